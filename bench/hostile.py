@@ -97,7 +97,7 @@ async def _watch(path: Path, method: str) -> bool:
     config = Config(hub=Hub(timeouts=Timeouts(start_s=5, discovery_s=2, tool_s=TOOL_S)), servers=servers)
     hub_app = HubApp(config, path.parent / "home")
     http = await start(McpEndpoint(hub_app.service, hub_app.limits), cast(Any, make_app(hub_app)), is_mcp=is_mcp_path)
-    await hub_app.begin()
+    await hub_app.start()
     try:
         async with asyncio.timeout(15):
             while "result" not in await _call(http.port, "good__t"):
@@ -116,7 +116,7 @@ async def _watch(path: Path, method: str) -> bool:
         )
     finally:
         await http.stop(1)
-        await hub_app.end()
+        await hub_app.stop()
 
 
 async def _call(port: int, tool: str) -> dict[str, Any]:

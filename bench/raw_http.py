@@ -58,7 +58,7 @@ def _port() -> int:
             endpoint = McpEndpoint(hub_app.hub, hub_app.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
             http = await start(endpoint, cast(Any, make_app(hub_app)), is_mcp=is_mcp_path, hosts=HOSTS)
-            await hub_app.begin()
+            await hub_app.start()
             ready.append(http.port)
             begun.set()
             await asyncio.Event().wait()

@@ -205,7 +205,7 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
     deadline = time.monotonic() + 30
     while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert f"{file}: it came with its folder" in said
+    assert f"{file}: nobody has confirmed this project file" in said
     assert f"run `interlock up` in {user.folder}" in said
     assert user.servers() == []
 
@@ -217,7 +217,7 @@ def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: Use
     deadline = time.monotonic() + 30
     while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert "it came with its folder" in said
+    assert "nobody has confirmed this project file" in said
 
 
 def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:

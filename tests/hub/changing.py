@@ -29,8 +29,8 @@ SHELL = {"server": "s", "permissions": ["shell.execute"]}
 async def change(where: str, home: Path, what: str) -> None:
     server = Server(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
     hub = HubApp(Config(hub=Hub(store=where), servers={"s": server}), home)
-    await hub.begin()
-    hub.inbox._stands = lambda question: True
+    await hub.start()
+    hub.inbox._still_allowed = lambda question: True
     before, act = deeds(hub)[what]
     await before()
     await hub.recorder.flushed()

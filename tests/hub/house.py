@@ -100,7 +100,7 @@ async def house(
     http = await start(endpoint, make_app(hub_app, metrics=metrics), is_mcp=is_mcp_path)
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
-    await hub_app.begin()
+    await hub_app.start()
     running = House(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     try:
         if wait:
@@ -109,7 +109,7 @@ async def house(
         yield running
     finally:
         await http.stop(1)
-        await hub_app.end()
+        await hub_app.stop()
 
 
 async def until(condition: Callable[[], bool], within: float = 30.0) -> None:

@@ -58,7 +58,7 @@ class GrantsOverTime(RuleBasedStateMachine):
         shut = msgspec.structs.replace(quiet, access="opt-in")
         hub = HubApp(Config(servers={"open": quiet, "shut": shut}), self.folder)
         hub.access.now = lambda: BEGAN + timedelta(seconds=self.elapsed)
-        await hub.begin()
+        await hub.start()
         definitions = [msgspec.json.encode({"name": name, "inputSchema": {"type": "object"}}) for name in TOOLS]
         for server in SERVERS:
             hub.catalog.put(make_offer(server, definitions))
@@ -120,7 +120,7 @@ class GrantsOverTime(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "hub"):
-            self.runner.run(self.hub.end())
+            self.runner.run(self.hub.stop())
             self.runner.close()
             shutil.rmtree(self.folder)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit import recorder as recorder_module
 from interlock.hub.audit.chain import record_of
-from interlock.hub.audit.entries import happening
+from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.record import NOT_DONE, OPENED, Record
 from interlock.hub.audit.recorder import Recorder
@@ -99,12 +100,12 @@ class Kept:
     async def put(self, id: str, *, new: bool = False) -> None:
         async with self.store.transaction() as change:
             (change.insert if new else change.put)(THINGS, Thing(id))
-            change.record(happening(EVENT, ADA, reason=id))
+            change.record(event_record(EVENT, ADA, reason=id))
 
     async def well(self) -> None:
         """Wait until records can be written again, and all are."""
         async with asyncio.timeout(20):
-            while self.recorder.trouble is not None:
+            while self.recorder.write_error is not None:
                 await asyncio.sleep(0.01)
         await self.recorder.flushed()
 
@@ -148,11 +149,11 @@ async def test_of_many_at_once_each_is_done_with_its_record_or_not_at_all(kept: 
 
 
 async def test_what_cannot_be_recorded_is_not_done_then_or_later(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(database: Database, rows: object) -> None:
+    def full(database: Database, values: object) -> None:
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(recorder_module.rows, "append_values", full)
+        broken.setattr(rows, "append_values", full)
         with pytest.raises(NotRecorded, match="the disk is full"):
             await kept.put("a")
         with pytest.raises(NotRecorded, match="the disk is full"):
@@ -162,35 +163,37 @@ async def test_what_cannot_be_recorded_is_not_done_then_or_later(kept: Kept, mon
     assert [event for event, _ in kept.recorded()] == [NOT_DONE], "what was begun is told, what was refused is not"
 
 
-async def test_a_change_whose_commit_was_done_but_not_heard_is_known_in_the_end(kept: Kept) -> None:
-    written = kept.recorder._written
+async def test_a_change_whose_commit_was_not_confirmed_is_known_in_the_end(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = kept.store.write
 
-    def lost_word(result: object, error: StoreError | None) -> None:
-        kept.recorder._written = written  # type: ignore[method-assign]
-        written(None, StoreUnavailable("the line broke"))
+    def write_without_answer(work: Callable[[Database], Any], done: Callable[[Any, StoreError | None], None]) -> None:
+        write(work, lambda result, error: done(None, StoreUnavailable("the connection broke")))
 
-    kept.recorder._written = lost_word  # type: ignore[method-assign]
-    with pytest.raises(NotRecorded, match="the line broke"):
-        await kept.put("a", new=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(kept.store, "write", write_without_answer)
+        with pytest.raises(NotRecorded, match="the connection broke"):
+            await kept.put("a", new=True)
     await kept.well()
     assert kept.things.get("a") == Thing("a")
     assert kept.recorded() == [(EVENT, "a")]
 
 
 async def test_the_records_of_one_change_are_never_parted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder_module, "MOST_TOGETHER", 2)
+    monkeypatch.setattr(recorder_module, "MAX_BATCH", 2)
     commits: list[int] = []
-    append = recorder_module.rows.append_values
+    append = rows.append_values
 
     def counted(database: Database, made: list[Row]) -> None:
         commits.append(len(made))
         append(database, made)
 
-    monkeypatch.setattr(recorder_module.rows, "append_values", counted)
-    kept.recorder.note(happening(EVENT, reason="before"))
+    monkeypatch.setattr(rows, "append_values", counted)
+    kept.recorder.add(event_record(EVENT, reason="before"))
     async with kept.store.transaction() as change:
         for id_ in "abcde":
             change.put(THINGS, Thing(id_))
-            change.record(happening(EVENT, ADA, reason=id_))
+            change.record(event_record(EVENT, ADA, reason=id_))
     assert commits == [6]
     assert len(kept.recorded()) == 6

@@ -27,7 +27,7 @@ from interlock.hub.audit.record import (
     is_event,
     outcome_of,
 )
-from interlock.hub.audit.redaction import LONGEST_TEXT, redact, redact_text
+from interlock.hub.audit.redaction import MAX_TEXT, redact, redact_text
 from interlock.protocols.traces import (
     Traceparent,
     as_uuid,
@@ -276,7 +276,7 @@ def test_what_is_long_wide_or_deep_is_cut_and_says_so() -> None:
     shown = msgspec.json.encode(
         redact({"long": "x" * 10_000, "wide": list(range(1000)), "deep": deep, "odd": object()})
     )
-    assert len(shown) < 2 * LONGEST_TEXT
+    assert len(shown) < 2 * MAX_TEXT
     for sign in (b"[cut: 10000 characters]", b"[cut: 900 more]", b"[cut: too deep]", b"[object]"):
         assert sign in shown
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from interlock.hub.audit import recorder as recorder_module
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.audit.head import HeadFile, read_head
+from interlock.hub.audit.head import Head, HeadFile, read_head
 from interlock.hub.audit.record import (
     CLOSED,
     GAP,
@@ -27,6 +28,7 @@ from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
+from interlock.store import records as rows
 from interlock.store.database import Database, connect
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
@@ -45,7 +47,7 @@ class House:
         self.where = where
         self.head = folder / "audit.head"
 
-    async def open(self, **options: int) -> Recorder:
+    async def open(self, **options: Any) -> Recorder:
         self.store = await Store.open(self.where)
         self.recorder = await Recorder.open(self.store, "node-1", self.head, **options)
         return self.recorder
@@ -189,7 +191,7 @@ async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_comin
 
 
 async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(house: House) -> None:
-    recorder = await house.open(most=10)
+    recorder = await house.open(limit=10)
     tickets = [recorder.intent(AGENT, TOOL, TRACE) for _ in range(5)]
     with pytest.raises(Fault) as caught:
         recorder.intent(AGENT, TOOL, TRACE)
@@ -215,11 +217,11 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
     running = recorder.intent(AGENT, TOOL, TRACE)
     await recorder.flushed()
 
-    def full(database: Database, rows: object) -> None:
+    def full(database: Database, values: object) -> None:
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(recorder_module.rows, "append_values", full)
+        broken.setattr(rows, "append_values", full)
         ticket, error = await strict(recorder)
         assert isinstance(error, StoreFull)
         with pytest.raises(Fault, match="the disk is full"):
@@ -227,7 +229,7 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
         recorder.outcome(running, SUCCEEDED)
         with pytest.raises(StoreFull):
             await recorder.flushed()
-    while recorder.trouble is not None:
+    while recorder.write_error is not None:
         await asyncio.sleep(0.01)
     recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
     await house.close()
@@ -239,23 +241,23 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
     assert house.report().sound
 
 
-async def test_a_batch_whose_commit_was_done_but_not_heard_is_not_written_twice(
+async def test_a_batch_whose_commit_was_not_confirmed_is_not_written_twice(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = await house.open()
     recorder.intent(AGENT, TOOL, TRACE)
-    written = recorder._written
+    write = house.store.write
 
-    def lost_word(result: object, error: StoreError | None) -> None:
-        recorder._written = written  # type: ignore[method-assign]
-        written(None, StoreFull("the line broke"))
+    def write_without_answer(work: Callable[[Database], Any], done: Callable[[Any, StoreError | None], None]) -> None:
+        write(work, lambda result, error: done(None, StoreFull("the connection broke")))
 
-    recorder._written = lost_word  # type: ignore[method-assign]
-    with pytest.raises(StoreFull):
-        await recorder.flushed()
+    with monkeypatch.context() as broken:
+        broken.setattr(house.store, "write", write_without_answer)
+        with pytest.raises(StoreFull):
+            await recorder.flushed()
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
     await recorder.flushed()
-    assert recorder.trouble is None
+    assert recorder.write_error is None
     await house.close()
     assert [record.event for record in house.records()] == [OPENED, INTENDED, "TOOL_BLOCKED", CLOSED]
     assert house.report().sound
@@ -369,7 +371,7 @@ async def test_a_head_that_is_gone_or_damaged_is_recorded(house: House, tmp_path
     elif harm == "rubbish":
         house.head.write_bytes(b"rubbish")
     else:
-        HeadFile(house.head, recorder_module.Head("other", 1, b"h" * 32, 1, 1)).close()
+        HeadFile(house.head, Head("other", 1, b"h" * 32, 1, 1)).close()
     recorder = await house.open()
     assert recorder.resumed.unfinished == 1
     await house.close()
@@ -379,8 +381,7 @@ async def test_a_head_that_is_gone_or_damaged_is_recorded(house: House, tmp_path
 
 async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(house: House) -> None:
     """T23."""
-    recorder = await house.open()
-    recorder._redact = lambda text: text.replace("hunter2", "[secret]")
+    recorder = await house.open(redact=lambda text: text.replace("hunter2", "[secret]"))
     forwarded: list[Record] = []
     recorder.follow(forwarded.extend)
     details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}

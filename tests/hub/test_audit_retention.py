@@ -15,7 +15,7 @@ from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.head import Head, read_head
 from interlock.hub.audit.record import PRUNED, SUCCEEDED
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.audit.retention import LEAST, Pruner
+from interlock.hub.audit.retention import MIN_KEPT, Pruner
 from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
@@ -95,8 +95,8 @@ async def test_what_is_too_old_goes_and_what_is_not_stays(tmp_path: Path, monkey
         await chain.record(300)
         later = time.time_ns() + 10 * 86_400 * 1_000_000_000
         assert await chain.pruner.prune(Retention(days=30)) == 0
-        for room in ("recorder", "retention"):
-            monkeypatch.setattr(f"interlock.hub.audit.{room}.time_ns", lambda: later)
+        for module in ("recorder", "entries", "retention"):
+            monkeypatch.setattr(f"interlock.hub.audit.{module}.time_ns", lambda: later)
         await chain.record(300)
         gone = await chain.pruner.prune(Retention(days=5))
         assert gone == 301, "the 300 of long ago and the entry that opened the chain"
@@ -115,7 +115,7 @@ async def test_the_newest_and_what_is_still_open_are_never_cut(tmp_path: Path) -
         await chain.pruner.prune(Retention(days=0.000_000_1))
         last = await chain.store.read(lambda database: rows.last(database, "node"))
         assert last is not None
-        assert last.seq - await chain.first() >= LEAST - 1
+        assert last.seq - await chain.first() >= MIN_KEPT - 1
 
 
 async def test_a_cut_that_was_killed_half_way_is_finished_and_verifies_all_the_while(

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
 from interlock.hub.approvals.decision import Decision, Question
-from interlock.hub.approvals.inbox import MOST_OPEN_PER_ASKER
+from interlock.hub.approvals.inbox import MAX_OPEN_PER_ASKER
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -233,7 +233,7 @@ async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
     agents = {**ASK, "second": ASK["careful"]}
     async with asking_house(tmp_path, agents=agents) as hub:
         client = Raw(hub.url + "/mcp", hub.key("careful"))
-        for number in range(MOST_OPEN_PER_ASKER):
+        for number in range(MAX_OPEN_PER_ASKER):
             await client.modern("tools/call", echo(str(number)))
         full = await client.modern("tools/call", echo("one more"))
         assert error_of(full)["name"] == "RESOURCE_EXHAUSTED"

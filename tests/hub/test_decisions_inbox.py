@@ -58,8 +58,8 @@ class InboxLife(RuleBasedStateMachine):
         self.keys = dict.fromkeys(ASKERS, 0)
         self.known: dict[str, Known] = {}
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, stands=self.stands)
-        self.run(self.inbox.begin(self.store))
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.run(self.inbox.start(self.store))
 
     def run(self, work):  # type: ignore[no-untyped-def]
         return self.loop.run_until_complete(work)
@@ -96,9 +96,9 @@ class InboxLife(RuleBasedStateMachine):
         known = self.known[id_]
         in_time = known.state is DecisionState.OPEN and self.now < known.deadline
         allowed = by.kind == "person" and in_time and (where == "api" or attended)
-        method = ApprovalOperations(self.inbox, by, where).methods["hub/approvals.answer"]
+        answer = ApprovalOperations(self.inbox, where).operations["approvals.answer"]
         try:
-            self.run(method(msgspec.json.encode({"id": id_, "answer": said, "terminal": attended})))
+            self.run(answer(by, msgspec.json.encode({"id": id_, "answer": said, "terminal": attended}), ""))
         except Fault:
             assert not allowed or known.key != self.keys[known.asker]
             if allowed:
@@ -141,8 +141,8 @@ class InboxLife(RuleBasedStateMachine):
         """What was open is open still, and what was used stays used."""
         self.run(self.store.close())
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, stands=self.stands)
-        self.run(self.inbox.begin(self.store))
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.run(self.inbox.start(self.store))
 
     @invariant()
     def the_inbox_says_what_the_model_says(self) -> None:

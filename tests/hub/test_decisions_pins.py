@@ -106,7 +106,7 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
         await rug.relisted(hub)
         operator = ControlOperations(hub.hub_app, lambda: None)
         for tool, rule in (
-            ("s__read", "a tool is held to the definition it was approved with"),
+            ("s__read", "a tool is pinned to its approved definition"),
             ("s__nothing", "the name must mean something"),
         ):
             foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
@@ -232,8 +232,8 @@ async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_pat
         inbox, lambda: "guard", keep, lambda server: None, lambda tool: Risk.MODERATE, lambda server, text: None
     )
     try:
-        await inbox.begin(store)
-        pins.begin(store)
+        await inbox.start(store)
+        pins.start(store)
         for _ in range(2):
             offer = make_offer("s", tools)
             await asyncio.to_thread(lambda offer=offer: [tool.fingerprint() for tool in offer.tools.values()])

@@ -37,7 +37,7 @@ async def call(hub: House, name: str, arguments: dict[str, object]) -> dict[str,
 
 def watch(hub: House) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    return ControlOperations(hub.hub_app, lambda: None).answering.follow(lambda _: None)
+    return ControlOperations(hub.hub_app, lambda: None).approvals.follow(lambda _: None)
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)

@@ -244,14 +244,14 @@ async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> N
 
 async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        hub.hub_app.recorder.trouble = StoreFull("the disk is full")
+        hub.hub_app.recorder.write_error = StoreFull("the disk is full")
         try:
-            with pytest.raises(NotRecorded, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot write the audit log"):
                 await hub.allow("ci", "busy")
-            with pytest.raises(NotRecorded, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot write the audit log"):
                 await hub.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
         finally:
-            hub.hub_app.recorder.trouble = None
+            hub.hub_app.recorder.write_error = None
         assert hub.hub_app.grants.list() == []
         assert hub.hub_app.keys.list() == []
 

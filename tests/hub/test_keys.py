@@ -20,7 +20,7 @@ from interlock.wire.errors import Fault
 async def keys_at(home: Path) -> AsyncIterator[Keys]:
     store = await Store.open(home / "hub.db", (KEYS, KEY_USES))
     keys = Keys(home)
-    await keys.begin(store)
+    await keys.start(store)
     try:
         yield keys
     finally:
@@ -115,7 +115,7 @@ async def test_nobody_enters_before_the_store_is_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", [b"short", b"x" * 64, b"changemechangemechangemechangeme", b"A" * 32])
 def test_t24_a_short_or_placeholder_secret_stops_the_start(tmp_path: Path, secret: bytes) -> None:
     (tmp_path / "keys.secret").write_bytes(secret)
-    with pytest.raises(ValueError, match="too plain"):
+    with pytest.raises(ValueError, match="too weak"):
         Keys(tmp_path)
 
 

@@ -14,7 +14,7 @@ from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES
-from interlock.hub.audit.entries import happening
+from interlock.hub.audit.entries import event_record
 from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
 from interlock.hub.permissions.permissions import Permissions as Room
 from interlock.hub.permissions.server_exchange import outcome
@@ -44,7 +44,7 @@ class Scene:
             changed=lambda server: None,
             log=lambda server, text: None,
             record=lambda *_: None,
-            record_entry=lambda *_: happening("PERMISSION_GRANTED"),
+            record_entry=lambda *_: event_record("PERMISSION_GRANTED"),
             now=lambda: NOW,
         )
 
@@ -70,9 +70,9 @@ class Scene:
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     store = await Store.open(tmp_path / "hub.db", (DECISIONS, RULES, ENTRIES), backups=tmp_path)
     inbox = Inbox(lambda: 600)
-    await inbox.begin(store)
+    await inbox.start(store)
     made = Scene(store, inbox)
-    await made.room.begin(store)
+    await made.room.start(store)
     yield made
     await made.room.close()
     await store.close()
@@ -96,7 +96,7 @@ async def test_who_decides_is_the_same_for_every_combination(scene: Scene) -> No
         await scene.say(said)
         for mode, policy, deny, approve in itertools.product(("guard", "observe"), policies, (0, 1), (0, 1)):
             scene.set(mode, policy=policy, deny=("shell",) * deny, approve=(SHELL,) * approve)
-            standing = scene.room.standing("s", SHELL)
+            standing = scene.room.status("s", SHELL)
             wanted = expected(policy, bool(deny), bool(approve), said, mode)
             assert standing.grant == wanted, (said, mode, policy, deny, approve, standing)
             assert standing.rule
@@ -105,7 +105,7 @@ async def test_who_decides_is_the_same_for_every_combination(scene: Scene) -> No
 async def test_a_name_that_is_no_permission_is_never_granted(scene: Scene) -> None:
     for mode, policy in itertools.product(("guard", "observe"), get_args(PermissionPolicy)):
         scene.set(mode, policy=policy)
-        standing = scene.room.standing("s", "everything")
+        standing = scene.room.status("s", "everything")
         assert (standing.grant, standing.known) == ("denied", False)
 
 
@@ -139,8 +139,8 @@ def test_nobody_approved_what_nobody_approved() -> None:
 async def test_what_was_decided_and_cannot_be_read_is_no_yes(scene: Scene) -> None:
     scene.set("guard", policy="auto_approve")
     await scene.say("approved")
-    assert scene.room.standing("s", SHELL).grant == "approved"
+    assert scene.room.status("s", SHELL).grant == "approved"
     mirror = scene.room._entries
     assert mirror is not None
     mirror.apply(Change(ENTRIES.name, entry_id("s", SHELL), 9, 9, "{}"))
-    assert scene.room.standing("s", SHELL).grant == "denied"
+    assert scene.room.status("s", SHELL).grant == "denied"

@@ -116,9 +116,9 @@ async def test_no_call_is_made_while_it_cannot_be_recorded(tmp_path: Path, mode:
         client = Raw(hub.url + "/mcp")
         from interlock.store import StoreFull
 
-        hub.hub_app.recorder.trouble = StoreFull("the disk is full", "make room")
+        hub.hub_app.recorder.write_error = StoreFull("the disk is full", "make room")
         answer = await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         assert hub.hub_app.hub.open_calls == 0
-        hub.hub_app.recorder.trouble = None
+        hub.hub_app.recorder.write_error = None
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})) == "a"

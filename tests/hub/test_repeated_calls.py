@@ -574,11 +574,11 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: 
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
-        hub.hub_app.recorder.trouble = StoreFull("the disk is full", "make room")
+        hub.hub_app.recorder.write_error = StoreFull("the disk is full", "make room")
         told = await client.call(STRANGE, LIKE, 4)
         assert "the disk is full" in json.dumps(told)
         assert web.called == 3
-        hub.hub_app.recorder.trouble = None
+        hub.hub_app.recorder.write_error = None
         assert hub.hub_app.hub.open_calls == 0
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 

@@ -87,7 +87,7 @@ async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, po
     settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
         await hub.hub_app.store.backup(file)
-        with pytest.raises(StoreBusy, match="connections of hubs"):
+        with pytest.raises(StoreBusy, match="connections to this database"):
             await put_back(hub.hub_app.config, tmp_path / "another home", file, ADA)
         assert hub.hub_app.node != "hub", "hubs that share a store have chains of their own"
 

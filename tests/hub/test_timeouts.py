@@ -209,7 +209,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
     agents = {"careful": Agent(ask=("**",))}
     async with house(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
-        async with hub.hub_app.inbox._asking:
+        async with hub.hub_app.inbox._ask_lock:
             wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
             refused = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", wanted))
             assert (refused["name"], refused["timeout"], refused["timeout_ms"]) == ("RESOURCE_EXHAUSTED", "lock", 100)

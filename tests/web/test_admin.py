@@ -133,7 +133,7 @@ async def test_t32_whoever_asked_cannot_answer(hub: House) -> None:
     question = Question("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")
     decision = await hub.hub_app.inbox.ask(question)
     status, refused = await Admin(hub, key).ask("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"})
-    assert (status, refused["message"]) == (403, "whoever asked cannot answer")
+    assert (status, refused["message"]) == (403, "the asker cannot answer its own request")
     second = Admin(hub, await hub.new_key("bob", "person"))
     assert (await second.good("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"}))["decision"]
 

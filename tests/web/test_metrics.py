@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hub.house import House, Raw, child, house
 from interlock.config.settings import Hub, Server
-from interlock.hub.audit.counts import MOST_RULES, MOST_SERVERS, OTHER, Counts
+from interlock.hub.audit.counts import MAX_RULES, MAX_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
 from interlock.web.metrics.table import METRICS, PROCESS
 
@@ -152,17 +152,17 @@ async def test_a_hub_that_is_not_asked_counts_nothing_where_it_is_switched_off(t
 
 def test_labels_are_bounded_whatever_is_recorded() -> None:
     counts = Counts()
-    rules = [Record(n, 0, "TOOL_BLOCKED", gate="access", rule=f"rule {n}") for n in range(MOST_RULES * 3)]
+    rules = [Record(n, 0, "TOOL_BLOCKED", gate="access", rule=f"rule {n}") for n in range(MAX_RULES * 3)]
     servers = [
         Record(n, 0, "TOOL_EXECUTED", kind="tool", server=f"s{n}", outcome=SUCCEEDED, duration_us=n)
-        for n in range(MOST_SERVERS * 2)
+        for n in range(MAX_SERVERS * 2)
     ]
     counts.count(rules + servers)
-    assert len(counts.refusals) <= MOST_RULES + 1
-    assert counts.refusals[OTHER, OTHER] == MOST_RULES * 2
-    assert len(counts.durations) <= MOST_SERVERS + 1
-    assert sum(counts.calls.values()) == MOST_SERVERS * 2
-    assert len(counts.calls) <= MOST_SERVERS + 1
+    assert len(counts.refusals) <= MAX_RULES + 1
+    assert counts.refusals[OTHER, OTHER] == MAX_RULES * 2
+    assert len(counts.durations) <= MAX_SERVERS + 1
+    assert sum(counts.calls.values()) == MAX_SERVERS * 2
+    assert len(counts.calls) <= MAX_SERVERS + 1
 
 
 def test_a_rule_is_named_without_who_granted_it_or_how_much_it_allows() -> None:

@@ -1,4 +1,4 @@
-"""The hub put together from a configuration: every part made once, joined here, and told when that changes."""
+"""The composition root: builds the hub from a configuration, starts and stops it, and applies new configurations."""
 
 from __future__ import annotations
 
@@ -41,80 +41,89 @@ from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
-"""How long chores under way may take to finish when the hub goes."""
+"""How long periodic tasks may take to finish when the hub stops."""
 PRUNE_EVERY_S: Final = 3600.0
-"""How often it is looked whether records are to go."""
+"""How often old audit records are pruned."""
 DRAIN_S: Final = 10.0
-"""How long calls under way may take to finish when a server or the hub goes."""
+"""How long calls may take to finish when a server or the hub stops."""
 
 
 class HubApp:
-    """A whole hub. Its parts are made in `hub/composition`, and those that others use are named here."""
+    """A whole hub. `hub/composition` builds its parts; those that others use are attributes here."""
 
     def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
         self.started = time.monotonic()
         self.listen = ""
-        """Where HTTP is served, once it is."""
-        self.begun = False
-        """Whether the store is open and the servers are on their way."""
+        """The HTTP address, once it is known."""
+        self.is_started = False
+        """Whether the store is open and the servers are starting."""
         self.forwarding: AuditReceivers
-        """Sends the record to audit servers. Made by `begin`."""
+        """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
         self._parking_limits = parking
         self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
-        """How many calls there were and how long they took."""
         self._foundation = Foundation(config, home)
-        self._join(RequestStates(secrets.token_bytes(32)))
+        self._build(RequestStates(secrets.token_bytes(32)))
         self.audit_operations = AuditLogOperations(self._foundation, self.access)
-        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
+        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
 
-    def _join(self, states: RequestStates) -> None:
-        """Make the parts, each on those before it."""
+    def _build(self, states: RequestStates) -> None:
+        """Build the parts, each from those before it."""
         foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
         catalog = Catalog(foundation.policy_version.advance)
-        admitting = self._admitting = AuthenticationParts(foundation, catalog, lambda: self.listen)
-        deciding = self._deciding = ApprovalParts(
+        authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
+        approvals = self._approvals = ApprovalParts(
             foundation,
-            admitting,
+            authentication,
             upstreams,
             parking,
             states,
-            judge=lambda offer: self._showing.quarantine.take(offer),
-            show=lambda offer: self._showing.show(offer),
+            judge=lambda offer: self._listings.quarantine.take(offer),
+            show=lambda offer: self._listings.show(offer),
         )
-        showing = self._showing = ListingParts(foundation, admitting, deciding, catalog, upstreams)
-        calling = self._calling = CallParts(
-            foundation, admitting, deciding, showing, upstreams, parking, states, self.limits
+        listings = self._listings = ListingParts(foundation, authentication, approvals, catalog, upstreams)
+        calls = self._calls = CallParts(
+            foundation, authentication, approvals, listings, upstreams, parking, states, self.limits
         )
-        self.home, self.logs, self.policy_version, self.journal = (
-            foundation.home,
-            foundation.logs,
-            foundation.policy_version,
-            foundation.journal,
-        )
-        self.keys, self.key_operations, self.rates = admitting.keys, admitting.key_operations, admitting.rates
-        self.grants, self.access, self.access_methods = admitting.grants, admitting.access, admitting.access_methods
-        self.authenticator, self.audience = admitting.authenticator, admitting.audience
-        self.inbox, self.notifiers, self.server_policies = deciding.inbox, deciding.notifiers, deciding.server_policies
-        self.permissions, self.permission_operations = deciding.permissions, deciding.permission_operations
-        self.catalog, self.tokens, self.listings = showing.catalog, showing.tokens, showing.listings
-        self.change_notifier, self.search, self.discovery_tools = (
-            showing.change_notifier,
-            showing.search,
-            showing.discovery_tools,
-        )
-        self.gate_chain, self.judging, self.noticed = calling.gate_chain, calling.judging, calling.noticed
-        self.recording, self.tasks, self.spans = calling.recording, calling.tasks, calling.spans
-        self.hub, self.service = calling.hub, calling.service
+        self.home = foundation.home
+        self.logs = foundation.logs
+        self.policy_version = foundation.policy_version
+        self.journal = foundation.journal
+        self.keys = authentication.keys
+        self.key_operations = authentication.key_operations
+        self.rates = authentication.rates
+        self.grants = authentication.grants
+        self.access = authentication.access
+        self.access_methods = authentication.access_methods
+        self.authenticator = authentication.authenticator
+        self.audience = authentication.audience
+        self.inbox = approvals.inbox
+        self.notifiers = approvals.notifiers
+        self.server_policies = approvals.server_policies
+        self.permissions = approvals.permissions
+        self.permission_operations = approvals.permission_operations
+        self.catalog = listings.catalog
+        self.tokens = listings.tokens
+        self.listings = listings.listings
+        self.change_notifier = listings.change_notifier
+        self.search = listings.search
+        self.discovery_tools = listings.discovery_tools
+        self.gate_chain = calls.gate_chain
+        self.judging = calls.judging
+        self.noticed = calls.noticed
+        self.recording = calls.recording
+        self.tasks = calls.tasks
+        self.spans = calls.spans
+        self.hub = calls.hub
+        self.service = calls.service
 
     @property
     def config(self) -> Config:
-        """What the operator wrote, as it holds now."""
         return self._foundation.config
 
     @config.setter
@@ -123,84 +132,81 @@ class HubApp:
 
     @property
     def store(self) -> Store:
-        """What survives. Opened by `begin`."""
         return self._foundation.store
 
     @property
     def recorder(self) -> Recorder:
-        """What happened. Opened by `begin`."""
         return self._foundation.recorder
 
     @property
     def node(self) -> str:
-        """What this hub's chain of records is called."""
+        """The name of this hub's audit chain."""
         return self._foundation.node
 
     @property
     def oauth(self) -> TokenAuthentication | None:
-        """Access tokens, where the operator accepts them."""
-        return self._admitting.oauth
+        """Access tokens, if the configuration accepts any."""
+        return self._authentication.oauth
 
-    async def begin(self) -> None:
-        """Open the store, and start every server at the same time, waiting for none of them."""
-        head = await self._foundation.begin()
+    async def start(self) -> None:
+        """Open the store and begin to start the servers, without waiting for them."""
+        head = await self._foundation.open()
         recorder, node = self.recorder, self.node
         self.recording.recorder = recorder
         if self.config.hub.metrics != "off":
             recorder.follow(self.counts.take)
         recorder.follow(lambda records: self.audience.on_records(node, records))
         pruner = Pruner(self.store, recorder, head)
-        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.note)
-        await self._admitting.begin(self._showing.access_changed, self._end_streams)
+        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log)
+        await self._authentication.start(self._listings.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
-        await self._deciding.begin()
-        self._showing.begin()
+        await self._approvals.start()
+        self._listings.start()
         await self.apply(self.config)
-        self.begun = True
-        self._maintenance.look(self._reap)
-        self._maintenance.periodic_task(self.inbox.sweep)
-        self._maintenance.periodic_task(self.tasks.sweep)
-        self._maintenance.periodic_task(self._admitting.note_uses)
-        self._maintenance.periodic_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
-        self._maintenance.begin()
+        self.is_started = True
+        self._maintenance.add_check(self._reap)
+        self._maintenance.add_task(self.inbox.sweep)
+        self._maintenance.add_task(self.tasks.sweep)
+        self._maintenance.add_task(self._authentication.store_uses)
+        self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
+        self._maintenance.start()
 
     async def apply(self, config: Config) -> list[str]:
-        """Take over a configuration. Calls under way are not dropped; servers that did not change are not touched."""
+        """Apply a configuration. Open calls continue; unchanged servers are not touched."""
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
-            self._calling.renew(config)
-            self.gate_chain.renew(config)
+            self._calls.reload(config)
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
             self.policy_version.advance()
             self.authenticator.forget()
-            await self._admitting.renew()
-            await self._showing.quarantine.apply(config)
+            await self._authentication.reload()
+            await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
             for upstream in self.upstreams:
                 upstream.timeouts = config.hub.timeouts
             await self.permissions.apply()
-            await self._showing.remember(changed)
-            self._showing.tell()
+            await self._listings.remember(changed)
+            self._listings.notify()
             return changed
 
-    async def end(self) -> None:
-        """End everything, calls under way first."""
-        self._maintenance.rest()
-        await self._showing.rest()
-        await self._deciding.close()
-        await self._admitting.close()
-        await self._showing.close()
+    async def stop(self) -> None:
+        """Stop everything, open calls first."""
+        self._maintenance.stop()
+        await self._listings.stop()
+        await self._approvals.close()
+        await self._authentication.close()
+        await self._listings.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         await self._maintenance.close(MAINTENANCE_STOP_S)
-        await self._admitting.note_uses()
+        await self._authentication.store_uses()
         await self.forwarding.close()
         await self.recorder.close()
-        await self._calling.close()
-        self._showing.quarantine.close()
+        await self._calls.close()
+        self._listings.quarantine.close()
         await self.store.close()
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
@@ -216,7 +222,7 @@ class HubApp:
             starts=self.process_starts if settings.url is None else self.address_starts,
             most_private_connections=self.config.hub.limits.private_sessions_per_server,
             prepared=self.server_policies.prepared,
-            offered=self._deciding.take,
+            offered=self._approvals.take,
             updated=self.change_notifier.updated,
             subscriptions=self.change_notifier.subscriptions,
             stepped=self._stepped,
@@ -232,16 +238,16 @@ class HubApp:
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
-            gone = await pruner.prune(self.config.hub.retention)
+            pruned = await pruner.prune(self.config.hub.retention)
         except (StoreError, HeadDamaged) as cause:
-            self._foundation.note("hub", f"old records could not be cut off: {cause}")
+            self._foundation.log("hub", f"old audit records could not be pruned: {cause}")
             return
-        if gone:
-            self._foundation.note("hub", f"{gone} records were cut off, as the retention settings say")
+        if pruned:
+            self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")
 
     def _end_streams(self) -> None:
-        """Those of credentials that are worth nothing any more."""
-        self.hub.hearing.look_again(lambda principal: self.access.rights(principal) is not None)
+        """End the streams of revoked and expired credentials."""
+        self.hub.subscriptions.look_again(lambda principal: self.access.rights(principal) is not None)
 
     def _reap(self, now: float) -> None:
         self._end_streams()
@@ -252,7 +258,7 @@ class HubApp:
 
 
 def dial_for(settings: Server, limits: Limits) -> Dial:
-    """How a server of the configuration is reached."""
+    """How to connect to a configured server."""
     if settings.url is not None:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}

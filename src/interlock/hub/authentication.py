@@ -1,4 +1,7 @@
-"""Doors: which address shows what, and who may come in by it. A wrong credential is refused, never taken for none."""
+"""Authentication: who calls, and which view of the catalog an address shows.
+
+A wrong credential is refused, never treated as a missing one.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from interlock.wire.errors import Fault
 if TYPE_CHECKING:
     from interlock.hub.auth.oauth.issuers import Issuers
 
-MOST_CALLERS: Final = 10_000
-"""Callers remembered. Beyond that they are all looked up again."""
+MAX_CALLERS: Final = 10_000
+"""Remembered callers. Beyond that number all are looked up again."""
 
 _SERVER = re.compile(r"/servers/([^/]+)/mcp\Z")
 _PROFILE = re.compile(r"/profiles/([^/]+)/mcp\Z")
@@ -50,17 +53,17 @@ class Authenticator:
         self._catalog = catalog
         self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
-        self._made: WeakSet[Caller] = WeakSet()
-        """Everyone who was admitted, for as long as anyone asks on their behalf."""
+        self._callers: WeakSet[Caller] = WeakSet()
+        """Every admitted caller that is still in use."""
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who asks, at an HTTP address. Raises `AuthenticationPending` where that cannot be said yet."""
+        """The caller of an HTTP request. Raises AuthenticationPending while an issuer's keys are being fetched."""
         credential = headers.get(b"authorization")
         caller = self._admitted.get((path, credential))
         if caller is None:
             caller = self.admit_principal(self._principal(credential, path), path)
-            if len(self._admitted) >= MOST_CALLERS:
+            if len(self._admitted) >= MAX_CALLERS:
                 self.forget()
             self._admitted[path, credential] = caller
         elif caller.expires is not None and self._access.now() >= caller.expires:
@@ -70,33 +73,33 @@ class Authenticator:
         return caller
 
     async def admit_in_time(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """The same, waiting where it takes a moment to say who asks."""
+        """The caller of an HTTP request, after waiting for an issuer's keys if need be."""
         try:
             return self.admit(path, headers)
-        except AuthenticationPending as waiting:
-            await asyncio.wait([waiting.settled])
+        except AuthenticationPending as pending:
+            await asyncio.wait([pending.settled])
             return self.admit(path, headers)
 
     def forget(self) -> None:
-        """Who sees what has changed: everyone is looked up again."""
-        for caller in list(self._made):
+        """Look up every caller again, since someone's access has changed."""
+        for caller in list(self._callers):
             caller.standing = False
-        self._made.clear()
+        self._callers.clear()
         self._admitted.clear()
 
     def note_uses(self) -> None:
-        """Tell the keys which of them were used since the last time."""
+        """Note in the keys which of them were used since the last time."""
         for caller in self._admitted.values():
             if caller.used and caller.principal.key:
                 self._keys.used(caller.principal.key)
             caller.used = False
 
     def admit_key(self, key: str | None, path: str) -> Caller:
-        """Who asks, on the control socket: the holder of a key, or the agent of whoever the socket belongs to."""
+        """The caller on the control socket: the holder of a key, or without one the local agent."""
         return self.admit_principal(self._bearer(key) if key is not None else LOCAL_AGENT, path)
 
     def admit_principal(self, principal: Principal, path: str) -> Caller:
-        """A principal at an address. Addresses that are not there and those not for this principal look alike."""
+        """A principal at an address. Unknown and forbidden addresses get the same fault."""
         view = self._view(path)
         agent = self._config().agents.get(principal.id)
         profile = agent.profile if agent is not None and agent.profile is not None else principal.profile
@@ -108,26 +111,25 @@ class Authenticator:
         if view is not None and view.server is not None and not self._access.reaches(principal, view.server):
             view = None
         if view is None or not self._catalog.knows(view):
-            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", hint="the hub's address is /mcp")
+            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", hint="use the address /mcp")
         load = self._loads.get(principal.id)
         if load is None:
             load = self._loads[principal.id] = Load()
         key = self._access.key(principal)
         expires = None if key is None else key.expires_at
         caller = Caller(principal, self._list_scope(view, agent, principal), load, expires, path)
-        self._made.add(caller)
+        self._callers.add(caller)
         return caller
 
-    def renewed(self, caller: Caller) -> Caller:
-        """Who a caller is by now who was admitted once for a whole conversation, before who sees what has changed.
-        Raises where nothing is left of what they came for."""
+    def readmit(self, caller: Caller) -> Caller:
+        """The current form of a caller admitted before access changed. Raises Fault if its address is closed to it."""
         current = caller.successor
         if current is None or not current.standing:
             current = caller.successor = self.admit_principal(caller.principal, caller.path)
         return current
 
     def _list_scope(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
-        """The agent's own settings go before its profile's, and those before the hub's."""
+        """The agent's settings override its profile's, and those the hub's."""
         config = self._config()
         profile = config.profiles.get(view.profile or "") or Profile()
         own = agent or Agent()
@@ -136,7 +138,7 @@ class Authenticator:
         chosen = stated.budget or stated.tool_context_budget.max_tokens
         pinned = (*own.pinned, *profile.pinned)
         by_default = chosen is None and level is None
-        # Whoever asks for the whole list, and states no budget, means the whole list.
+        # Level L0 without a budget means the whole list.
         budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
         parts = stated.tool_context_budget.parts
         return ListScope(view, budget, level, pinned, own.request, by_default, chosen is not None, parts, principal)
@@ -159,7 +161,7 @@ class Authenticator:
                 raise _auth_required("a key is needed" if tokens is None else "a key or an access token is needed")
             scheme, _, text = credential.decode("latin-1").partition(" ")
             if scheme.lower() != "bearer":
-                raise _auth_required("only `Authorization: Bearer KEY` is understood")
+                raise _auth_required("the hub takes only `Authorization: Bearer KEY`")
             text = text.strip()
             return self._bearer(text) if tokens is None or text.startswith(PREFIX) else tokens.principal(text, path)
         except Fault as fault:
@@ -175,4 +177,4 @@ class Authenticator:
 
 
 def _auth_required(message: str) -> Fault:
-    return Fault("AUTH_REQUIRED", message, hint="make a key with `interlock keys create NAME`")
+    return Fault("AUTH_REQUIRED", message, hint="create a key with `interlock keys create NAME`")

@@ -1,4 +1,4 @@
-"""What every part of a hub stands on: the configuration as it is now, what survives, and where things are noted."""
+"""What every part of a hub uses: the current configuration, the store, the audit log and the hub's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
-from interlock.hub.audit.heads import ALONE, head_path, node_name
+from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
@@ -38,11 +38,11 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PERMISSIONS,
     EMBEDDINGS,
 )
-"""Every collection that the hub keeps in its store."""
+"""Every collection in the hub's store."""
 
 
 class Foundation:
-    """The ground of one hub."""
+    """The shared base of one hub's parts. `open` opens store and recorder."""
 
     def __init__(self, config: Config, home: Path) -> None:
         self.config = config
@@ -51,27 +51,25 @@ class Foundation:
         self.logs = Logs()
         self.resolver = Resolver()
         self.store: Store
-        """What survives. Opened by `begin`."""
         self.recorder: Recorder
-        """What happened. Opened by `begin`."""
-        self.node = ALONE
-        """What this hub's chain of records is called."""
+        self.node = UNSHARED
+        """The name of this hub's audit chain."""
         self.journal = Journal(lambda: self.recorder)
 
-    async def begin(self) -> Path:
-        """Open the store and the record. Gives where the head of the record is kept beside it."""
+    async def open(self) -> Path:
+        """Open the store and the audit log. Returns the path of the head file."""
         where = store_of(self.config, self.home)
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
-        self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact=redact)
         return head
 
-    def note(self, server: str, text: str) -> None:
-        """A line for the operator."""
+    def log(self, server: str, text: str) -> None:
+        """Add a line to the log of a server, or of `hub`."""
         self.logs.add(server, "hub", text)
 
 
 def store_of(config: Config, home: Path) -> str:
-    """Where a hub keeps what must survive."""
+    """The address of the hub's store."""
     return config.hub.store or str(home / "hub.db")

@@ -1,7 +1,7 @@
-"""Everything in the record that is not a call: grants, keys, decisions, rules, servers, the configuration.
+"""Audit records of everything but calls: grants, keys, decisions, rules, servers, the configuration.
 
-One method for each kind of thing that happens. What changes something that the hub keeps is recorded in the same
-commit: those methods give the record, for the transaction that makes the change. The others write what they see.
+One method for each event. For a stored change the method returns the record, which the transaction of the change
+commits. The other methods write their records themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
-from interlock.hub.audit.entries import happening
+from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
@@ -33,8 +33,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 
-MOST_NAMED: Final = 50
-"""Of a long list, so many are named in one record."""
+MAX_NAMED: Final = 50
+"""How many items of a list one record names."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
 _FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE"})
@@ -42,114 +42,114 @@ _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAININ
 
 
 class Journal:
-    """Writes to the one record."""
+    """Makes the audit records of one hub."""
 
     def __init__(self, recorder: Callable[[], Recorder]) -> None:
         self._recorder = recorder
 
     def granted(self, by: Principal, grant: Grant, trace: str = "") -> Record:
-        """An agent is allowed something, or denied it."""
+        """An agent is allowed or denied something."""
         event = "ACCESS_GRANTED" if grant.permission == "allow" else ACCESS_DENIED
         return _access(event, by, grant, trace)
 
     def revoked(self, by: Principal, grant: Grant, trace: str = "") -> Record:
-        """What was said of an agent's access is taken back."""
+        """A grant or denial is deleted."""
         return _access("ACCESS_REVOKED", by, grant, trace)
 
     def permission(
         self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str, trace: str = ""
     ) -> Record:
-        """What a server may do is decided, or taken back."""
-        return happening(event, by, Target("server", server, ""), trace, rule=rule, details={"permission": permission})
+        """A permission of a server is decided or revoked."""
+        return event_record(event, by, Target("server", server, ""), trace, rule, details={"permission": permission})
 
     def settled(self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str) -> None:
-        """What a server may do follows from the configuration, a policy, or what was said before."""
-        self._recorder().note(self.permission(event, by, server, permission, rule))
+        """Record a permission that the configuration, a policy or an earlier decision determines."""
+        self._recorder().add(self.permission(event, by, server, permission, rule))
 
     def key_created(self, by: Principal, key: Key, trace: str = "") -> Record:
-        """There is a new key."""
+        """A key is created."""
         return _key(KEY_CREATED, by, key.principal, [key], trace)
 
     def keys_revoked(self, by: Principal, principal: str, keys: Sequence[Key], trace: str = "") -> Record:
-        """A principal's keys are worth nothing any more."""
+        """A principal's keys are revoked."""
         return _key(KEY_REVOKED, by, principal, keys, trace)
 
-    def key_rotated(self, by: Principal, fresh: Key, gone: Sequence[Key], trace: str = "") -> Record:
-        """One new key takes the place of all those of a principal."""
-        return _key(KEY_ROTATED, by, fresh.principal, [fresh], trace, [key.shown for key in gone])
+    def key_rotated(self, by: Principal, new: Key, old: Sequence[Key], trace: str = "") -> Record:
+        """One new key replaces all keys of a principal."""
+        return _key(KEY_ROTATED, by, new.principal, [new], trace, [key.shown for key in old])
 
     def decided(self, decision: Decision, by: Principal) -> Record:
-        """A question is opened, answered, used up, or over."""
-        asked, state = decision.question, decision.state
+        """An approval request is opened, answered, used or ended."""
+        question, state = decision.question, decision.state
         event = DECISION + ("opened" if state is DecisionState.OPEN else state.value)
-        told: dict[str, object] = {"decision": decision.id, "kind": asked.kind, "asked_by": asked.asker}
-        if asked.risk:
-            told["risk_level"] = asked.risk
-        if asked.arguments_hash:
-            told["judged_arguments_sha256"] = asked.arguments_hash
-        if asked.fingerprint:
-            told["definition_sha256"] = asked.fingerprint
+        details: dict[str, object] = {"decision": decision.id, "kind": question.kind, "asked_by": question.asker}
+        if question.risk:
+            details["risk_level"] = question.risk
+        if question.arguments_hash:
+            details["judged_arguments_sha256"] = question.arguments_hash
+        if question.fingerprint:
+            details["definition_sha256"] = question.fingerprint
         if decision.answer:
-            told |= {"answer": decision.answer, "answered_by": decision.answered_by, "where": decision.answered_in}
-        target = Target("tool" if asked.name else "server", asked.server, asked.name)
-        return happening(event, by, target, asked.trace, rule=asked.rule, reason=asked.text, details=told)
+            details |= {"answer": decision.answer, "answered_by": decision.answered_by, "where": decision.answered_in}
+        target = Target("tool" if question.name else "server", question.server, question.name)
+        return event_record(event, by, target, question.trace, question.rule, question.text, details=details)
 
     def rule(self, rule: Rule, by: Principal, made: bool) -> Record:
-        """From now on a call is allowed without asking, or it is asked again."""
-        told = {"rule": rule.id, "agent_id": rule.asker, "decisions": list(rule.decisions[:MOST_NAMED])}
+        """A rule is made or revoked."""
+        details = {"rule": rule.id, "agent_id": rule.asker, "decisions": list(rule.decisions[:MAX_NAMED])}
         event, target = RULE_MADE if made else RULE_REVOKED, Target("tool", rule.server, rule.name)
-        return happening(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=told)
+        return event_record(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=details)
 
-    def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
-        """Someone who is known tried what runs the hub, and may not. What was merely wrong is not recorded."""
+    def refused(self, by: Principal, action: str, fault: Fault, trace: str = "") -> None:
+        """Record that a known principal tried an operation without the right to. Other faults are not recorded."""
         if fault.name in _FORBIDDEN:
-            target = Target("admin", "", what)
-            self._recorder().refusal(by, target, trace, "admin", f"{what}: {fault.name}", fault.message)
+            target = Target("admin", "", action)
+            self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
 
     def server_stepped(
         self, server: str, before: ServerState, after: ServerState, problem: Fault | None, *, given_up: bool = False
     ) -> None:
-        """A server's state changed; `given_up`: it failed once more than its restart policy allows."""
+        """Record a server's new state; `given_up`: it failed more often than its restart policy allows."""
         event = SERVER_STATE
         if after is ServerState.CONNECTED:
             event = "SERVER_CONNECTED"
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
             event = "SERVER_DISCONNECTED"
         reason = "" if problem is None or after is not ServerState.ERROR else f"{problem.name}: {problem.message}"
-        told: dict[str, object] = {"from": before.value, "to": after.value}
+        details: dict[str, object] = {"from": before.value, "to": after.value}
         if given_up and after is ServerState.ERROR:
-            told["restart_limit_exceeded"] = True  # MGP, Restart Policies
-        self._recorder().event(event, target=Target("server", server, ""), reason=reason, details=told)
+            details["restart_limit_exceeded"] = True  # MGP, Restart Policies
+        self._recorder().event(event, target=Target("server", server, ""), reason=reason, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
-        """The configuration was read again."""
-        told = {"applied": applied, "changed": list(changed[:MOST_NAMED]), "problems": list(problems[:MOST_NAMED])}
-        self._recorder().event(CONFIGURED, by, details=told)
+        """Record a reload of the configuration."""
+        details = {"applied": applied, "changed": list(changed[:MAX_NAMED]), "problems": list(problems[:MAX_NAMED])}
+        self._recorder().event(CONFIGURED, by, details=details)
 
 
 def _access(event: str, by: Principal, grant: Grant, trace: str) -> Record:
     target = Target("tool" if grant.tool_name else "server", grant.server_id, grant.tool_name or "")
-    told: dict[str, object] = {"agent_id": grant.agent_id, "permission": grant.permission}
+    details: dict[str, object] = {"agent_id": grant.agent_id, "permission": grant.permission}
     if grant.expires_at is not None:
-        told["expires_at"] = grant.expires_at.isoformat()
-    return happening(event, by, target, trace, rule=grant.entry_type, reason=grant.justification, details=told)
+        details["expires_at"] = grant.expires_at.isoformat()
+    return event_record(event, by, target, trace, rule=grant.entry_type, reason=grant.justification, details=details)
 
 
 def _key(
     event: str, by: Principal, principal: str, keys: Sequence[Key], trace: str, replaced: Sequence[str] = ()
 ) -> Record:
-    """Keys are told by the few characters that may be shown of them."""
+    """The record names keys by their shown prefixes."""
     first = keys[0]
-    told: dict[str, object] = {
+    details: dict[str, object] = {
         "principal": principal,
         "kind": first.kind,
-        "shown": [key.shown for key in keys[:MOST_NAMED]],
+        "shown": [key.shown for key in keys[:MAX_NAMED]],
         "count": len(keys),
     }
     if replaced:
-        told["replaced"] = list(replaced[:MOST_NAMED])
+        details["replaced"] = list(replaced[:MAX_NAMED])
     if first.permissions is not None:
-        told["permissions"] = list(first.permissions)
+        details["permissions"] = list(first.permissions)
     if first.expires_at is not None:
-        told["expires_at"] = first.expires_at.isoformat()
-    return happening(event, by, trace=trace, details=told)
+        details["expires_at"] = first.expires_at.isoformat()
+    return event_record(event, by, trace=trace, details=details)

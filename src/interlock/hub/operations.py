@@ -1,6 +1,6 @@
-"""What the person who runs the hub can ask of it and tell it: the control methods, each a small function.
+"""Every operation on a running hub, in one table: the control socket and the admin API call the same functions.
 
-Whoever reaches these was checked to be the user the hub belongs to.
+The control socket calls them for the hub's own user. The admin API checks the right of its caller first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.config.home import user_name
 from interlock.config.imports import project_folder
-from interlock.hub.admin.approvals import ApprovalOperations
+from interlock.hub.admin.approvals import ApprovalOperations, Operation
 from interlock.hub.admin.server_address import where_shown
 from interlock.hub.app import HubApp
 from interlock.hub.audit.entries import NOBODY
@@ -29,6 +29,7 @@ from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.catalog.offer import Tool, Withheld
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.memory import resident_mb
+from interlock.hub.permissions.access_methods import read
 from interlock.hub.tool_search.pinned_tools import pins_over_budget
 from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.upstream import Upstream
@@ -38,98 +39,96 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
-MOST_QUARANTINED = 100
+MAX_QUARANTINED = 100
 """Of one server, in one answer."""
 START_S = 30.0
 """How long a call from the terminal waits for a server that is starting."""
 
 
 class ControlOperations:
-    """The control methods of one hub."""
+    """The operations on one hub."""
 
     def __init__(self, hub_app: HubApp, stop: Callable[[], None]) -> None:
         self._hub_app = hub_app
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(user_name())
-        self.answering = ApprovalOperations(hub_app.inbox, self.person, "terminal")
-        self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
-            "hub/status": self._status,
-            "hub/tools": self._tools,
-            "hub/call": self._call,
-            "hub/find": self._find,
-            "hub/budget": self._budget,
-            "hub/logs": self._logs,
-            "hub/audit.search": self._as_person(hub_app.audit_operations.search),
-            "hub/audit.show": self._as_person(hub_app.audit_operations.show),
-            "hub/audit.export": self._as_person(hub_app.audit_operations.export),
-            "hub/audit.verify": self._as_person(hub_app.audit_operations.verify),
-            "hub/backup": self._as_person(hub_app.audit_operations.backup),
-            "hub/reload": self._reload,
-            "hub/stop": self._stop_hub,
-            "hub/restart": self._restart,
-            "hub/keys.create": self._as_person(hub_app.key_operations.create),
-            "hub/keys.list": self._as_person(hub_app.key_operations.list),
-            "hub/keys.revoke": self._as_person(hub_app.key_operations.revoke),
-            "hub/keys.rotate": self._as_person(hub_app.key_operations.rotate),
-            "hub/grants.list": self._as_person(hub_app.access_methods.list),
-            "hub/grants.query": self._as_person(hub_app.access_methods.query),
-            "hub/grants.grant": self._as_person(hub_app.access_methods.grant),
-            "hub/grants.revoke": self._as_person(hub_app.access_methods.revoke),
-            "hub/permissions.list": self._as_person(hub_app.permission_operations.list),
-            "hub/permissions.approve": self._as_person(hub_app.permission_operations.approve_at_terminal),
-            "hub/permissions.deny": self._as_person(hub_app.permission_operations.deny),
-            "hub/permissions.revoke": self._as_person(hub_app.permission_operations.revoke),
-            "hub/why": self._why,
-            "hub/confirm": self._confirm,
-            **self.answering.methods,
+        self.approvals = ApprovalOperations(hub_app.inbox, "terminal")
+        audit, keys, grants = hub_app.audit_operations, hub_app.key_operations, hub_app.access_methods
+        permissions = hub_app.permission_operations
+        self.operations: dict[str, Operation] = {
+            "status": self._status,
+            "tools": self._tools,
+            "call": self._call,
+            "find": self._find,
+            "budget": self._budget,
+            "logs": self._logs,
+            "audit.search": audit.search,
+            "audit.show": audit.show,
+            "audit.export": audit.export,
+            "audit.verify": audit.verify,
+            "backup": audit.backup,
+            "reload": self._reload,
+            "stop": self._stop_hub,
+            "restart": self._restart,
+            "keys.create": keys.create,
+            "keys.list": keys.list,
+            "keys.revoke": keys.revoke,
+            "keys.rotate": keys.rotate,
+            "grants.list": grants.list,
+            "grants.query": grants.query,
+            "grants.grant": grants.grant,
+            "grants.revoke": grants.revoke,
+            "permissions.list": permissions.list,
+            "permissions.approve": permissions.approve_at_terminal,
+            "permissions.deny": permissions.deny,
+            "permissions.revoke": permissions.revoke,
+            "why": self._why,
+            "confirm": self._confirm,
+            **self.approvals.operations,
         }
+        self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
+            f"hub/{name}": self._as_person(operation) for name, operation in self.operations.items()
+        }
+        """The methods of the control socket, which take params."""
 
-    def follow(self, server: str | None, tell: Follow) -> Callable[[], None]:
-        """Hear further log lines of one server, or of all. Gives the way to stop."""
+    def follow(self, server: str | None, on_line: Follow) -> Callable[[], None]:
+        """Call `on_line` for new log lines of one server, or of all. Returns the function that ends this."""
 
-        def chosen(line: LogLine) -> None:
+        def on_any_line(line: LogLine) -> None:
             if server is None or line.server == server:
-                tell(line)
+                on_line(line)
 
-        return self._hub_app.logs.follow(chosen)
+        return self._hub_app.logs.follow(on_any_line)
 
-    def _as_person(
-        self, do: Callable[[Principal, bytes, str], Awaitable[object]]
-    ) -> Callable[[bytes], Awaitable[object]]:
-        return lambda params: do(self.person, params, new_trace_id())
+    def _as_person(self, operation: Operation) -> Callable[[bytes], Awaitable[object]]:
+        return lambda params: operation(self.person, params, new_trace_id())
 
     @property
     def problems(self) -> list[dict[str, object]]:
-        """What was wrong with the configuration when it was last read."""
+        """The problems found when the configuration was last read."""
         return self._problems
 
     async def reload(self, by: Principal = NOBODY) -> dict[str, object]:
-        """Read the configuration again. One that cannot be used changes nothing."""
-        told = await self._read_again()
+        """Read and apply the configuration. An unusable one changes nothing."""
+        result = await self._read_again()
         problems = [f"{problem['file']}: {problem['message']}" for problem in self._problems]
-        changed = [str(name) for name in told["changed"]] if isinstance(told["changed"], list) else []
-        self._hub_app.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
-        return told
+        changed = [str(name) for name in result["changed"]] if isinstance(result["changed"], list) else []
+        self._hub_app.journal.configured(by, applied=result["applied"] is True, changed=changed, problems=problems)
+        return result
 
     async def look(self) -> Loaded:
-        """See what the files say now, and note what is wrong with them and what waits for a person."""
+        """Read the files, and note their problems and what waits for a person's confirmation."""
         hub_app = self._hub_app
         loaded: Loaded = await asyncio.to_thread(load_again, hub_app.config, home=hub_app.home)
         self._problems = [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "message": problem.message,
-                "hint": problem.hint,
-                "server": problem.server,
-            }
+            {name: getattr(problem, name) for name in ("file", "line", "message", "hint", "server")}
             for problem in loaded.problems
         ]
         for waiting in loaded.unconfirmed:
-            message = "it came with its folder, and nobody has confirmed it as it is now; nothing of it is started"
+            message = "nobody has confirmed this project file as it is now; the hub starts none of its servers"
             folder = project_folder(Path(waiting.path))
-            hint = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
+            hint = f"run `interlock up` in {folder}, in a terminal, to review and confirm it"
             self._problems.append({"file": waiting.path, "line": None, "message": message, "hint": hint})
         return loaded
 
@@ -140,15 +139,15 @@ class ControlOperations:
             return {"applied": False, "changed": [], "problems": self._problems}
         config, listen = loaded.config, hub_app.config.hub.listen
         if config.hub.listen != listen:
-            hint = "restart the hub to listen elsewhere"
+            hint = "restart the hub to use the new address"
             changed_in = config.origin.path or ""
             self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "hint": hint})
-            # Who is let in without a credential depends on where it does listen.
+            # The real address decides who is admitted without a credential.
             config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
         changed = await hub_app.apply(config)
         return {"applied": True, "changed": changed, "problems": self._problems}
 
-    async def _status(self, params: bytes) -> object:
+    async def _status(self, principal: Principal, params: bytes, trace: str) -> object:
         hub_app = self._hub_app
         config = hub_app.config
         return {
@@ -189,22 +188,22 @@ class ControlOperations:
             "mgp": _agreed(upstream),
             "trust": self._hub_app.server_policies.trust_of(upstream.id).name.lower(),
             "permissions": self._hub_app.permission_operations.shown(upstream.id),
-            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
+            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MAX_QUARANTINED],
             "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._hub_app.noticed.would_refuse, upstream.id),
             "flagged": _by_rule(self._hub_app.noticed.flagged, upstream.id),
-            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
+            "quarantined": [] if offer is None else [_quarantined(item) for item in offer.held[:MAX_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
             "source": settings.source,
         }
 
-    async def _tools(self, params: bytes) -> object:
-        asked = _read(params, _Tools)
-        view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
+    async def _tools(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Tools)
+        view = View(server=request.server, profile=request.profile) if request.server or request.profile else EVERYTHING
         if not self._hub_app.catalog.knows(view):
-            raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` shows all of them")
         tools = []
         for item in self._hub_app.catalog.items(view, "tool"):
             definition = msgspec.json.decode(item.full, type=dict[str, Any])
@@ -226,38 +225,38 @@ class ControlOperations:
             )
         return {"tools": tools}
 
-    async def _call(self, params: bytes) -> object:
-        asked = _read(params, _Call)
+    async def _call(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Call)
         caller = self._hub_app.authenticator.admit_principal(self.person, "/mcp")
-        await self._started(asked.name.partition("__")[0])
-        arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
-        body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
-        result = await call_locally(self._hub_app.hub, caller, "tools/call", body, asked.timeout_s)
+        await self._started(request.name.partition("__")[0])
+        arguments = msgspec.Raw(bytes(request.arguments) or EMPTY_OBJECT)
+        body = msgspec.json.encode({"name": request.name, "arguments": arguments})
+        result = await call_locally(self._hub_app.hub, caller, "tools/call", body, request.timeout_s)
         return {"result": msgspec.Raw(result)}
 
     async def _started(self, server: str) -> None:
-        """Somebody who has just started the hub waits for a server rather than call again."""
+        """Wait for a server that is starting, so that a person need not call again."""
         upstream = self._hub_app.upstreams.get(server)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
                 while upstream is not None and upstream.starting:
                     await asyncio.sleep(0.05)
 
-    async def _find(self, params: bytes) -> object:
-        asked = _read(params, _Find)
-        wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
-        return await self._hub_app.discovery_tools.discover(self._caller_of(asked.agent), None, wanted)
+    async def _find(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Find)
+        wanted = {"query": request.query, "max_results": request.max_results, "strategy": request.strategy}
+        return await self._hub_app.discovery_tools.discover(self._caller_of(request.agent), None, wanted)
 
-    async def _budget(self, params: bytes) -> object:
-        asked = _read(params, _Budget)
+    async def _budget(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Budget)
         listings, tokens = self._hub_app.listings, self._hub_app.tokens
-        caller = self._caller_of(asked.agent)
-        # Whoever looks wants counts: what is not counted yet is waited for.
+        caller = self._caller_of(request.agent)
+        # A person wants exact counts: wait for them.
         if not tokens.counted(tool.full for tool in listings.tools(caller.list_scope)):
             await tokens.settled()
         await listings.settle(caller.list_scope)
         listed = msgspec.json.decode(listings.listing(caller.list_scope, "tool"), type=list[msgspec.Raw])
-        tools, told = listings.tools(caller.list_scope), listings.instructions(caller.list_scope)
+        tools, instructions = listings.tools(caller.list_scope), listings.instructions(caller.list_scope)
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
@@ -269,8 +268,8 @@ class ControlOperations:
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
             "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
-            "instructions_tokens": told.tokens,
-            "instructions_without_room": told.left_out,
+            "instructions_tokens": instructions.tokens,
+            "instructions_without_room": instructions.left_out,
             "pinned_over_budget": listings.pinned_over_budget(caller.list_scope),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
@@ -284,53 +283,51 @@ class ControlOperations:
         return pins_over_budget(hub_app.config, list_scope_of, hub_app.listings)
 
     def _caller_of(self, agent: str | None) -> Caller:
-        """An agent as it would be admitted; without a name, whoever calls without a key."""
+        """The caller for an agent; without a name, the caller without a key."""
         if agent is None:
             return self._hub_app.authenticator.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._hub_app.keys.list() if key.principal == agent), None)
         known = (LOCAL_AGENT.id, *self._hub_app.config.agents)
         if key is None and agent not in known and not self._hub_app.grants.of_agent(agent):
-            raise Fault("NOT_FOUND", f"no agent {agent!r}", hint="`interlock keys list` names them")
-        if key is None:
-            return self._hub_app.authenticator.admit_principal(Principal(agent, "agent"), "/mcp")
-        principal = Principal(agent, key.kind, key.profile, key.hash)
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", hint="`interlock keys list` shows all keys")
+        principal = Principal(agent, "agent") if key is None else Principal(agent, key.kind, key.profile, key.hash)
         return self._hub_app.authenticator.admit_principal(principal, "/mcp")
 
-    async def _logs(self, params: bytes) -> object:
-        asked = _read(params, _Logs)
-        if asked.server not in (None, "hub") and self._hub_app.upstreams.get(asked.server) is None:
-            raise Fault("NOT_FOUND", f"no server {asked.server!r}", hint="`interlock status` names them")
-        return {"lines": self._hub_app.logs.tail(asked.server, min(asked.lines, 10_000))}
+    async def _logs(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Logs)
+        if request.server not in (None, "hub") and self._hub_app.upstreams.get(request.server) is None:
+            raise Fault("NOT_FOUND", f"no server {request.server!r}", hint="`interlock status` shows all of them")
+        return {"lines": self._hub_app.logs.tail(request.server, min(request.lines, 10_000))}
 
-    async def _reload(self, params: bytes) -> object:
-        return await self.reload(self.person)
+    async def _reload(self, principal: Principal, params: bytes, trace: str) -> object:
+        return await self.reload(principal)
 
-    async def _stop_hub(self, params: bytes) -> object:
+    async def _stop_hub(self, principal: Principal, params: bytes, trace: str) -> object:
         asyncio.get_running_loop().call_soon(self._stop)
         return {"stopping": True}
 
-    async def _restart(self, params: bytes) -> object:
-        upstream = self._hub_app.upstreams.get(_read(params, _Restart).server)
+    async def _restart(self, principal: Principal, params: bytes, trace: str) -> object:
+        upstream = self._hub_app.upstreams.get(read(params, _Restart).server)
         if upstream is None:
-            raise Fault("NOT_FOUND", "no such server", hint="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server", hint="`interlock status` shows all of them")
         await upstream.restart()
         return {"state": upstream.state.value}
 
-    async def _why(self, params: bytes) -> object:
-        """The last refusal, or what a call would come to."""
-        asked = _read(params, _Why)
+    async def _why(self, principal: Principal, params: bytes, trace: str) -> object:
+        """The last refusal, or how the hub would judge a call."""
+        request = read(params, _Why)
         hub = self._hub_app.hub
-        if asked.tool is None:
-            return {"refusal": hub.refusals.last(asked.agent)}
+        if request.tool is None:
+            return {"refusal": hub.refusals.last(request.agent)}
         judgement = await hub.calls.judge(
-            self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT
+            self._caller_of(request.agent), request.tool, bytes(request.arguments) or EMPTY_OBJECT
         )
-        return {"agent": asked.agent, "tool": asked.tool, "judgement": judgement}
+        return {"agent": request.agent, "tool": request.tool, "judgement": judgement}
 
-    async def _confirm(self, params: bytes) -> object:
-        asked = _read(params, _Confirm)
-        Confirmations(self._hub_app.home).add(Path(asked.path), asked.hash)
-        await self.reload(self.person)
+    async def _confirm(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, _Confirm)
+        Confirmations(self._hub_app.home).add(Path(request.path), request.hash)
+        await self.reload(principal)
         return {"confirmed": True}
 
 
@@ -339,7 +336,7 @@ def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, in
 
 
 def _agreed(upstream: Upstream) -> dict[str, object] | None:
-    """What is spoken beyond MCP, with what the server says of itself: that is its word, and no more."""
+    """The agreed MGP extensions, and the server's unchecked claims about itself."""
     found = upstream.agreement
     if found is None:
         return None
@@ -352,10 +349,10 @@ def _agreed(upstream: Upstream) -> dict[str, object] | None:
     }
 
 
-def _quarantined(held: Withheld) -> dict[str, object]:
-    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
-    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
-    return {**about, "findings": findings, "hint": held.hint()}
+def _quarantined(withheld: Withheld) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in withheld.findings[:8]]
+    about = {"kind": withheld.kind, "name": withheld.name, "fingerprint": withheld.fingerprint}
+    return {**about, "findings": findings, "hint": withheld.hint()}
 
 
 class Hello(msgspec.Struct):
@@ -409,10 +406,3 @@ class _Why(msgspec.Struct):
 class _Confirm(msgspec.Struct):
     path: str
     hash: str
-
-
-def _read(params: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

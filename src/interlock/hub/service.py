@@ -1,7 +1,6 @@
-"""The hub as clients meet it: one service for every address, both eras.
+"""The hub as a service for transports: one for every address and both eras.
 
-Each method is answered at a desk of `desks`; what happens to a call stands in `pipeline`, and how it travels in
-`forward`.
+`handlers` answer the methods, `calls/pipeline` judges a call, and `calls/dispatch` sends it.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class Judging(Protocol):
 
 
 class HubService:
-    """Serves clients. Owns no connection and no configuration: those it is given."""
+    """Answers clients. It owns no connection and no configuration."""
 
     def __init__(
         self,
@@ -162,20 +161,19 @@ class HubService:
             clock,
         )
         discovery_tools.may_call = self.calls.may_call
-        self.hearing = SubscriptionHandler(
+        self.subscriptions = SubscriptionHandler(
             shown.change_notifier, shown.audience, upstreams, resolving, self.calls.reach, self.tasks, later
         )
         self._methods: dict[str, Serve] = {
             **self.calls.methods,
             **self._lists.methods,
-            **self.hearing.methods,
+            **self.subscriptions.methods,
             **self.tasks.methods,
             **_spoken_as_mgp({**search_handler.methods, **rights.access_methods.methods(later)}),
         }
 
     @property
     def open_calls(self) -> int:
-        """Calls under way."""
         return self.sending.open_calls
 
     @property
@@ -185,23 +183,23 @@ class HubService:
 
     @property
     def refusals(self) -> Refusals:
-        """What was refused lately."""
+        """The latest refusals."""
         return self._pipeline.refusals
 
-    # What a transport asks of a service
+    # The methods of a service, for transports
 
     def initialize(self, session: Session) -> bytes:
-        """Open a session: nothing is started for it, and nothing waited for."""
+        """Open a session. It starts no server and waits for none."""
         caller = cast(Caller, session.caller)
         if not caller.standing:
-            session.caller = caller = self._authenticator.renewed(caller)
+            session.caller = caller = self._authenticator.readmit(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
-        self.hearing.opened(session, caller)
+        self.subscriptions.opened(session, caller)
         return self._lists.greeting(session.dialect, caller)
 
     def serve(self, exchange: Exchange) -> None:
-        """Answer a request, or see to it that it will be answered."""
+        """Answer a request, now or later."""
         request = exchange.request
         if exchange.dialect.mgp_offer is not None:
             exchange.dialect = speaking(exchange.dialect)
@@ -215,7 +213,7 @@ class HubService:
             if len(params) > limits.members or params.count(b"{") + params.count(b"[") > limits.depth:
                 self._check_shape(params, caller)
             if not caller.standing:
-                exchange.caller = caller = self._authenticator.renewed(caller)
+                exchange.caller = caller = self._authenticator.readmit(caller)
             serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
@@ -228,9 +226,8 @@ class HubService:
             raise
 
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        """A client's notification."""
         if session is not None:
-            self.hearing.on_notification(session, notification)
+            self.subscriptions.on_notification(session, notification)
 
     def check_rate(self, caller: AnyCaller) -> None:
         """Whether a rate is used up that every request of the caller counts for."""
@@ -241,16 +238,16 @@ class HubService:
         self._discovery_tools.governed.malformed(cast(Caller, caller))
 
     def on_session_closed(self, session: Session) -> None:
-        """A session is over, and everything that was its own with it."""
+        """Drop everything that belongs to a session."""
         caller = cast(Caller, session.caller)
         if isinstance(session.state, SessionState):
             self._discovery_tools.forget(session, caller)
             self._tracker.leave(session, session.state)
-        self.hearing.on_session_closed(session, caller)
+        self.subscriptions.on_session_closed(session, caller)
 
     async def close(self) -> None:
-        """End what the hub itself has under way."""
-        self.hearing.end()
+        """End the hub's own background work."""
+        self.subscriptions.end()
         self._retries.close()
         self.recovering.close()
         await self._background_tasks.close()
@@ -264,13 +261,13 @@ def _no_such_method(exchange: Exchange) -> Fault:
 
 
 def _spoken_as_mgp(methods: Mapping[str, Serve]) -> dict[str, Serve]:
-    """The methods of MGP, answered in its own terms whatever was agreed."""
+    """Answer MGP's own methods in its dialect, whatever was negotiated."""
 
-    def spoken(serve: Serve) -> Serve:
+    def wrap(serve: Serve) -> Serve:
         def as_mgp(exchange: Exchange, caller: Caller) -> None:
             exchange.dialect = for_mgp_method(exchange.dialect)
             serve(exchange, caller)
 
         return as_mgp
 
-    return {name: spoken(serve) if name.startswith("mgp/") else serve for name, serve in methods.items()}
+    return {name: wrap(serve) if name.startswith("mgp/") else serve for name, serve in methods.items()}

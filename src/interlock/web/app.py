@@ -42,7 +42,7 @@ def make_app(
             for upstream in hub_app.upstreams
             if upstream.settings.start == "eager" and upstream.state in (ServerState.REGISTERED, ServerState.CONNECTING)
         ]
-        ready = hub_app.begun and not waiting
+        ready = hub_app.is_started and not waiting
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -268,7 +268,7 @@ class _Connection(asyncio.Protocol):
         if method == "hub/logs":
             self._unfollow.append(self._operator.follow(asked.server, self._tell_line))
         else:
-            self._unfollow.append(self._operator.answering.follow(self._tell_decision))
+            self._unfollow.append(self._operator.approvals.follow(self._tell_decision))
 
     def _tell_line(self, line: LogLine) -> None:
         if self._transport.get_write_buffer_size() < HELD_BYTES:

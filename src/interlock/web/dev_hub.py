@@ -64,11 +64,11 @@ class DevHub:
             hub_app.logs.follow(self._logged)
             self._tell(DevMessage("listening", f"http://127.0.0.1:{http.port}"))
             try:
-                await hub_app.begin()
+                await hub_app.start()
                 await self._keep_running(hub_app)
             finally:
                 await http.stop(0.5)
-                await hub_app.end()
+                await hub_app.stop()
 
     def _config(self, port: int) -> Config:
         server = Server(

@@ -108,7 +108,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", hint) from None
     hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
-        await hub_app.begin()
+        await hub_app.start()
     except StoreError as cause:
         raise CannotStart(cause.message, cause.hint) from None
     try:
@@ -116,7 +116,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         _write_info(home, hub_app.listen, control)
     except OSError as cause:
         await http.stop(DRAIN_S)
-        await hub_app.end()
+        await hub_app.stop()
         hint = f"see that there is room in {home / 'run'}, and that it can be written"
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
     watch = LoopWatch.here()
@@ -130,7 +130,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)
-    await hub_app.end()
+    await hub_app.stop()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
     await control.close()

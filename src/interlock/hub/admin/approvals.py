@@ -1,14 +1,14 @@
-"""How a person looks at the inbox and answers: the methods about decisions and rules, for the terminal and the API.
+"""Operations on approval requests and rules, for the terminal and the admin API. Their callers check the right to.
 
-Whoever reaches these was checked to have the right to. An answer needs a person: over the control socket, one at a
-terminal, since a program that acts for them is not them; over the API, the holder of a person's key.
+An answer needs a person: over the control socket one at a terminal, since a program may act for its user; over the API
+the holder of a person's key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -17,82 +17,80 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.auth.principals import Principal
 from interlock.hub.permissions.access_methods import read
-from interlock.hub.store_faults import fault_of
-from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-Method = Callable[[bytes], Awaitable[object]]
+Operation: TypeAlias = Callable[[Principal, bytes, str], Awaitable[object]]
+"""Does something for a principal, with its params and a trace id."""
 
 
 class ApprovalOperations:
-    """The methods of one inbox, for one principal in one place."""
+    """The operations of one inbox."""
 
-    def __init__(self, inbox: Inbox, person: Principal, where: Where) -> None:
+    def __init__(self, inbox: Inbox, where: Where) -> None:
         self._inbox = inbox
-        self._person = person
         self._where = where
-        self.methods: dict[str, Method] = {
-            "hub/approvals.list": _told(self._list),
-            "hub/approvals.show": _told(self._show),
-            "hub/approvals.answer": _told(self._answer),
-            "hub/rules.list": _told(self._rules),
-            "hub/rules.make": _told(self._make_rule),
-            "hub/rules.revoke": _told(self._revoke_rule),
+        self.operations: dict[str, Operation] = {
+            "approvals.list": self._list,
+            "approvals.show": self._show,
+            "approvals.answer": self._answer,
+            "rules.list": self._rules,
+            "rules.make": self._make_rule,
+            "rules.revoke": self._revoke_rule,
         }
 
-    def follow(self, tell: Callable[[dict[str, object]], None]) -> Callable[[], None]:
-        """Hear of every decision that changes, being there to answer. Gives the way to stop."""
-        return self._inbox.watch(lambda decision: tell(self._shown(decision)))
+    def follow(self, on_change: Callable[[dict[str, object]], None]) -> Callable[[], None]:
+        """Call `on_change` for every decision, for a person who can answer. Returns the function that ends this."""
+        return self._inbox.watch(lambda decision: on_change(self._shown(decision)))
 
-    async def _list(self, params: bytes) -> object:
+    async def _list(self, principal: Principal, params: bytes, trace: str) -> object:
         found = self._inbox.all(only_open=not read(params, ListDecisions).all)
         return {"decisions": [self._shown(decision) for decision in found]}
 
-    async def _show(self, params: bytes) -> object:
+    async def _show(self, principal: Principal, params: bytes, trace: str) -> object:
         return {"decision": self._shown(self._inbox.get(read(params, Named).id))}
 
-    async def _answer(self, params: bytes) -> object:
-        asked = read(params, GiveAnswer)
-        self._attended(asked.terminal)
-        after = await self._inbox.answer(asked.id, asked.answer, self._person, self._where)
+    async def _answer(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, GiveAnswer)
+        self._check_terminal(request.terminal)
+        after = await self._inbox.answer(request.id, request.answer, principal, self._where)
         return {"decision": self._shown(after)}
 
-    async def _rules(self, params: bytes) -> object:
+    async def _rules(self, principal: Principal, params: bytes, trace: str) -> object:
         return {"rules": [_shown_rule(rule) for rule in self._inbox.rules()]}
 
-    async def _make_rule(self, params: bytes) -> object:
-        asked = read(params, MakeRule)
-        self._attended(asked.terminal)
-        rule = await self._inbox.make_rule(asked.decision, self._person)
+    async def _make_rule(self, principal: Principal, params: bytes, trace: str) -> object:
+        request = read(params, MakeRule)
+        self._check_terminal(request.terminal)
+        rule = await self._inbox.make_rule(request.decision, principal)
         return {"rule": _shown_rule(rule)}
 
-    async def _revoke_rule(self, params: bytes) -> object:
-        rule = await self._inbox.revoke_rule(read(params, Named).id, self._person)
+    async def _revoke_rule(self, principal: Principal, params: bytes, trace: str) -> object:
+        rule = await self._inbox.revoke_rule(read(params, Named).id, principal)
         return {"revoked": _shown_rule(rule)}
 
-    def _attended(self, terminal: bool) -> None:
+    def _check_terminal(self, terminal: bool) -> None:
         if self._where == "terminal" and not terminal:
             raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
 
     def _shown(self, decision: Decision) -> dict[str, object]:
-        asked = decision.question
+        question = decision.question
         return {
             "id": decision.id,
-            "kind": asked.kind,
+            "kind": question.kind,
             "state": decision.state.value,
-            "asker": asked.asker,
-            "asker_kind": asked.asker_kind,
-            "server": asked.server,
-            "target": asked.shown,
-            "question": asked.text,
-            "rule": asked.rule,
-            "risk": asked.risk,
-            "trust": asked.trust,
-            "findings": list(asked.findings),
-            "summary": asked.summary,
-            "arguments_hash": asked.arguments_hash,
-            "fingerprint": asked.fingerprint,
-            "trace": asked.trace,
+            "asker": question.asker,
+            "asker_kind": question.asker_kind,
+            "server": question.server,
+            "target": question.shown,
+            "question": question.text,
+            "rule": question.rule,
+            "risk": question.risk,
+            "trust": question.trust,
+            "findings": list(question.findings),
+            "summary": question.summary,
+            "arguments_hash": question.arguments_hash,
+            "fingerprint": question.fingerprint,
+            "trace": question.trace,
             "created": _instant(decision.created),
             "deadline": _instant(decision.deadline),
             "answer": decision.answer,
@@ -120,18 +118,8 @@ def _instant(at: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _told(method: Method) -> Method:
-    async def answer(params: bytes) -> object:
-        try:
-            return await method(params)
-        except StoreError as cause:
-            raise fault_of(cause) from None
-
-    return answer
-
-
 class ListDecisions(msgspec.Struct):
-    """Which decisions to list: those that are open, or all."""
+    """Which decisions to list: open ones, or all."""
 
     all: bool = False
     follow: bool = False

@@ -1,4 +1,4 @@
-"""The record, searched, shown, exported and verified; and everything that the store holds, backed up."""
+"""Operations on the audit log: search, show, verify, export; and the backup of the whole store."""
 
 from __future__ import annotations
 
@@ -22,56 +22,58 @@ from interlock.wire.errors import Fault
 
 
 class AuditLogOperations:
-    """Answers for the record of one hub."""
+    """The operations on one hub's audit log."""
 
     def __init__(self, foundation: Foundation, access: Access) -> None:
         self._foundation = foundation
         self._access = access
 
-    async def search(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """The newest records that fit, the oldest of them first."""
-        self._access.demand(asking, "read the record")
-        asked = read(params, SearchRecords)
+    async def search(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """The newest records that match, the oldest of them first."""
+        self._access.demand(principal, "read the audit log")
+        request = read(params, SearchRecords)
         wanted = Search(
-            event=asked.event,
-            actor=asked.agent,
-            server=asked.server,
-            name=asked.tool,
-            result=asked.result,
-            trace=asked.trace,
-            chain=asked.chain,
+            event=request.event,
+            actor=request.agent,
+            server=request.server,
+            name=request.tool,
+            result=request.result,
+            trace=request.trace,
+            chain=request.chain,
         )
-        before = None if asked.before is None else (asked.chain or self._foundation.node, asked.before)
+        before = None if request.before is None else (request.chain or self._foundation.node, request.before)
         await self._foundation.recorder.flushed()
-        found = await self._foundation.store.read(lambda database: records.search(database, wanted, asked.most, before))
+        found = await self._foundation.store.read(
+            lambda database: records.search(database, wanted, request.most, before)
+        )
         return {"entries": found[::-1]}
 
-    async def show(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """One record, and those of the same trace."""
-        self._access.demand(asking, "read the record")
-        asked = read(params, ShowRecord)
-        chain = asked.chain or self._foundation.node
-        found = await self._foundation.store.read(lambda database: records.show(database, chain, asked.seq))
+    async def show(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """One record, and those of its trace."""
+        self._access.demand(principal, "read the audit log")
+        request = read(params, ShowRecord)
+        chain = request.chain or self._foundation.node
+        found = await self._foundation.store.read(lambda database: records.show(database, chain, request.seq))
         if found is None:
-            raise Fault("NOT_FOUND", f"no record {asked.seq}", hint="`interlock audit tail` shows the newest")
+            raise Fault("NOT_FOUND", f"no record {request.seq}", hint="`interlock audit tail` shows the newest")
         return {"entry": found[0], "related": found[1]}
 
-    async def verify(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """Whether every record is as it was written."""
-        self._access.demand(asking, "read the record")
+    async def verify(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Verify every record."""
+        self._access.demand(principal, "read the audit log")
         await self._foundation.recorder.flushed()
         heads = heads_of(self._foundation.home)
         report = await self._foundation.store.read(lambda database: verify(database, heads))
         return {**msgspec.to_builtins(report), "sound": report.sound}
 
-    async def export(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """Write every record to a new file of this user's."""
-        asked = read(params, ToFile)
+    async def export(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Write every record to a new file that only this user can read."""
+        request = read(params, ToFile)
         await self._foundation.recorder.flushed()
 
         def write(database: Database) -> int:
             count = 0
-            with open(asked.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+            with open(request.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
                 for line in records.export(database):
                     out.write(line)
                     count += 1
@@ -79,8 +81,8 @@ class AuditLogOperations:
 
         return {"records": await self._foundation.store.read(write)}
 
-    async def backup(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """Write everything the store holds to a file, while work goes on."""
+    async def backup(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Write the whole store to a file while the hub runs."""
         path = Path(read(params, ToFile).file)
         await self._foundation.recorder.flushed()
         await self._foundation.store.backup(path)
@@ -88,7 +90,7 @@ class AuditLogOperations:
 
 
 class SearchRecords(msgspec.Struct):
-    """What records to look for; what is left out does not matter."""
+    """Which records to find. An empty member matches any value."""
 
     event: str = ""
     agent: str = ""
@@ -98,8 +100,8 @@ class SearchRecords(msgspec.Struct):
     trace: str = ""
     chain: str = ""
     before: int | None = None
-    """Only those before this one of the chain."""
-    most: Annotated[int, Meta(ge=1, le=records.MOST)] = 100
+    """Only records before this sequence number."""
+    most: Annotated[int, Meta(ge=1, le=records.MAX_RESULTS)] = 100
 
 
 class ShowRecord(msgspec.Struct):

@@ -1,7 +1,7 @@
-"""Backups without a hub, and putting one back: only while no hub runs, recorded, and without giving back what was used.
+"""Makes backups without a running hub, and restores them.
 
-Putting a backup back makes the documents (keys, grants, rules, decisions, pins) those of the backup; records are added
-where they are missing and never removed. What the chain has lost by it is recorded in it.
+No hub may run during a restore. It replaces the documents (keys, grants, rules, decisions, pins), voids approvals and
+adds missing audit records, but never removes one. It is itself recorded, with what the chain has lost.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from interlock.store.database import Database, connect, is_shared, sqlite_path
 from interlock.store.documents import Change, Changes, Wish
 from interlock.store.records import Search
 
-_HASHED_AT_ONCE: Final = 1024 * 1024
+_READ_BYTES: Final = 1024 * 1024
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a restore."""
 
     store: str
     records: int
-    """Records that the store holds now."""
+    """Records in the store now."""
     missing: int
-    """Records that had been written here and were not in the backup."""
+    """Records written here that the backup does not have."""
     keys_back: int
-    """Keys that hold again, having been revoked or lost since the backup."""
+    """Keys that are valid again although they were revoked or lost since the backup."""
     voided: int
-    """Approvals that hold no longer: whether they were used since the backup cannot be known."""
+    """Approvals that were voided: they may have been used since the backup."""
     saved: str
-    """The backup of what was there before; empty where there was nothing."""
+    """The backup of the store as it was before; empty if there was none."""
     sound: bool
     findings: tuple[str, ...]
 
 
 def back_up(config: Config, home: Path, file: Path) -> None:
-    """A backup of a hub that does not run."""
+    """Back up a hub that does not run."""
     database = connect(store_of(config, home), read_only=True)
     try:
         write_backup(database, file)
@@ -63,33 +63,33 @@ def back_up(config: Config, home: Path, file: Path) -> None:
 
 
 async def put_back(config: Config, home: Path, file: Path, by: Principal) -> Restored:
-    """Put a backup back. The caller holds the lock of this user's hub. Raises StoreError, with nothing changed."""
+    """Restore a backup. The caller holds the lock of this user's hub. Raises StoreError, with nothing changed."""
     where = store_of(config, home)
     saved = await asyncio.to_thread(_save, where, home)
     digest = await asyncio.to_thread(_digest, file)
     store = await Store.open(where, COLLECTIONS, backups=home / "backups")
     try:
         had = {found.key for found in await store.find(KEYS)} if saved else None
-        told = _Told(config, home, where, digest, by, had)
-        await store.restore(file, told.record)
-        await asyncio.to_thread(lambda: HeadFile(head_path(home, told.chain), told.head).close())
+        restore = _RestoreWork(config, home, where, digest, by, had)
+        await store.restore(file, restore.record)
+        await asyncio.to_thread(lambda: HeadFile(head_path(home, restore.chain), restore.head).close())
         report = await store.read(lambda database: verify(database, heads_of(home)))
     finally:
         await store.close()
     return Restored(
         where,
         report.records,
-        told.missing,
-        told.keys_back,
-        told.voided,
+        restore.missing,
+        restore.keys_back,
+        restore.voided,
         "" if saved is None else str(saved),
         report.sound,
-        _told(report),
+        _findings(report),
     )
 
 
-class _Told:
-    """What goes into the store together with a backup: its approvals are void, and it is recorded that it came."""
+class _RestoreWork:
+    """The changes in the transaction of a restore: voided approvals, and the audit record."""
 
     def __init__(
         self, config: Config, home: Path, where: str, digest: str, by: Principal, had: set[str] | None
@@ -103,7 +103,7 @@ class _Told:
         self._had = had
 
     def record(self, database: Database) -> list[Change]:
-        """Do it, in the transaction that made the documents those of the backup."""
+        """Make the changes. Returns those of documents."""
         stale = [
             found.value
             for found in documents.find(database, DECISIONS, {})
@@ -113,20 +113,20 @@ class _Told:
         changes = documents.apply(database, Changes({}, wishes)) if wishes else []
         self.voided = len(stale)
         self.keys_back = 0 if self._had is None else len(set(documents.keys(database, KEYS.name)) - self._had)
-        told = {"backup_sha256": self._digest, "keys_back": self.keys_back, "voided": self.voided}
-        self.missing, self.head = _record(database, self._home, self.chain, self._by, told)
+        details: dict[str, object] = {"backup_sha256": self._digest, "keys_back": self.keys_back, "voided": self.voided}
+        self.missing, self.head = _record(database, self._home, self.chain, self._by, details)
         return changes
 
 
 def _save(where: str, home: Path) -> Path | None:
-    """A backup of what is there now. Refuses while another hub uses the same database."""
+    """Back up the current store. Raises StoreBusy while another hub uses the database."""
     if not is_shared(where) and not sqlite_path(where).exists():
         return None
     database = connect(where)
     try:
         if others := database.others():
-            said = f"{others} connections of hubs to this database are open"
-            raise StoreBusy(said, "stop every hub that shares it with `interlock down`")
+            message = f"other hubs have {others} connections to this database open"
+            raise StoreBusy(message, "stop every hub that shares it with `interlock down`")
         if "records" not in database.tables():
             return None
         saved = home / "backups" / f"before-restore-{time.strftime('%Y%m%dT%H%M%S')}.backup.db"
@@ -136,8 +136,8 @@ def _save(where: str, home: Path) -> Path | None:
         database.close()
 
 
-def _record(database: Database, home: Path, chain: str, by: Principal, told: dict[str, object]) -> tuple[int, Head]:
-    """Record the restore at the end of this hub's own chain, with what the chain has lost by it."""
+def _record(database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]) -> tuple[int, Head]:
+    """Record the restore at the end of this hub's chain, with the gap it leaves."""
     database.hold(chain)
     try:
         known = read_head(head_path(home, chain))
@@ -148,12 +148,12 @@ def _record(database: Database, home: Path, chain: str, by: Principal, told: dic
     issued = have if known is None else max(have, known.seq, known.issued)
     gap: dict[str, object] = {"from": have + 1, "to": issued} if issued > have else {}
     record = Record(
-        issued + 1, time.time_ns() // 1000, RESTORED, by.id, by.kind, details={**gap, **told, "records": have}
+        issued + 1, time.time_ns() // 1000, RESTORED, by.id, by.kind, details={**gap, **details, "records": have}
     )
     row = row_of(chain, record, genesis(chain) if last is None else last.hash)
     rows.append(database, [row])
     opened = rows.newest_first(database, Search(event=OPENED, chain=chain), 1)
-    # From there on, the next start looks for calls whose end is not known.
+    # The next start looks from there for calls without an outcome.
     oldest_open = opened[0].seq if opened else 1
     missing = 0 if known is None else max(0, known.seq - have)
     return missing, Head(chain, record.seq, row.hash, oldest_open, record.seq)
@@ -162,10 +162,10 @@ def _record(database: Database, home: Path, chain: str, by: Principal, told: dic
 def _digest(file: Path) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as read:
-        while part := read.read(_HASHED_AT_ONCE):
+        while part := read.read(_READ_BYTES):
             digest.update(part)
     return digest.hexdigest()
 
 
-def _told(report: Report) -> tuple[str, ...]:
+def _findings(report: Report) -> tuple[str, ...]:
     return tuple(f"{finding.problem} at {finding.seq}: {finding.message}" for finding in report.findings[:20])

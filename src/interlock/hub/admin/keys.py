@@ -1,4 +1,4 @@
-"""Keys, made, listed, revoked and rotated by whoever may."""
+"""Operations on keys: create, list, revoke, rotate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 
 
 class KeyOperations:
-    """Answers for keys."""
+    """The operations on one hub's keys."""
 
     def __init__(self, config: Callable[[], Config], keys: Keys, access: Access, journal: Journal) -> None:
         self._config = config
@@ -26,9 +26,9 @@ class KeyOperations:
         self._access = access
         self._journal = journal
 
-    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """Every key, as far as it may be shown."""
-        self._access.demand(asking, "read keys")
+    async def list(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Every key, without its text."""
+        self._access.demand(principal, "read keys")
         return {
             "keys": [
                 {
@@ -46,73 +46,75 @@ class KeyOperations:
             ]
         }
 
-    async def create(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """A new key. This answer is the only place where it is ever shown."""
-        self._access.demand(asking, "make keys", write=True)
-        asked = read(params, CreateKey)
-        if asked.profile is not None and asked.profile not in self._config().profiles:
-            raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", hint="name one of [profiles.…]")
-        if asked.expires_at is not None and asked.expires_at <= datetime.now(UTC):
-            raise Fault("INVALID_PARAMS", "expires_at is over already", hint="name an instant to come")
-        permissions = None if asked.permissions is None else check_permissions(asked.permissions)
-        self._not_beyond(asking, asked.kind, permissions, asked.profile)
+    async def create(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """A new key. Only this answer ever shows its text."""
+        self._access.demand(principal, "create keys", write=True)
+        request = read(params, CreateKey)
+        if request.profile is not None and request.profile not in self._config().profiles:
+            raise Fault("INVALID_PARAMS", f"no profile {request.profile!r}", hint="name one of [profiles.…]")
+        if request.expires_at is not None and request.expires_at <= datetime.now(UTC):
+            raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time")
+        permissions = None if request.permissions is None else check_permissions(request.permissions)
+        self._check_own_rights(principal, request.kind, permissions, request.profile)
         text = await self._keys.create(
-            asked.agent,
-            asked.kind,
-            profile=asked.profile,
-            expires_at=asked.expires_at,
+            request.agent,
+            request.kind,
+            profile=request.profile,
+            expires_at=request.expires_at,
             permissions=permissions,
-            rate=asked.rate,
-            record=lambda key: self._journal.key_created(asking, key, trace),
+            rate=request.rate,
+            record=lambda key: self._journal.key_created(principal, key, trace),
         )
-        return {"key": text, "principal": {"id": asked.agent, "kind": asked.kind}}
+        return {"key": text, "principal": {"id": request.agent, "kind": request.kind}}
 
-    async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """Every key of a principal ends at once."""
-        self._access.demand(asking, "revoke keys", write=True)
+    async def revoke(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Revoke every key of a principal."""
+        self._access.demand(principal, "revoke keys", write=True)
         name = read(params, KeysOf).agent
-        gone = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(asking, name, keys, trace))
-        if not gone:
+        revoked = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(principal, name, keys, trace))
+        if not revoked:
             raise without_key(name)
-        return {"revoked": gone}
+        return {"revoked": revoked}
 
-    async def rotate(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """One new key in place of all those of a principal, permitting what the newest of them did."""
-        self._access.demand(asking, "rotate keys", write=True)
+    async def rotate(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Replace all keys of a principal by one with the rights of the newest."""
+        self._access.demand(principal, "rotate keys", write=True)
         name = read(params, KeysOf).agent
-        gone = [key for key in self._keys.list() if key.principal == name]
-        if gone:
-            newest = max(gone, key=lambda key: key.created)
-            self._not_beyond(asking, newest.kind, newest.permissions, newest.profile)
-        text = await self._keys.rotate(name, lambda fresh, old: self._journal.key_rotated(asking, fresh, old, trace))
+        old = [key for key in self._keys.list() if key.principal == name]
+        if old:
+            newest = max(old, key=lambda key: key.created)
+            self._check_own_rights(principal, newest.kind, newest.permissions, newest.profile)
+        text = await self._keys.rotate(name, lambda new, old: self._journal.key_rotated(principal, new, old, trace))
         return {"key": text}
 
-    def _not_beyond(
-        self, asking: Principal, kind: Kind, permissions: tuple[str, ...] | None, profile: str | None
+    def _check_own_rights(
+        self, principal: Principal, kind: Kind, permissions: tuple[str, ...] | None, profile: str | None
     ) -> None:
-        """Nobody hands out what they do not have: whoever answers questions is a person, and only a person makes one.
+        """A key cannot create one with more rights, and only a person can create a person's key, which can approve.
 
-        The person at the terminal of the hub's own user is above keys, and makes any.
+        The hub's own user at the terminal has no key, and may create any.
         """
-        if not asking.key:
+        if not principal.key:
             return
-        if kind == "person" and asking.kind != "person":
-            said = "only a person makes a person's key: whoever holds one can approve calls"
-            raise Fault("PERMISSION_DENIED", said, hint="`interlock keys create NAME --kind person` at a terminal")
-        if asking.profile is not None and profile != asking.profile:
-            said = f"{asking.id} sees the hub through the profile {asking.profile!r} alone, and hands out no other"
-            raise Fault("PERMISSION_DENIED", said, hint=f"name the profile {asking.profile!r}")
-        wanted, own = rights_of(kind, permissions), self._access.rights(asking)
+        if kind == "person" and principal.kind != "person":
+            message = "only a person can create a person's key, since that can approve calls"
+            raise Fault("PERMISSION_DENIED", message, hint="`interlock keys create NAME --kind person` at a terminal")
+        if principal.profile is not None and profile != principal.profile:
+            message = f"{principal.id} may only create keys for its own profile {principal.profile!r}"
+            raise Fault("PERMISSION_DENIED", message, hint=f"set the profile to {principal.profile!r}")
+        wanted, own = rights_of(kind, permissions), self._access.rights(principal)
         beyond = (
             sorted(wanted.permissions) if own is None else [one for one in wanted.permissions if not own.covers(one)]
         )
         if beyond:
-            hint = f"leave out {beyond[0]}, or have it done by someone whose key permits it"
-            raise Fault("PERMISSION_DENIED", f"{asking.id} cannot hand out more than its own key permits", hint=hint)
+            hint = f"leave out {beyond[0]}, or use a key that has it"
+            raise Fault(
+                "PERMISSION_DENIED", f"{principal.id} cannot create a key with more rights than its own", hint=hint
+            )
 
 
 class CreateKey(msgspec.Struct):
-    """A key to be made."""
+    """The key to create."""
 
     agent: Name
     kind: Kind = "agent"

@@ -1,4 +1,4 @@
-"""Where a server is, as it may be shown to whoever looks at the hub: without the secrets in its command or address."""
+"""A server's command or address for display, without the secrets in it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _address(url: str) -> str:
     named = parse_qsl(query.partition("#")[0], keep_blank_values=True)
     if not any(names_a_secret(name) for name, _ in named):
         return redact(url)
-    said = "&".join(f"{name}={HIDDEN if names_a_secret(name) else redact(value)}" for name, value in named)
-    return redact(address) + mark + said
+    shown = "&".join(f"{name}={HIDDEN if names_a_secret(name) else redact(value)}" for name, value in named)
+    return redact(address) + mark + shown
 
 
 def _words(command: Sequence[str]) -> list[str]:
-    """What follows an option that is named like a secret is one, in the same word or the next."""
+    """The value of an option named like a secret is hidden, in the same word or the next."""
     words: list[str] = []
     hide = False
     for word in command:

@@ -1,7 +1,7 @@
-"""A decision: a question with everything it is about, and its answer.
+"""A decision: an approval request with everything it is about, and its answer.
 
-An answer holds for one matter: who asks, for what, its fingerprint, and the exact arguments. Anything else is another
-matter. It is given once, before the deadline, by a person, and never by whoever asked.
+An answer holds for one matter only: the asker, the target, its fingerprint and the exact arguments. A person gives it
+once, before the deadline, and never the asker itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Where: TypeAlias = Literal["", "terminal", "client", "rule", "api"]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked."""
+    """An approval request."""
 
     kind: Kind
     asker: str
@@ -34,37 +34,37 @@ class Question(msgspec.Struct, frozen=True):
     """The target's name as people see it."""
     text: str
     rule: str
-    """What made it a question."""
+    """The rule that requires an approval."""
     fingerprint: str = ""
     arguments_hash: str = ""
     summary: str = ""
-    """The arguments, or the change, to be read by a person: free of secrets and bounded."""
+    """The arguments or the change for a person to read: redacted and bounded."""
     risk: str = ""
     trust: str = ""
-    """How far the server's own word counts."""
+    """The trust level of the server."""
     findings: tuple[str, ...] = ()
-    """What the validators have against it, without having refused it."""
+    """Findings of validators that did not refuse the call."""
     asked_with: str = ""
-    """The hash of the credential that asked; an answer holds no longer than that does."""
+    """The hash of the asker's credential; an answer ends with it."""
     trace: str = ""
 
     @property
     def matter(self) -> str:
-        """What an answer holds for, and nothing else."""
+        """A digest of everything an answer holds for."""
         return _digest(
             self.kind, self.asker_kind, self.asker, self.server, self.name, self.fingerprint, self.arguments_hash
         )
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A question on its way to an answer, and after."""
+    """An approval request with its state and answer."""
 
     id: str
     question: Question
     created: int
-    """Milliseconds since 1970; so are the others."""
+    """Milliseconds since 1970, like all times here."""
     deadline: int
-    """Until then it can be answered, and its answer holds."""
+    """Until then it can be answered, and an approval holds."""
     state: DecisionState = DecisionState.OPEN
     answer: Answer = ""
     answered_by: str = ""
@@ -76,17 +76,17 @@ class Decision(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, state=step(self.state, event))
 
     def answered(self, answer: Answer, by: Principal, where: Where, now: int) -> Decision:
-        """The same decision with its answer. Raises where it cannot be given, or not by them."""
-        asked = self.question
+        """The same decision with its answer. Raises Fault if it cannot be answered, or not by this principal."""
+        question = self.question
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
-        if (by.id, by.kind) == (asked.asker, asked.asker_kind):
-            raise Fault("ACCESS_DENIED", "whoever asked cannot answer", hint="another person has to")
+        if (by.id, by.kind) == (question.asker, question.asker_kind):
+            raise Fault("ACCESS_DENIED", "the asker cannot answer its own request", hint="another person has to")
         if self.state is not DecisionState.OPEN:
-            told = f" by {self.answered_by}" if self.answered_by else ""
-            raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{told}; it is answered once")
+            by_whom = f" by {self.answered_by}" if self.answered_by else ""
+            raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
         if now >= self.deadline:
-            raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="have the call repeated")
+            raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
         return msgspec.structs.replace(
             self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now

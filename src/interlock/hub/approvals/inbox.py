@@ -1,6 +1,6 @@
-"""The one inbox: every question that waits for a person, every answer that still holds, and the rules learned of them.
+"""The inbox: approval requests that wait for a person, answers that still hold, and the rules learned from them.
 
-What is asked here twice is one question. Everything is in the store before anyone is told of it, and read from memory.
+Two requests on the same matter are one. Every change is stored before anyone is notified; reads come from memory.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from interlock.hub.locks import held
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
-MOST_OPEN: Final = 10_000
-MOST_OPEN_PER_ASKER: Final = 64
-MOST_RULES: Final = 10_000
+MAX_OPEN: Final = 10_000
+MAX_OPEN_PER_ASKER: Final = 64
+MAX_RULES: Final = 10_000
 KEPT_S: Final = 7 * 86_400
-"""What is over stays to be looked at, and to learn rules from, for so long."""
-MOST_KEPT: Final = 20_000
+"""How long ended decisions stay, to be read and to learn rules from."""
+MAX_KEPT: Final = 20_000
 SWEPT_AT_ONCE: Final = 500
 
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-"""For ids that are read aloud: nothing that looks like something else."""
+"""For ids that people read aloud: no characters that look alike."""
 
-Heard = Callable[[Decision], None]
+Listener = Callable[[Decision], None]
 RecordDecision = Callable[[Decision, Principal], object]
 RecordRule = Callable[[Rule, Principal, bool], object]
-"""What is recorded of a change, and of a rule that is made or else revoked; None for nothing."""
+"""They return the audit record of a changed decision, and of a rule that is made or else revoked; or None."""
 
 
 def now_ms() -> int:
-    """The time decisions go by: it must mean the same after a restart and on another node."""
+    """Wall-clock time: it means the same after a restart and on another node."""
     return int(time.time() * 1000)
 
 
 class Inbox:
-    """All decisions of a hub. Used on the loop's thread, after `begin`."""
+    """All decisions of a hub. Used on the loop's thread, after `start`."""
 
     def __init__(
         self,
         valid_s: Callable[[], float],
         clock: Callable[[], int] = now_ms,
         *,
-        stands: Callable[[Question], bool] = lambda question: True,
+        still_allowed: Callable[[Question], bool] = lambda question: True,
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
         self._valid_s = valid_s
         self._clock = clock
-        self._stands = stands
-        """Whether whoever asked could still ask: with the same credential, for the same thing."""
+        self._still_allowed = still_allowed
+        """Whether the asker may still ask for the same, with the same credential."""
         self._record = record
-        """Says what is recorded of what is done here, and by whom, in the same commit."""
+        """Makes the audit record, which is committed with the change."""
         self._record_rule = record_rule
         self._store: Store
         self._decisions: Mirror[Decision]
@@ -69,13 +69,13 @@ class Inbox:
         """By matter: the decision that is open, or whose answer holds."""
         self._known: dict[str, Decision] = {}
         self._open: dict[str, str] = {}
-        """Who asks, by the id of an open decision."""
-        self._heard: list[Heard] = []
+        """The askers of open decisions, by decision id."""
+        self._listeners: list[Listener] = []
         self._watchers = 0
-        self._asking = asyncio.Lock()
+        self._ask_lock = asyncio.Lock()
 
-    async def begin(self, store: Store) -> None:
-        """Take up what the store holds: a question that was open before is open still."""
+    async def start(self, store: Store) -> None:
+        """Load the stored decisions: an open request stays open across restarts."""
         self._store = store
         self._decisions = await store.mirror(DECISIONS)
         self._rules = await store.mirror(RULES)
@@ -83,15 +83,15 @@ class Inbox:
             self._follow(decision.id, decision)
         self._decisions.on_change(self._changed)
 
-    def on_change(self, heard: Heard) -> Callable[[], None]:
-        """Hear of every decision that is opened, answered or ended. Gives the way to stop."""
-        self._heard.append(heard)
-        return lambda: self._heard.remove(heard)
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` for every decision that is opened, answered or ended. Returns the function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
-    def watch(self, heard: Heard) -> Callable[[], None]:
-        """Hear of every decision as a person who is there to answer. Gives the way to stop."""
+    def watch(self, listener: Listener) -> Callable[[], None]:
+        """The same for a person who is present and can answer."""
         self._watchers += 1
-        stop = self.on_change(heard)
+        stop = self.on_change(listener)
 
         def leave() -> None:
             self._watchers -= 1
@@ -101,16 +101,16 @@ class Inbox:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody looks at the questions as they come."""
+        """Whether a person watches for requests."""
         return self._watchers > 0
 
     # Looking
 
     def get(self, id: str) -> Decision:
-        """A decision by its id. Raises where there is none."""
+        """A decision by its id. Raises NOT_FOUND."""
         found = self._known.get(id)
         if found is None:
-            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", hint="`interlock approvals list` names them")
+            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", hint="`interlock approvals list` shows them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
@@ -118,22 +118,24 @@ class Inbox:
         found = [self._known[id_] for id_ in self._open] if only_open else list(self._known.values())
         now = self._clock()
         if only_open:
-            found = [decision for decision in found if decision.deadline > now and self._stands(decision.question)]
+            found = [
+                decision for decision in found if decision.deadline > now and self._still_allowed(decision.question)
+            ]
         return sorted(found, key=lambda decision: decision.created)
 
     @property
     def open_count(self) -> int:
-        """How many questions wait for an answer."""
+        """How many requests wait for an answer."""
         return len(self._open)
 
-    def standing(self, question: Question) -> Decision | None:
-        """The decision on this very matter that is open, or whose answer holds."""
+    def current(self, question: Question) -> Decision | None:
+        """The decision on the same matter that is open, or whose answer holds."""
         found = self._known.get(self._live.get(question.matter, ""))
-        holds = found is not None and found.deadline > self._clock() and self._stands(found.question)
+        holds = found is not None and found.deadline > self._clock() and self._still_allowed(found.question)
         return found if holds else None
 
     def rule_for(self, question: Question) -> Rule | None:
-        """The rule that allows this very call."""
+        """The rule that allows exactly this call."""
         rule = self._rules.get(rule_id(question))
         return rule if rule is not None and rule.covers(question) else None
 
@@ -142,7 +144,7 @@ class Inbox:
         return sorted(self._rules.values(), key=lambda rule: rule.made_at)
 
     def offers_rule(self, decision: Decision) -> bool:
-        """Whether the same was approved so often that a rule would say it once."""
+        """Whether the same call was approved often enough to offer a rule."""
         if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
             return False
         matter = decision.question.matter
@@ -152,20 +154,19 @@ class Inbox:
     # Asking and answering
 
     async def ask(self, question: Question, within_s: float | None = None) -> Decision:
-        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
-        too many ask at once."""
-        async with held(self._asking, within_s, "the inbox"):
-            standing = self.standing(question)
-            if standing is not None:
-                return standing
+        """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED."""
+        async with held(self._ask_lock, within_s, "the inbox"):
+            current = self.current(question)
+            if current is not None:
+                return current
             stale = self._known.get(self._live.get(question.matter, ""))
             if stale is not None and stale.deadline > self._clock():
                 await self.void([stale])
-            if len(self._open) >= MOST_OPEN:
-                raise _too_many("", MOST_OPEN)
+            if len(self._open) >= MAX_OPEN:
+                raise _too_many("", MAX_OPEN)
             asker = f"{question.asker_kind}:{question.asker}"
-            if sum(1 for other in self._open.values() if other == asker) >= MOST_OPEN_PER_ASKER:
-                raise _too_many(f" of {question.asker}", MOST_OPEN_PER_ASKER)
+            if sum(1 for other in self._open.values() if other == asker) >= MAX_OPEN_PER_ASKER:
+                raise _too_many(f" of {question.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
             decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
@@ -174,67 +175,71 @@ class Inbox:
             return decision
 
     async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
-        """Questions of the house itself, in one commit; those that are asked already are joined."""
-        async with self._asking:
+        """Open requests of the hub itself in one commit, or join those on the same matter."""
+        async with self._ask_lock:
             now = self._clock()
             found: list[Decision] = []
             new: list[Decision] = []
             async with self._store.transaction() as change:
                 for question in questions:
-                    standing = self.standing(question)
-                    if standing is None and len(self._open) + len(found) < MOST_OPEN:
+                    current = self.current(question)
+                    if current is None and len(self._open) + len(found) < MAX_OPEN:
                         id_ = self._new_id({other.id for other in new})
-                        standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
-                        change.insert(DECISIONS, standing)
-                        _recorded(change, self._record(standing, NOBODY))
-                        new.append(standing)
-                    if standing is not None:
-                        found.append(standing)
+                        current = Decision(id_, question, now, now + int(self._valid_s() * 1000))
+                        change.insert(DECISIONS, current)
+                        _recorded(change, self._record(current, NOBODY))
+                        new.append(current)
+                    if current is not None:
+                        found.append(current)
             return found
 
     async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
-        """Answer a question. Raises where it cannot be answered, or not by them."""
+        """Answer a request. Raises Fault if it cannot be answered, or not by this principal."""
         decision = self.get(id)
         now = self._clock()
         after = decision.answered(answer, by, where, now)
-        if not self._stands(decision.question):
+        if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
-            said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
-            raise Fault("INVALID_PARAMS", said, hint="have the call repeated with a key that holds")
+            message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
+            raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
         rule = None
         if answer == "always" and decision.question.kind == "tool_call":
-            # What the others give, they give until it is taken back or changes in any case.
+            # Other kinds hold until they are revoked or their target changes, with or without a rule.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
-            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", hint="`interlock approvals show` it")
+            raise Fault(
+                "INVALID_PARAMS",
+                f"decision {id} has just been answered",
+                hint=f"see `interlock approvals show {id}`",
+            )
         return after
 
     async def use(self, id: str) -> bool:
-        """Take an approval: true for exactly one taker, on whichever node."""
+        """Use up an approval: true for exactly one caller on all nodes."""
         decision = self._known.get(id)
         if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
             return False
-        if not self._stands(decision.question):
+        if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             return False
         return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question))
 
     async def void(self, decisions: Iterable[Decision]) -> None:
-        """What these are about has changed: no answer to them holds."""
+        """End decisions whose target has changed."""
         for decision in decisions:
             if decision.state in (DecisionState.OPEN, DecisionState.APPROVED):
                 await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
 
     def about(self, kind: str, server: str) -> list[Decision]:
-        """What is live of one kind about one server."""
+        """The current decisions of one kind about one server."""
         live = (self._known[id_] for id_ in self._live.values())
         return [found for found in live if found.question.kind == kind and found.question.server == server]
 
     async def make_rule(self, id: str, by: Principal) -> Rule:
-        """Make what was approved a rule."""
+        """Make a rule from an approval."""
         decision = self.get(id)
         if by.kind != "person" or (by.id, by.kind) == (decision.question.asker, decision.question.asker_kind):
-            raise Fault("ACCESS_DENIED", "a rule is made by a person, and never by whoever asked")
+            raise Fault("ACCESS_DENIED", "only a person can make a rule, and never the asker itself")
         rule = self._learn([decision], by, self._clock())
         async with self._store.transaction() as change:
             change.put(RULES, rule)
@@ -242,21 +247,20 @@ class Inbox:
         return rule
 
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
-        """Forget a rule: the next such call asks again."""
+        """Delete a rule: the next such call asks again."""
         rule = self._rules.get(id)
         if rule is None:
-            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` names them")
+            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` shows them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
             _recorded(change, self._record_rule(rule, by, False))
-        # The answers that made it were approvals, too: whoever revokes the rule does not mean to leave one.
+        # The approvals that the rule was learned from end with it.
         await self.void(self._known[made] for made in rule.decisions if made in self._known)
         return rule
 
     async def sweep(self) -> None:
-        """End what has passed its deadline, and forget what was over long ago. A bounded part each time."""
-        # What cannot be written now is swept the next time.
-        with contextlib.suppress(StoreError):
+        """Expire decisions past their deadlines and delete old ones, a bounded number each time."""
+        with contextlib.suppress(StoreError):  # The next sweep tries again.
             await self._sweep()
 
     async def _sweep(self) -> None:
@@ -265,12 +269,12 @@ class Inbox:
         for decision in late[:SWEPT_AT_ONCE]:
             await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
         live = [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
-        await self.void([known for known in live if not self._stands(known.question)][:SWEPT_AT_ONCE])
+        await self.void([known for known in live if not self._still_allowed(known.question)][:SWEPT_AT_ONCE])
         over = sorted(
             (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
             key=lambda known: known.deadline,
         )
-        surplus = max(0, len(self._known) - MOST_KEPT)
+        surplus = max(0, len(self._known) - MAX_KEPT)
         old = [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
         if old:
             async with self._store.transaction() as change:
@@ -278,14 +282,14 @@ class Inbox:
                     change.delete(DECISIONS, decision.id)
 
     async def settled(self, id: str, within_s: float) -> Decision:
-        """Wait until a decision is no longer open, or the time is over; the decision as it is then."""
+        """Wait until a decision is no longer open, or for `within_s`. Returns the decision."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def heard(decision: Decision) -> None:
+        def on_change(decision: Decision) -> None:
             if decision.id == id and decision.state is not DecisionState.OPEN and not future.done():
                 future.set_result(None)
 
-        stop = self.on_change(heard)
+        stop = self.on_change(on_change)
         try:
             if self.get(id).state is DecisionState.OPEN:
                 with contextlib.suppress(TimeoutError):
@@ -296,8 +300,8 @@ class Inbox:
 
     def _learn(self, answers: list[Decision], by: Principal, now: int) -> Rule:
         known = self._rules.get(rule_id(answers[0].question))
-        if known is None and len(self._rules) >= MOST_RULES:
-            raise Fault("RESOURCE_EXHAUSTED", f"there are {MOST_RULES} rules", hint="revoke some")
+        if known is None and len(self._rules) >= MAX_RULES:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_RULES} rules exist", hint="revoke some first")
         try:
             return learn(answers, by.id, now, known)
         except ValueError as cause:
@@ -320,7 +324,7 @@ class Inbox:
         return True
 
     def _new_id(self, taken: Collection[str] = ()) -> str:
-        """An id that no decision has, nor one that is about to be stored."""
+        """An id that no decision has, stored or in `taken`."""
         for length in range(3, 12):
             for _ in range(8):
                 id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
@@ -331,8 +335,8 @@ class Inbox:
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._follow(id, decision)
         if decision is not None:
-            for heard in tuple(self._heard):
-                heard(decision)
+            for listener in tuple(self._listeners):
+                listener(decision)
 
     def _follow(self, id: str, decision: Decision | None) -> None:
         before = self._known.pop(id, None)
@@ -349,7 +353,7 @@ class Inbox:
 
 
 def asker_of(question: Question) -> Principal:
-    """The principal that a question speaks of; a server's own questions are nobody's."""
+    """The principal that asks; NOBODY for requests about a server."""
     kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
     kind = next((kind for kind in kinds if kind == question.asker_kind), None)
     return NOBODY if kind is None else Principal(question.asker, kind)
@@ -363,8 +367,9 @@ def _can_expire(decision: Decision) -> bool:
     return decision.state in (DecisionState.OPEN, DecisionState.APPROVED)
 
 
-def _too_many(whose: str, most: int) -> Fault:
-    return Fault("RESOURCE_EXHAUSTED", f"{most} questions{whose} wait for an answer", retry_after_ms=30_000)
+def _too_many(of_asker: str, limit: int) -> Fault:
+    message = f"{limit} approval requests{of_asker} wait for an answer"
+    return Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=30_000)
 
 
 def _recorded(change: Transaction, record: object) -> None:

@@ -1,6 +1,6 @@
-"""Who is told of an open question besides the inbox: a signed webhook, and the desktop.
+"""Notifies people of new approval requests: by a signed webhook and on the desktop.
 
-They only tell: nothing that comes back is an answer. One that is slow or gone loses news, and holds up nothing.
+A notifier takes no answers. A slow notifier loses notifications and delays nothing else.
 """
 
 from __future__ import annotations
@@ -25,56 +25,55 @@ from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 
-MOST_WAITING: Final = 256
+MAX_WAITING: Final = 256
 TIMEOUT_S: Final = 10.0
 TRIES: Final = 3
 PAUSE_S: Final = 2.0
-MOST_BYTES: Final = 64 * 1024
-"""Of an answer, which nobody reads."""
+MAX_BYTES: Final = 64 * 1024
+"""Of the webhook's answer, which is ignored."""
 SIGNATURE: Final = "x-interlock-signature"
 TIMESTAMP: Final = "x-interlock-timestamp"
-SHORTEST_SECRET: Final = 16
+MIN_SECRET: Final = 16
 _PLACEHOLDERS: Final = ("changeme", "change-me", "change_me", "placeholder", "password", "secret", "example", "your-")
 
 Log = Callable[[str, str], None]
 
 
 class ApprovalNotifiers:
-    """Passes on news of open questions, in order, off the loop."""
+    """Sends notifications in order, on a background task."""
 
     def __init__(self, settings: Callable[[], Hub], resolver: Resolver, log: Log) -> None:
         self._settings = settings
         self._resolver = resolver
         self._log = log
-        self._news: asyncio.Queue[Decision] = asyncio.Queue(MOST_WAITING)
+        self._queue: asyncio.Queue[Decision] = asyncio.Queue(MAX_WAITING)
         self._worker: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
-        """Open questions that somebody is still to be told of."""
-        return self._news.qsize()
+        """Notifications that are not sent yet."""
+        return self._queue.qsize()
 
     def on_decision(self, decision: Decision) -> None:
-        """A decision changed. Only open ones are news, and only where someone is to be told."""
+        """Queue a notification for an open request, if a notifier is configured."""
         hub = self._settings()
         if decision.state is not DecisionState.OPEN or (hub.webhook.url is None and not hub.approvals.desktop):
             return
-        if self._news.full():
-            self._log("hub", f"nobody could be told of approval {decision.id}: too many wait")
+        if self._queue.full():
+            self._log("hub", f"no notification of approval {decision.id}: too many wait")
             return
-        self._news.put_nowait(decision)
+        self._queue.put_nowait(decision)
         if self._worker is None:
             self._worker = asyncio.ensure_future(self._work())
 
     async def close(self) -> None:
-        """Tell no more."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
 
     async def _work(self) -> None:
         while True:
-            decision = await self._news.get()
+            decision = await self._queue.get()
             hub = self._settings()
             if hub.approvals.desktop:
                 await self._show(decision)
@@ -90,18 +89,18 @@ class ApprovalNotifiers:
             process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=quiet)
             await asyncio.wait_for(process.wait(), TIMEOUT_S)
         except (OSError, TimeoutError) as cause:
-            self._log("hub", f"the desktop could not be told of approval {decision.id}: {cause!r}")
+            self._log("hub", f"the desktop did not show approval {decision.id}: {cause!r}")
 
     async def _post(self, url: str, secret: str, decision: Decision) -> None:
         if weak := why_weak(secret):
-            self._log("hub", f"the webhook's secret {weak}; nothing is sent unsigned")
+            self._log("hub", f"the webhook's secret {weak}; the hub sends nothing unsigned")
             return
         why = ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(PAUSE_S * 2 ** (attempt - 1))
             try:
-                await self._send(url, secret, _told(decision))
+                await self._send(url, secret, _payload(decision))
             except Fault as fault:
                 why = fault.message
                 status = fault.data.get("status")
@@ -109,13 +108,13 @@ class ApprovalNotifiers:
                     break
             else:
                 return
-        self._log("hub", f"the webhook was not told of approval {decision.id}: {why}")
+        self._log("hub", f"the webhook did not take approval {decision.id}: {why}")
 
     async def _send(self, url: str, secret: str, body: bytes) -> None:
-        """Post it once. Raises a `Fault` for anything but a good answer."""
+        """Post once. Raises Fault for anything but success."""
         timestamp = str(int(time.time()))
         signed = {TIMESTAMP: timestamp, SIGNATURE: signature(secret, timestamp, body)}
-        post = Post(url, signed, guard=guarded_for(url, self._resolver), most_bytes=MOST_BYTES)
+        post = Post(url, signed, guard=guarded_for(url, self._resolver), most_bytes=MAX_BYTES)
         try:
             await post(body, TIMEOUT_S)
         finally:
@@ -124,28 +123,28 @@ class ApprovalNotifiers:
 
 
 def check_webhook(settings: Webhook) -> None:
-    """Raises CannotStart where a webhook is to be told and nothing good to sign with is there."""
+    """Raises CannotStart if a webhook is configured without a good secret."""
     if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
-        hint = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
+        hint = "set it to the output of `openssl rand -hex 32`, or remove [hub.webhook]"
         raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", hint)
 
 
 def why_weak(secret: str) -> str:
-    """Why a secret is none, as it goes on after its name; empty for a good one."""
+    """Why a secret is weak, to follow its name in a sentence; empty for a good one."""
     if not secret:
         return "is not set"
-    if len(secret) < SHORTEST_SECRET or len(set(secret)) < SHORTEST_SECRET // 2:
-        return "is too short or too plain to be a secret"
+    if len(secret) < MIN_SECRET or len(set(secret)) < MIN_SECRET // 2:
+        return "is too short or too simple"
     return "is a placeholder" if any(word in secret.lower() for word in _PLACEHOLDERS) else ""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """What the receiver compares: HMAC-SHA256 over the time of sending, a dot, and the body."""
+    """The signature for the receiver to check: HMAC-SHA256 over timestamp, dot and body."""
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def desktop_command(decision: Decision) -> list[str] | None:
-    """The program that shows a line on this desktop, where there is one. Its text is read by no shell."""
+    """The command that shows a desktop notification; None if there is none. No shell reads the text."""
     title, text = f"Interlock: approval {decision.id}", decision.question.text[:300]
     if program := shutil.which("notify-send"):
         return [program, "--app-name=Interlock", "--", title, text]
@@ -155,21 +154,21 @@ def desktop_command(decision: Decision) -> list[str] | None:
     return None
 
 
-def _told(decision: Decision) -> bytes:
-    asked = decision.question
+def _payload(decision: Decision) -> bytes:
+    question = decision.question
     return msgspec.json.encode(
         {
             "event": "decision.open",
             "id": decision.id,
-            "kind": asked.kind,
-            "asker": asked.asker,
-            "target": asked.shown,
-            "question": asked.text,
-            "rule": asked.rule,
-            "risk": asked.risk,
-            "trust": asked.trust,
-            "findings": list(asked.findings),
-            "summary": asked.summary,
+            "kind": question.kind,
+            "asker": question.asker,
+            "target": question.shown,
+            "question": question.text,
+            "rule": question.rule,
+            "risk": question.risk,
+            "trust": question.trust,
+            "findings": list(question.findings),
+            "summary": question.summary,
             "created": decision.created,
             "deadline": decision.deadline,
         }

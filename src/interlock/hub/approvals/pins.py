@@ -1,7 +1,7 @@
-"""Pins: every tool is held to the whole definition it was approved with (rug pull).
+"""Pins every tool to the whole definition it was approved with, against rug pulls.
 
-A server of the operator's configuration is approved, and its tools are pinned when first seen. A tool whose definition
-is another one later is neither listed nor called until a person has seen the difference; key order is no difference.
+A configured server is approved, and its tools are pinned when first seen. A tool whose definition changes later is
+neither listed nor called until a person approves the difference. The order of keys does not matter.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store
 
-MOST_PINS_PER_SERVER: Final = 200_000
-"""A server that shows ever new names fills the store no further; what is new beyond that is left out."""
-WRITTEN_AT_ONCE: Final = 1000
-LONGEST_DIFF: Final = 20_000
-LARGEST_KEPT: Final = 256 * 1024
-"""A definition larger than this is pinned all the same, and only its difference cannot be shown."""
-MOST_ASKED_AT_ONCE: Final = 200
+MAX_PINS_PER_SERVER: Final = 200_000
+"""Further tools are left out, so that a server with ever new names cannot fill the store."""
+PINS_PER_COMMIT: Final = 1000
+MAX_DIFF: Final = 20_000
+MAX_KEPT_BYTES: Final = 256 * 1024
+"""A larger definition is pinned by its fingerprint alone: its difference cannot be shown."""
+MAX_REQUESTS_AT_ONCE: Final = 200
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """One tool as it was approved."""
+    """One approved tool."""
 
     id: str
     server: str
@@ -46,7 +46,7 @@ Log = Callable[[str, str], None]
 
 
 class Pins:
-    """Takes in what servers offer, and hands on what is as it was approved."""
+    """Compares the offers of servers with the pins, and passes on what is approved."""
 
     def __init__(
         self,
@@ -65,29 +65,28 @@ class Pins:
         self._log = log
         self._store: Store
         self._pinned: dict[str, dict[str, str]] = {}
-        """Fingerprints by server and tool name, as far as they were needed."""
-        self._busy: dict[str, asyncio.Lock] = {}
+        """Fingerprints by server and tool name, loaded on first use."""
+        self._locks: dict[str, asyncio.Lock] = {}
 
-    def begin(self, store: Store) -> None:
-        """Keep pins here, and follow what is decided about changes."""
+    def start(self, store: Store) -> None:
         self._store = store
-        self._inbox.on_change(self._heard)
+        self._inbox.on_change(self._on_decision)
 
     async def take(self, offer: Offer) -> None:
-        """Compare an offer with what is pinned, and show what may be shown of it."""
-        async with self._busy.setdefault(offer.server, asyncio.Lock()):
+        """Compare an offer with the pins, and pass on its approved tools."""
+        async with self._locks.setdefault(offer.server, asyncio.Lock()):
             pinned = await self._known(offer.server)
             new = [tool for tool in offer.tools.values() if tool.name not in pinned]
-            changed = [tool for tool in offer.tools.values() if tool.fingerprint() != pinned.get(tool.name, "")]
-            changed = [tool for tool in changed if tool.name in pinned]
-            room = MOST_PINS_PER_SERVER - len(pinned)
-            for tool in new[max(room, 0) :]:
-                offer.leave_out(tool, f"{tool.name}: more than {MOST_PINS_PER_SERVER} tools were seen of this server")
-            await self._write(new[: max(room, 0)], pinned)
+            known = [tool for tool in offer.tools.values() if tool.name in pinned]
+            changed = [tool for tool in known if tool.fingerprint() != pinned[tool.name]]
+            free = max(MAX_PINS_PER_SERVER - len(pinned), 0)
+            for tool in new[free:]:
+                offer.leave_out(tool, f"{tool.name}: this server has shown more than {MAX_PINS_PER_SERVER} tools")
+            await self._write(new[:free], pinned)
             await self._void_stale(offer)
             changed = await self._unless_approved(changed, pinned)
             if changed and self._mode() == "observe":
-                for tool in changed[:MOST_ASKED_AT_ONCE]:
+                for tool in changed[:MAX_REQUESTS_AT_ONCE]:
                     self._log(offer.server, f"would withhold {tool.name}: its definition is not the approved one")
             else:
                 await self._withhold(offer, changed)
@@ -101,8 +100,8 @@ class Pins:
         return known
 
     async def _write(self, tools: list[Tool], pinned: dict[str, str]) -> None:
-        for start in range(0, len(tools), WRITTEN_AT_ONCE):
-            part = tools[start : start + WRITTEN_AT_ONCE]
+        for start in range(0, len(tools), PINS_PER_COMMIT):
+            part = tools[start : start + PINS_PER_COMMIT]
             pins = await asyncio.to_thread(_pins, part)
             async with self._store.transaction() as change:
                 for pin in pins:
@@ -110,30 +109,30 @@ class Pins:
             pinned |= {pin.name: pin.fingerprint for pin in pins}
 
     async def _void_stale(self, offer: Offer) -> None:
-        """Questions, approvals and tickets for a definition that is not offered any more hold for nothing."""
+        """End requests and approvals for definitions that are no longer offered."""
         now = {tool.name: tool.fingerprint() for tool in offer.tools.values()}
         for kind in ("changed_tool", "tool_call"):
             live = self._inbox.about(kind, offer.server)
             await self._inbox.void(old for old in live if now.get(old.question.name) != old.question.fingerprint)
 
     async def _unless_approved(self, changed: list[Tool], pinned: dict[str, str]) -> list[Tool]:
-        """Pin anew what a person has approved; the approval is used up by that."""
-        left: list[Tool] = []
+        """Pin the tools whose change a person has approved, which uses up the approval. Returns the others."""
+        unapproved: list[Tool] = []
         for tool in changed:
-            decision = self._inbox.standing(self._question(tool, ""))
+            decision = self._inbox.current(self._question(tool, ""))
             if (
                 decision is None
                 or decision.state is not DecisionState.APPROVED
                 or not await self._inbox.use(decision.id)
             ):
-                left.append(tool)
+                unapproved.append(tool)
                 continue
             await self._write([tool], pinned)
-            self._log(tool.server, f"{tool.name} was approved anew by {decision.answered_by}")
-        return left
+            self._log(tool.server, f"{tool.name} was approved again by {decision.answered_by}")
+        return unapproved
 
     async def _withhold(self, offer: Offer, changed: list[Tool]) -> None:
-        questions = [self._question(tool, await self._difference(tool)) for tool in changed[:MOST_ASKED_AT_ONCE]]
+        questions = [self._question(tool, await self._difference(tool)) for tool in changed[:MAX_REQUESTS_AT_ONCE]]
         decisions = {found.question.name: found.id for found in await self._inbox.ask_all(questions)}
         for tool in changed:
             offer.withhold(tool, decisions.get(tool.name, ""))
@@ -152,15 +151,15 @@ class Pins:
             server=tool.server,
             name=tool.name,
             shown=tool.exposed,
-            text=f"{tool.exposed} is not the tool that was approved: its definition has changed.",
-            rule="a tool is held to the definition it was approved with",
+            text=f"The definition of {tool.exposed} has changed since it was approved.",
+            rule="a tool is pinned to its approved definition",
             fingerprint=tool.fingerprint(),
             summary=diff,
             risk=self._risk_of(tool).word,
         )
 
-    def _heard(self, decision: Decision) -> None:
-        """Look at the server's tools again when something was decided about one of them, or not decided in time."""
+    def _on_decision(self, decision: Decision) -> None:
+        """List the server's tools again after a decision about one of them, or after its deadline."""
         if decision.question.kind == "changed_tool" and decision.state in (
             DecisionState.APPROVED,
             DecisionState.EXPIRED,
@@ -169,14 +168,14 @@ class Pins:
 
 
 def difference(before: str, after: str) -> str:
-    """Two definitions' difference, to be read by a person: what was there with `-`, what is there now with `+`."""
+    """The difference of two definitions for a person to read: `-` for the approved, `+` for the new."""
     if not before:
         return "The definition was too large to keep; only its fingerprint is known."
-    import difflib  # rarely: only where a person is shown what changed
+    import difflib  # Loaded only when a definition changes.
 
-    lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=1)
-    text = "\n".join(lines)
-    return text if len(text) <= LONGEST_DIFF else f"{text[:LONGEST_DIFF]}\n[cut: {len(text)} characters]"
+    diff = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=1)
+    text = "\n".join(diff)
+    return text if len(text) <= MAX_DIFF else f"{text[:MAX_DIFF]}\n[cut: {len(text)} characters]"
 
 
 def _lines(definition: str) -> list[str]:
@@ -186,12 +185,10 @@ def _lines(definition: str) -> list[str]:
 
 
 def _pins(tools: list[Tool]) -> list[Pin]:
-    return [_pin(tool) for tool in tools]
+    def definition(tool: Tool) -> str:
+        return tool.definition.decode("utf-8", "replace") if len(tool.definition) <= MAX_KEPT_BYTES else ""
 
-
-def _pin(tool: Tool) -> Pin:
-    kept = tool.definition if len(tool.definition) <= LARGEST_KEPT else b""
-    return Pin(_key(tool), tool.server, tool.name, tool.fingerprint(), kept.decode("utf-8", "replace"))
+    return [Pin(_key(tool), tool.server, tool.name, tool.fingerprint(), definition(tool)) for tool in tools]
 
 
 def _key(tool: Tool) -> str:

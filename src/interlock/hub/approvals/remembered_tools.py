@@ -1,7 +1,6 @@
-"""The tools of a server that has not been started yet: those it had when it was last seen, as they were approved.
+"""The pinned tools of a server that has not been started yet.
 
-So a server that starts on demand is found, listed and called from the first moment; what it offers once it runs takes
-their place.
+With them a server that starts on demand is found, listed and called before it runs. Its own offer replaces them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from interlock.store import Store
 
 
 async def remembered(store: Store, server: str, settings: Server) -> Offer | None:
-    """What is known of a server from earlier; None if nothing is."""
+    """The offer made from a server's pins; None without any."""
     pins = sorted((found.value for found in await store.find(PINS, server=server)), key=lambda pin: pin.name)
     definitions = [pin.definition.encode() for pin in pins if pin.definition]
     if not definitions:

@@ -1,7 +1,7 @@
 """Rules: "always allow this for that agent", learned from answers and never wider than them.
 
-A rule covers exactly the calls that were approved: the same agent, the same tool with the same definition, the same
-arguments. It grows by further answers alone, and ends when the tool changes or someone revokes it.
+A rule covers exactly the approved calls: the same agent, the same tool and definition, the same arguments. Only further
+answers widen it. It ends when the tool changes or a person revokes it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.store import Collection
 
 OFFER_AFTER: Final = 3
-"""So many equal approvals, and a rule is offered."""
-MOST_CALLS: Final = 64
-"""Calls that one rule covers. Whoever wants more than that wants another setting."""
+"""After so many equal approvals the hub offers a rule."""
+MAX_CALLS: Final = 64
+"""Sets of arguments that one rule covers."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What was learned of one agent and one tool."""
+    """Always-approved calls of one agent to one tool."""
 
     id: str
     asker: str
@@ -33,14 +33,14 @@ class Rule(msgspec.Struct, frozen=True):
     shown: str
     fingerprint: str
     calls: dict[str, str]
-    """The arguments it covers, as hash, each with its summary."""
+    """The covered arguments: their hashes with summaries."""
     decisions: tuple[str, ...]
-    """The answers it came from."""
+    """The answers it was learned from."""
     made_by: str
     made_at: int
 
     def covers(self, question: Question) -> bool:
-        """Whether this very call was approved for good."""
+        """Whether the rule approves exactly this call."""
         return (
             question.kind == "tool_call"
             and (self.asker, self.asker_kind) == (question.asker, question.asker_kind)
@@ -49,7 +49,6 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
     def explain(self) -> str:
-        """In a sentence."""
         calls = "these arguments" if len(self.calls) == 1 else f"{len(self.calls)} sets of arguments"
         return f"{self.asker} may call {self.shown} with {calls}, while the tool stays as it is"
 
@@ -58,24 +57,24 @@ RULES: Final = Collection("approval_rules", Rule, key="id")
 
 
 def rule_id(question: Question) -> str:
-    """One rule for each agent and tool as it is defined."""
-    said = (question.asker_kind, question.asker, question.server, question.name, question.fingerprint)
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:12]
+    """One rule for each agent and tool definition."""
+    identity = (question.asker_kind, question.asker, question.server, question.name, question.fingerprint)
+    return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
 
 
 def learn(answers: Sequence[Decision], made_by: str, now: int, known: Rule | None = None) -> Rule:
-    """A rule from approvals of one agent and tool, added to what is known. Raises ValueError for anything else."""
+    """A rule from approvals of one agent and tool, added to the known one. Raises ValueError for other answers."""
     first = answers[0].question
     for answer in answers:
         if answer.question.kind != "tool_call" or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
-            raise ValueError(f"decision {answer.id} approved no call")
+            raise ValueError(f"decision {answer.id} is not an approved call")
         if rule_id(answer.question) != rule_id(first):
             raise ValueError("a rule comes from answers about one agent and one tool")
     known = known if known is not None and known.id == rule_id(first) else None
     calls = dict(known.calls) if known is not None else {}
     calls |= {answer.question.arguments_hash: answer.question.summary for answer in answers}
-    if len(calls) > MOST_CALLS:
-        raise ValueError(f"a rule covers at most {MOST_CALLS} calls; use the agent's settings for more")
+    if len(calls) > MAX_CALLS:
+        raise ValueError(f"a rule covers at most {MAX_CALLS} calls; use a grant or the agent's settings instead")
     decisions = dict.fromkeys((*(known.decisions if known is not None else ()), *(answer.id for answer in answers)))
     return Rule(
         rule_id(first), first.asker, first.asker_kind, first.server, first.name, first.shown, first.fingerprint,

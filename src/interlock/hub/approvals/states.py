@@ -1,7 +1,7 @@
 """The life of a decision as one table of transitions.
 
-Three rules hold here. Everything that changes a decision's state is an event in this table. An answer is given once:
-only an open decision takes one. Nothing leads back to open or approved: what ended, or was used, is asked anew.
+Three rules hold here. Only an event of this table changes a decision's state. A decision is answered once, while it is
+open. No transition leads back to open or approved: after the end, the same request is a new decision.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class DecisionEvent(enum.Enum):
     EXPIRE = "expire"
     """Its deadline has passed, answered or not."""
     CHANGE = "change"
-    """What it was about is no longer what was asked."""
+    """Its target is no longer what was asked about."""
     USE = "use"
-    """What was approved has been done. An approval is good for once."""
+    """The approved call was made. An approval is used once."""
 
 
 TRANSITIONS: Final[Mapping[DecisionState, Mapping[DecisionEvent, DecisionState]]] = {
@@ -66,11 +66,3 @@ def step(state: DecisionState, event: DecisionEvent) -> DecisionState:
         return TRANSITIONS[state][event]
     except KeyError:
         raise ImpossibleTransition(f"{event.value} cannot happen to a decision that is {state.value}") from None
-
-
-def mermaid() -> str:
-    """The table as a diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {DecisionState.OPEN.value}"]
-    for state, row in TRANSITIONS.items():
-        lines += [f"    {state.value} --> {after.value}: {event.value}" for event, after in row.items()]
-    return "\n".join(lines)

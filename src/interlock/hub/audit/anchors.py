@@ -1,4 +1,4 @@
-"""Where a chain begins that was cut at the front: behind the record that its newest anchor names."""
+"""Where a pruned chain begins: after the record that its newest anchor names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from interlock.store.records import Search
 
 
 def anchor_of(database: Database, chain: str) -> int:
-    """Up to where a chain was cut off; 0 for one that is whole."""
+    """The last record that was pruned; 0 for a whole chain."""
     found = rows.newest_first(database, Search(event=PRUNED, chain=chain), 1)
     if not found:
         return 0
     try:
         through = record_of(found[0].body).details.get("through")
     except msgspec.MsgspecError:
-        # Damage is for `verify` to name, from the beginning; so is an anchor that speaks of what comes after it.
+        # `verify` reports the damage, and an anchor that names records after itself: it reads from the beginning.
         return 0
     return through if isinstance(through, int) and 0 < through < found[0].seq else 0

@@ -18,7 +18,7 @@ _DECODER: Final = msgspec.json.Decoder(Record)
 
 
 def genesis(chain: str) -> bytes:
-    """What the first record of a chain follows."""
+    """The hash that the first record of a chain follows."""
     return hashlib.sha256(b"interlock audit chain 1\0" + chain.encode()).digest()
 
 
@@ -28,7 +28,7 @@ def follow(previous: bytes, body: bytes) -> bytes:
 
 
 def row_of(chain: str, record: Record, previous: bytes) -> RecordRow:
-    """A record as it is stored, after the record with the hash `previous`."""
+    """The stored row of a record after the one with the hash `previous`."""
     body = _ENCODER.encode(record)
     return RecordRow(
         chain,

@@ -1,6 +1,6 @@
-"""Clients that hear of the record as it is written: those that negotiated MGP's audit extension and have the right.
+"""Clients that get audit records as they are written: those that negotiated MGP's audit extension and have the right.
 
-Nothing is kept for them: one that is slow or gone misses what it misses, and can search for it.
+The hub stores nothing for them: a client that was away searches the audit log for the records it missed.
 """
 
 from __future__ import annotations
@@ -15,47 +15,46 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.protocols.mcp.dialect import Dialect
 
-MOST: Final = 256
+MAX_SUBSCRIBERS: Final = 256
 
-Tell = Callable[[str, bytes], None]
+Notify = Callable[[str, bytes], None]
 
 
 class AuditSubscribers:
-    """Whoever listens. `told` costs nothing while nobody does."""
+    """The subscribed clients. `on_records` costs nothing while there are none."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._listeners: dict[Hashable, tuple[Principal, Tell]] = {}
+        self._subscribers: dict[Hashable, tuple[Principal, Notify]] = {}
 
-    def join(self, who: Hashable, principal: Principal, dialect: Dialect, tell: Tell) -> bool:
-        """Tell this one from now on, if it agreed to and may. Says whether it will be."""
+    def join(self, client: Hashable, principal: Principal, dialect: Dialect, notify: Notify) -> bool:
+        """Subscribe a client that negotiated the extension and has the right. Returns whether it is subscribed."""
         agreed = dialect.mgp is not None and "audit" in dialect.mgp.extensions
-        if not agreed or not self._may(principal) or len(self._listeners) >= MOST:
+        if not agreed or not self._may(principal) or len(self._subscribers) >= MAX_SUBSCRIBERS:
             return False
-        self._listeners[who] = (principal, tell)
+        self._subscribers[client] = (principal, notify)
         return True
 
-    def leave(self, who: Hashable) -> None:
-        """Tell it no more."""
-        self._listeners.pop(who, None)
+    def leave(self, client: Hashable) -> None:
+        self._subscribers.pop(client, None)
 
     def on_records(self, chain: str, records: Iterable[Record]) -> None:
-        """Records were committed. Whoever lost the right since hears of none of them."""
-        if not self._listeners:
+        """Send committed records. A client that has lost the right since gets none of them."""
+        if not self._subscribers:
             return
-        for who, (principal, _) in list(self._listeners.items()):
+        for client, (principal, _) in list(self._subscribers.items()):
             if not self._may(principal):
-                self.leave(who)
-        for record in records if self._listeners else ():
+                self.leave(client)
+        for record in records if self._subscribers else ():
             params = notification(chain, record.seq, record)
-            for who, (_, tell) in list(self._listeners.items()):
+            for client, (_, notify) in list(self._subscribers.items()):
                 try:
-                    tell(METHOD, params)
+                    notify(METHOD, params)
                 except Exception as cause:
-                    # Whatever is wrong with one listener must not keep records from being written.
-                    self.leave(who)
-                    told = {"message": "a listener to the record failed", "exception": cause}
-                    asyncio.get_running_loop().call_exception_handler(told)
+                    # A broken subscriber must not keep records from being written.
+                    self.leave(client)
+                    context = {"message": "a subscriber to the audit log failed", "exception": cause}
+                    asyncio.get_running_loop().call_exception_handler(context)
 
     def _may(self, principal: Principal) -> bool:
         rights = self._access.rights(principal)

@@ -1,6 +1,6 @@
-"""How many calls there were and how long they took, counted from the record as it is committed.
+"""Counts calls and their durations from the audit entries as they are committed, so that no call pays for it.
 
-No call does anything for it. Every label is bounded: servers and rules by number; nothing a caller chose is one.
+Every label is bounded: servers and rules by number; no caller can choose a label.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.audit.entries import Entry, Ticket, Written
+from interlock.hub.audit.entries import CommittedEntries, Entry, Ticket
 from interlock.hub.audit.record import INTENDED, SUCCEEDED, Outcome, Record
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-MOST_SERVERS: Final = 1000
-MOST_RULES: Final = 256
+MAX_SERVERS: Final = 1000
+MAX_RULES: Final = 256
 OTHER: Final = "other"
-"""Whatever is beyond those numbers."""
+"""The label of servers and rules beyond those numbers."""
 PIECE: Final = 512
 """Entries counted in one turn of the loop."""
 
@@ -28,18 +28,18 @@ _BOUNDS_US: Final = tuple(int(bound * 1_000_000) for bound in BOUNDS_S)
 
 
 class Durations:
-    """How long the calls of one server took."""
+    """The durations of one server's calls."""
 
     __slots__ = ("buckets", "sum_us")
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(BOUNDS_S) + 1)
-        """How many were at most as long as each bound and longer than the one before; the last, longer than all."""
+        """One count for each bound, of calls above the bound before it; the last counts calls above all bounds."""
         self.sum_us = 0
 
 
 class Counts:
-    """Follows one recorder."""
+    """The counts of one recorder."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -50,14 +50,13 @@ class Counts:
         self.durations: dict[str, Durations] = {}
         """By server."""
 
-    def take(self, batch: Written) -> None:
-        """Entries were committed: count them, in pieces that hold up nobody."""
+    def take(self, batch: CommittedEntries) -> None:
+        """Count committed entries, in pieces that do not block the loop."""
         loop, entries = asyncio.get_running_loop(), batch.entries
         for at in range(0, len(entries), PIECE):
             loop.call_soon(self.count, entries[at : at + PIECE])
 
     def count(self, entries: Sequence[Entry]) -> None:
-        """Count them now."""
         self.entries += len(entries)
         calls, durations = self.calls, self.durations
         for entry in entries:
@@ -75,7 +74,7 @@ class Counts:
                 server, kind, duration = entry.server, entry.kind, entry.duration_us or 0
             taken = durations.get(server)
             if taken is None:
-                server, taken = self._meet(server)
+                server, taken = self._add_server(server)
             key = (server, kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
             calls[key] += 1
             taken.buckets[bisect_left(_BOUNDS_US, duration)] += 1
@@ -83,17 +82,17 @@ class Counts:
 
     def _refused(self, entry: Record) -> None:
         key = (entry.gate, rule_word(entry.rule))
-        if key not in self.refusals and len(self.refusals) >= MOST_RULES:
+        if key not in self.refusals and len(self.refusals) >= MAX_RULES:
             key = (OTHER, OTHER)
         self.refusals[key] = self.refusals.get(key, 0) + 1
 
-    def _meet(self, server: str) -> tuple[str, Durations]:
-        name = server if len(self.durations) < MOST_SERVERS else OTHER
+    def _add_server(self, server: str) -> tuple[str, Durations]:
+        name = server if len(self.durations) < MAX_SERVERS else OTHER
         return name, self.durations.setdefault(name, Durations())
 
 
 def outcome_word(outcome: Outcome) -> str:
-    """How a call ended, in one word."""
+    """The metric label of an outcome."""
     if outcome.transport != "answered":
         return outcome.transport
     if outcome.protocol == "error":
@@ -102,12 +101,12 @@ def outcome_word(outcome: Outcome) -> str:
 
 
 def rule_word(rule: str) -> str:
-    """A rule without what is particular to one caller: who granted it, and how much it allows."""
+    """The metric label of a rule: without who granted it and how much it allows."""
     return rule.partition(": ")[0].partition(" by ")[0][:64]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The counts of one moment, for whoever renders them elsewhere."""
+    """A copy of the counts, to be rendered on another thread."""
 
     entries: int
     calls: dict[tuple[str, str, str], int]
@@ -116,6 +115,5 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, counts: Counts) -> Snapshot:
-        """A copy."""
         durations = {server: (list(taken.buckets), taken.sum_us) for server, taken in counts.durations.items()}
         return cls(counts.entries, dict(counts.calls), dict(counts.refusals), durations)

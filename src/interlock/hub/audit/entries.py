@@ -1,7 +1,7 @@
-"""What waits to be written: whole records, and calls under way, which become records when they are written.
+"""Entries that wait to be written: finished records, and calls under way, which become records when written.
 
-A call is recorded as intended and as ended in one entry if it ends before the entry leaves for the database, and that
-most calls do; so nothing is put into its final form before it has to be.
+Most calls end before their entry leaves for the database: then intent and outcome are one entry. So a call is encoded
+as late as possible.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.wire.large import Read
 
-KEPT_BYTES: Final = 1024
-"""Arguments up to this size wait as they are and are hashed off the loop; larger ones are not held on to."""
+MAX_KEPT_BYTES: Final = 1024
+"""Arguments up to this size are kept and hashed off the loop; larger ones are hashed at once."""
 
 
 class Ticket(msgspec.Struct, eq=False):
     """A call that was recorded as intended. Its outcome is recorded once."""
 
     seq: int
-    """The place of its intent."""
+    """The sequence number of its intent."""
     at_ns: int
     principal: Principal
     target: Target
     trace: str
     arguments: bytes | str
-    """As they were judged, or their digest."""
+    """As the gates judged them, or their digest."""
     began: float
     details: Mapping[str, object] = {}
     open: bool = True
@@ -42,12 +42,17 @@ class Ticket(msgspec.Struct, eq=False):
     took_us: int = 0
 
     def record(self) -> Record:
-        """The entry at the place of its intent."""
-        outcome, target = self.outcome, self.target
-        ended = outcome is not None
+        """The entry with the sequence number of its intent."""
+        return self.ending(self.seq, self.at_ns // 1000, self.outcome, self.reason, self.details)
+
+    def ending(
+        self, seq: int, at_us: int, outcome: Outcome | None, reason: str, details: Mapping[str, object]
+    ) -> Record:
+        """The entry of its outcome, with a sequence number of its own."""
+        target, ended = self.target, outcome is not None
         return Record(
-            self.seq,
-            self.at_ns // 1000,
+            seq,
+            at_us,
             EXECUTED.get(target.kind, OTHER_EXECUTED) if ended else INTENDED,
             self.principal.id,
             self.principal.kind,
@@ -57,29 +62,8 @@ class Ticket(msgspec.Struct, eq=False):
             self.trace,
             self.seq if ended else 0,
             outcome,
-            reason=self.reason,
-            duration_us=self.took_us if ended else None,
-            arguments=digest(self.arguments),
-            details=dict(self.details),
-        )
-
-    def ending(self, seq: int, at_us: int, outcome: Outcome, reason: str, details: Mapping[str, object]) -> Record:
-        """The entry of its outcome, at a place of its own."""
-        target = self.target
-        return Record(
-            seq,
-            at_us,
-            EXECUTED.get(target.kind, OTHER_EXECUTED),
-            self.principal.id,
-            self.principal.kind,
-            target.kind,
-            target.server,
-            target.name,
-            self.trace,
-            self.seq,
-            outcome,
             reason=reason,
-            duration_us=self.took_us,
+            duration_us=self.took_us if ended else None,
             arguments=digest(self.arguments),
             details=dict(details),
         )
@@ -88,8 +72,8 @@ class Ticket(msgspec.Struct, eq=False):
 Entry: TypeAlias = Record | Ticket
 
 
-class Written:
-    """Entries that were committed, as they were. They become records when somebody looks at them as such."""
+class CommittedEntries:
+    """Entries as they were committed. Calls become records only when a follower iterates."""
 
     __slots__ = ("entries",)
 
@@ -100,36 +84,32 @@ class Written:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[Record]:
-        for entry in self.entries:
-            yield entry.record() if isinstance(entry, Ticket) else entry
+        return (entry.record() if isinstance(entry, Ticket) else entry for entry in self.entries)
 
 
 NOBODY: Final = Principal("", "service")
 
 
-def happening(
+def event_record(
     event: str,
     principal: Principal = NOBODY,
     target: Target | None = None,
     trace: str = "",
-    *,
     rule: str = "",
     reason: str = "",
     claimed_by: str = "",
     details: Mapping[str, object] | None = None,
 ) -> Record:
-    """The record of anything that is not a call. It has no place yet."""
+    """The record of anything but a call. The recorder numbers it."""
     if not is_event(event):
-        raise ValueError(f"{event!r} is not an event type; a custom one is written like com.example.event")
+        raise ValueError(f"{event!r} is no event type; write a custom one like com.example.event")
     return Record(
         0,
         time_ns() // 1000,
         event,
         principal.id,
         principal.kind if principal.id else "",
-        "" if target is None else target.kind,
-        "" if target is None else target.server,
-        "" if target is None else target.name,
+        *(("", "", "") if target is None else (target.kind, target.server, target.name)),
         trace,
         rule=rule,
         reason=reason,

@@ -1,6 +1,6 @@
-"""The second place: a small file beside the database that says how far the chain has come, so that a cut tail shows.
+"""The head file: a small file beside the database with the last record of a chain, so that a cut tail shows.
 
-It is mapped into memory: what is written into it survives the process at once, and a power cut after each flush.
+The file is mapped into memory: a value written to it survives the process at once, and a power cut after each flush.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,24 +24,24 @@ _SLOTS: Final = (64, 128)
 _ISSUED: Final = 192
 _CHAIN: Final = 256
 _SIZE: Final = 4096
-_LONGEST_CHAIN: Final = 200
+_MAX_CHAIN_BYTES: Final = 200
 
 
 class Head(msgspec.Struct, frozen=True):
-    """How far a chain has come."""
+    """The end of a chain."""
 
     chain: str
     seq: int
-    """The last record that was committed, and its hash."""
+    """The last committed record, and its hash."""
     hash: bytes
     oldest_open: int
-    """No intent before this one is without its outcome."""
+    """Every intent before this one has its outcome."""
     issued: int
-    """The last record that was given a place; those after `seq` were never acknowledged as written."""
+    """The last sequence number given away; the database never confirmed those after `seq`."""
 
 
 class HeadDamaged(Exception):
-    """The file is not a head, or not whole."""
+    """The file is not a head file, or is damaged."""
 
 
 def read_head(path: Path) -> Head | None:
@@ -52,22 +53,22 @@ def read_head(path: Path) -> Head | None:
     except OSError as cause:
         raise HeadDamaged(f"{path}: {cause.strerror}") from cause
     if len(page) != _SIZE or not page.startswith(_MAGIC):
-        raise HeadDamaged(f"{path} is not a head of an audit chain")
+        raise HeadDamaged(f"{path} is not the head file of an audit chain")
     slots = [slot for slot in (_read_slot(page, at) for at in _SLOTS) if slot is not None]
     if not slots:
         raise HeadDamaged(f"{path}: both copies are damaged")
     seq, oldest_open, hash_ = max(slots)
-    chain = page[_CHAIN : _CHAIN + _LONGEST_CHAIN].rstrip(b"\0").decode(errors="replace")
+    chain = page[_CHAIN : _CHAIN + _MAX_CHAIN_BYTES].rstrip(b"\0").decode(errors="replace")
     return Head(chain, seq, hash_, oldest_open, _COUNTER.unpack_from(page, _ISSUED)[0])
 
 
 class HeadFile:
-    """The head of a chain that is being written. `issue` and `move` cost no more than a copy of a few bytes."""
+    """The head of a chain that is being written. `issue` and `move` only copy a few bytes."""
 
     def __init__(self, path: Path, head: Head) -> None:
         name = head.chain.encode()
-        if not 0 < len(name) <= _LONGEST_CHAIN:
-            raise ValueError(f"the name of a chain has 1 to {_LONGEST_CHAIN} bytes")
+        if not 0 < len(name) <= _MAX_CHAIN_BYTES:
+            raise ValueError(f"the name of a chain has 1 to {_MAX_CHAIN_BYTES} bytes")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         page = bytearray(_SIZE)
         page[: len(_MAGIC)] = _MAGIC
@@ -83,30 +84,39 @@ class HeadFile:
         draft.replace(path)
         with path.open("r+b") as file:
             self._page = mmap.mmap(file.fileno(), _SIZE)
-        self._turn = 0
+        self._next_slot = 0
+        self._sync_due = False
+        self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
         self.issue: Callable[[int], None] = partial(_COUNTER.pack_into, self._page, _ISSUED)
-        """A record was given this place."""
+        """Note that a record got this sequence number."""
 
     def move(self, seq: int, hash: bytes, oldest_open: int) -> None:
-        """Records up to this one are committed. The two copies take turns, so that one is always whole."""
-        _write_slot(self._page, _SLOTS[self._turn], seq, oldest_open, hash)
-        self._turn ^= 1
+        """Note that records up to this one are committed. The two copies take turns, so that one is always whole."""
+        _write_slot(self._page, _SLOTS[self._next_slot], seq, oldest_open, hash)
+        self._next_slot ^= 1
 
-    def flush(self) -> None:
-        """Have the disk keep it; may wait."""
-        self._page.flush()
+    def sync_soon(self) -> None:
+        """Flush to the disk on a thread."""
+        if not self._sync_due:
+            self._sync_due = True
+            self._sync_thread.submit(self._sync)
 
     def close(self) -> None:
-        """Flush and let go of the file."""
+        """Flush and close the file. Blocks."""
+        self._sync_thread.shutdown()
         self._page.flush()
         self._page.close()
 
+    def _sync(self) -> None:
+        self._sync_due = False
+        self._page.flush()
+
 
 def _write_slot(page: bytearray | mmap.mmap, at: int, seq: int, oldest_open: int, hash: bytes) -> None:
-    sum_ = zlib.crc32(struct.pack("<QQ32s", seq, oldest_open, hash))
-    _SLOT.pack_into(page, at, seq, oldest_open, hash, sum_)
+    checksum = zlib.crc32(struct.pack("<QQ32s", seq, oldest_open, hash))
+    _SLOT.pack_into(page, at, seq, oldest_open, hash, checksum)
 
 
 def _read_slot(page: bytes, at: int) -> tuple[int, int, bytes] | None:
-    seq, oldest_open, hash_, sum_ = _SLOT.unpack_from(page, at)
-    return (seq, oldest_open, hash_) if zlib.crc32(page[at : at + 48]) == sum_ else None
+    seq, oldest_open, hash_, checksum = _SLOT.unpack_from(page, at)
+    return (seq, oldest_open, hash_) if zlib.crc32(page[at : at + 48]) == checksum else None

@@ -1,6 +1,6 @@
-"""Where the heads of this user's chains lie, and what this hub's own chain is called.
+"""Finds the head files of this user's chains, and names this hub's own chain.
 
-A chain has one name for good: another name begins another chain, with a head of its own.
+The name of a chain never changes: another name begins another chain, with a head file of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from interlock.hub.audit.head import Head, HeadDamaged, read_head
 from interlock.store.database import is_shared
 
-ALONE: Final = "hub"
-"""The chain of a hub that has its store to itself."""
+UNSHARED: Final = "hub"
+"""The chain of a hub that shares its store with no other."""
 _FIRST: Final = "audit.head"
 
 
 def node_name(configured: str | None, home: Path, store: str) -> str:
-    """The name of this hub's chain: as configured, as it was so far, or a new one that no other hub has."""
+    """The name of this hub's chain: the configured one, the one in its head file, or a new unique one."""
     if configured is not None:
         return configured
     try:
@@ -29,11 +29,11 @@ def node_name(configured: str | None, home: Path, store: str) -> str:
         head = None
     if head is not None:
         return head.chain
-    return f"{socket.gethostname()[:60] or ALONE}-{secrets.token_hex(3)}" if is_shared(store) else ALONE
+    return f"{socket.gethostname()[:60] or UNSHARED}-{secrets.token_hex(3)}" if is_shared(store) else UNSHARED
 
 
 def head_path(home: Path, chain: str) -> Path:
-    """The head of a chain. The first chain of a home has the plain name."""
+    """The head file of a chain. The first chain of a home has the plain name."""
     own = home / f"audit-{hashlib.sha256(chain.encode()).hexdigest()[:12]}.head"
     if own.exists():
         return own
@@ -45,6 +45,6 @@ def head_path(home: Path, chain: str) -> Path:
 
 
 def heads_of(home: Path) -> dict[str, Head]:
-    """Every head that lies here, by the name of its chain. Raises HeadDamaged."""
+    """Every head in a home, by the name of its chain. Raises HeadDamaged."""
     found = [read_head(path) for path in sorted(home.glob("audit*.head"))]
     return {head.chain: head for head in found if head is not None}

@@ -16,7 +16,7 @@ _NAMES: Final = {"tool": "tool_name", "prompt": "prompt_name", "resource": "reso
 
 
 def notification(chain: str, seq: int, record: Record) -> bytes:
-    """The params of the notification, with the place in the chain: two with the same place are the same one."""
+    """The params of the notification. Chain and sequence number identify a record."""
     event = to_mgp(record)
     details = event["details"]
     assert isinstance(details, dict)
@@ -25,7 +25,7 @@ def notification(chain: str, seq: int, record: Record) -> bytes:
 
 
 def to_mgp(record: Record) -> dict[str, object]:
-    """The params of the notification."""
+    """A record in MGP's format."""
     event: dict[str, object] = {
         "timestamp": _timestamp(record.at),
         "trace_id": as_uuid(record.trace),

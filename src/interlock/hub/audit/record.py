@@ -39,13 +39,13 @@ GAP: Final = "dev.interlock.audit_gap"
 RETRIED: Final = "dev.interlock.call_retried"
 FELL_BACK: Final = "dev.interlock.call_fell_back"
 WOULD_REFUSE: Final = "dev.interlock.would_refuse"
-"""A call goes out that a validator has something against, and that only a stricter mode refuses."""
+"""A validator objects to a call that only a stricter mode refuses."""
 FLAGGED: Final = "dev.interlock.result_flagged"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
 PRUNED: Final = "dev.interlock.audit_pruned"
 RESTORED: Final = "dev.interlock.audit_restored"
 NOT_DONE: Final = "dev.interlock.not_done"
-"""A change that was to be made and was not; `event` in the details says which."""
+"""A change that failed; `event` in the details names it."""
 CLAIMED: Final = "dev.interlock.claimed"
 ACCESS_DENIED: Final = "dev.interlock.access_denied"
 KEY_CREATED: Final = "dev.interlock.key_created"
@@ -54,11 +54,11 @@ KEY_ROTATED: Final = "dev.interlock.key_rotated"
 RULE_MADE: Final = "dev.interlock.rule_made"
 RULE_REVOKED: Final = "dev.interlock.rule_revoked"
 DECISION: Final = "dev.interlock.decision_"
-"""Followed by the state that a decision came to: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
+"""Followed by the new state of a decision: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
 SERVER_STATE: Final = "dev.interlock.server_state"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
 TASK_ENDED: Final = "dev.interlock.task_ended"
-"""A task ended whose call an earlier run had to record as unknown."""
+"""A task ended; an earlier run had recorded the outcome of its call as unknown."""
 EXECUTED: Final = {
     "tool": "TOOL_EXECUTED",
     "prompt": "dev.interlock.prompt_fetched",
@@ -78,7 +78,7 @@ def is_event(name: str) -> bool:
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a call ended, with three questions kept apart: did an answer come, was it a result, did the tool succeed."""
+    """How a call ended, in three separate facts: did an answer come, was it a result, did the tool succeed."""
 
     transport: Transport
     protocol: Protocol = ""
@@ -88,7 +88,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def result(self) -> Result:
-        """All three in one word."""
+        """All three facts in one word."""
         if self.transport == "unknown":
             return "UNKNOWN"
         good = self.transport == "answered" and self.protocol == "result" and self.tool != "error"
@@ -125,23 +125,23 @@ def outcome_in(members: ResultMembers) -> Outcome:
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry. Its bytes are what is hashed."""
+    """One entry. The chain hashes its encoded bytes."""
 
     seq: int
-    """Its place in the chain, from 1."""
+    """Its sequence number in the chain, from 1."""
     at: int
     """Microseconds since 1970, by this node's clock."""
     event: str
     actor: str = ""
-    """The principal that asked, by identity."""
+    """The id of the principal that acted."""
     actor_kind: str = ""
     kind: str = ""
-    """What is asked for: a tool, prompt, resource; with `server` and `name`, its identity."""
+    """Tool, prompt or resource; with `server` and `name` it identifies the target."""
     server: str = ""
     name: str = ""
     trace: str = ""
     intent: int = 0
-    """For an outcome: the place of the intent it ends; its own place where the entry is both."""
+    """For an outcome: the sequence number of its intent; its own if the entry is both."""
     outcome: Outcome | None = None
     gate: str = ""
     rule: str = ""
@@ -149,14 +149,14 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     duration_us: int | None = None
     arguments: str = ""
-    """SHA-256 of the arguments as they were judged."""
+    """SHA-256 of the arguments as the gates judged them."""
     claimed_by: str = ""
-    """The server that says so, where this is not the hub's own knowledge."""
+    """The server that claims this; empty for what the hub saw itself."""
     details: dict[str, object] = {}
 
     @property
     def result(self) -> Result:
-        """How it ended, in one word."""
+        """The outcome in one word."""
         if self.outcome is not None:
             return self.outcome.result
         if self.event == INTENDED:

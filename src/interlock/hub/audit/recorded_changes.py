@@ -1,6 +1,6 @@
-"""Changes of what the hub keeps, committed together with their records: neither is ever there without the other.
+"""Stored changes that are committed together with their audit records: neither ever exists without the other.
 
-A deed has its places in the chain before it is tried. One that came to nothing leaves there that it was not done.
+A change gets its sequence numbers before it is tried. A change that fails leaves a record that it was not made.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from interlock.store.database import Database
 from interlock.store.documents import Change, Changes
 from interlock.store.writer import Unchanged
 
-GIVEN_UP: Final = "the record could not be written at first"
+GIVEN_UP: Final = "the audit log could not be written at the first try"
 
 
 class RecordedChange:
-    """One change on its way. `attempt` runs on the writer's thread, everything else on the loop's."""
+    """One change to commit. `attempt` runs on the writer's thread, everything else on the loop's."""
 
     __slots__ = ("changes", "done", "error", "first", "given_up")
 
     def __init__(self, changes: Changes, first: int) -> None:
         self.changes = changes
         self.first = first
-        """The place of its first record."""
+        """The sequence number of its first record."""
         self.given_up = False
-        """Whoever wanted it was told that it failed: it is not begun any more."""
+        """The caller was told that the change failed: it must not be made later."""
         self.done: list[Change] = []
         self.error: StoreError | None = None
 
     def attempt(self, database: Database, chain: str, *, doubtful: bool) -> None:
-        """Do it, unless that would be wrong by now. May be run again, where the commit did not come to be."""
+        """Make the change, unless it was given up. Runs again if the commit may have failed."""
         self.done, self.error = [], None
-        there = rows.get(database, chain, self.first) if doubtful else None
-        if there is not None:
-            # It was committed, and the connection broke before that was heard.
-            written = record_of(there.body)
+        found = rows.get(database, chain, self.first) if doubtful else None
+        if found is not None:
+            # It was committed, and the connection broke before the hub learned of it.
+            written = record_of(found.body)
             if written.event == NOT_DONE:
                 self.error = StoreError(written.reason)
             else:
@@ -59,13 +59,13 @@ class RecordedChange:
 
 
 def attempt(
-    database: Database, chain: str, batch: Iterable[Entry], deeds: Mapping[int, RecordedChange], *, doubtful: bool
+    database: Database, chain: str, batch: Iterable[Entry], changes: Mapping[int, RecordedChange], *, doubtful: bool
 ) -> list[Entry]:
-    """Do what a batch of entries speaks of. Gives the entries as they are then true."""
+    """Make the changes of a batch. Returns its entries, with those of failed changes replaced."""
     entries: list[Entry] = []
     tried: set[int] = set()
     for entry in batch:
-        change = deeds.get(entry.seq)
+        change = changes.get(entry.seq)
         if change is None or isinstance(entry, Ticket):
             entries.append(entry)
             continue
@@ -77,5 +77,5 @@ def attempt(
 
 
 def _not_done(record: Record, error: StoreError) -> Record:
-    told = {**record.details, "event": record.event}
-    return msgspec.structs.replace(record, event=NOT_DONE, reason=error.message, details=told)
+    details = {**record.details, "event": record.event}
+    return msgspec.structs.replace(record, event=NOT_DONE, reason=error.message, details=details)

@@ -1,134 +1,104 @@
-"""Records what happens, from the hot path, without waiting: entries gather and are committed together off the loop.
+"""Records what happens without making the caller wait: entries gather and are committed together off the loop.
 
-An intent reserves the place of its outcome, so that only a new call can be refused for want of room, never its end. As
-long as entries cannot be written, no new call is let through.
+An intent reserves space for its outcome, so only a new call can be refused for a full queue, never the end of one. As
+long as entries cannot be written, the recorder refuses new calls. `states.py` holds the table of its states.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from time import perf_counter, sleep, time_ns
-from types import MappingProxyType
+from time import perf_counter, time_ns
 from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.audit.call_rows import CallRows
-from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.entries import KEPT_BYTES, NOBODY, Entry, Ticket, Written, digest, happening
+from interlock.hub.audit.batch_writer import BatchWriter, open_chain
+from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, CommittedEntries, Entry, Ticket, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
-from interlock.hub.audit.record import (
-    BLOCKED,
-    CLOSED,
-    NOT_SENT,
-    OTHER_BLOCKED,
-    OVERFLOWED,
-    Outcome,
-    Record,
-)
-from interlock.hub.audit.recorded_changes import RecordedChange, attempt
-from interlock.hub.audit.redaction import RedactText, plain, redact, redact_text
-from interlock.hub.audit.resume import Resumed, resume
+from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
+from interlock.hub.audit.recorded_changes import RecordedChange
+from interlock.hub.audit.redaction import RedactText, unredacted
+from interlock.hub.audit.resume import Resumed
+from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Conflict, NotRecorded, Store, StoreError
-from interlock.store import records as rows
-from interlock.store.database import Database
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
 WINDOW_S: Final = 0.02
 """How long an entry waits for others."""
 HOLD_S: Final = 0.1
-"""How long an intent waits for its outcome, so that the two become one entry, and everything behind it with it."""
+"""How long an intent, and every entry behind it, waits for its outcome, so that the two become one entry."""
 FLUSH_AT: Final = 256
-"""How many entries do not wait any longer."""
-MOST_TOGETHER: Final = 4096
-FEW: Final = 128
-PIECE: Final = 16
-BREATH_S: Final = 0.00002
-"""Where few callers are, each would wait for the whole of a batch: so few entries are written in pieces, and the loop
-goes first in between. More are written in one go, which is cheaper for all."""
-MOST_WAITING: Final = 65_536
-"""Entries that wait to be written, with the places that calls under way have reserved."""
+"""So many entries wait no longer."""
+MAX_BATCH: Final = 4096
+MAX_WAITING: Final = 65_536
+"""Entries that wait to be written, with the outcomes that calls under way have reserved."""
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
-Committed = Callable[[StoreError | None], None]
-_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+OnCommitted = Callable[[StoreError | None], None]
 
 
 class Recorder:
     """Writes one chain. Made by `Recorder.open`, used on the loop's thread."""
 
     def __init__(
-        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact_with: RedactText, most: int
+        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact: RedactText, limit: int
     ) -> None:
         self.chain = head.chain
         self.resumed = resumed
         """What the last run left behind."""
-        self.trouble: StoreError | None = None
-        """Why entries cannot be written at the moment. Calls are refused for as long."""
-        self._followers: list[Callable[[Written], None]] = []
+        self.write_error: StoreError | None = None
+        """Why entries cannot be written at the moment. Calls are refused meanwhile."""
+        self._loop = asyncio.get_running_loop()
         self._store = store
         self._head = head_file
         self._hash = head.hash
-        self._seq = head.seq
-        self._redact = redact_with
-        self._most = most
-        self._waiting: list[tuple[Ticket, Committed]] = []
-        self._queue: list[Entry] = []
-        """Entries in the order of their places, without a hole, that have never been sent to the database."""
-        self._flying: list[Entry] = []
-        self._flown = head.seq
-        """The place of the last entry that left the queue: none up to it changes any more."""
-        self._again: list[Entry] = []
-        """Entries that were sent and may or may not have been written. They are sent again as they were."""
-        self._young: dict[int, Ticket] = {}
-        """Calls without an outcome whose intents are in the queue."""
-        self._open: dict[int, None] = {}
-        """The places of intents that left it, until their outcomes are committed too."""
-        """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
-        came since then still waits itself."""
-        self._changes: dict[int, RecordedChange] = {}
-        """Changes that are committed with their records, by the places of these."""
-        self._unrecorded = 0
+        self._writer = BatchWriter(head.chain, redact)
+        self._limit = limit
+        self._state = RecorderState.IDLE
+        self._timer: asyncio.Handle | None = None
+        """Sends the next batch: in GATHERING, DUE and FAILED."""
         self._failures = 0
-        self._doubtful = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._urgent = False
-        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
-        """Who waits for everything up to a place."""
-        self._loop = asyncio.get_running_loop()
-        self._unsynced = False
-        self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
+        self._seq = head.seq
+        self._queue: list[Entry] = []
+        """Entries that have not left for the database, by sequence number without a hole."""
+        self._batch: list[Entry] = []
+        """Entries at the database, or in FAILED those to send again."""
+        self._last_taken = head.seq
+        """The last entry that left the queue: no entry up to it changes any more."""
+        self._pending: dict[int, Ticket] = {}
+        """Calls without an outcome whose intents are in the queue."""
+        self._open_intents: dict[int, None] = {}
+        """Intents that left the queue, until their outcomes are committed too."""
+        self._strict: list[tuple[Ticket, OnCommitted]] = []
+        """Calls that wait for the commit of their intents."""
+        self._changes: dict[int, RecordedChange] = {}
+        """Changes that are committed with their records, by the sequence numbers of these."""
+        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._unrecorded = 0
+        self._followers: list[Callable[[CommittedEntries], None]] = []
         self._issue = head_file.issue
-        self._calls = CallRows(head.chain)
-        self._measure()
-        store.keep_records(self.carry_out)
+        self._update_capacity()
+        store.keep_records(self.commit)
 
     @classmethod
     async def open(
-        cls,
-        store: Store,
-        chain: str,
-        head_file: Path,
-        *,
-        redact_with: RedactText = plain,
-        most: int = MOST_WAITING,
+        cls, store: Store, chain: str, head_file: Path, *, redact: RedactText = unredacted, limit: int = MAX_WAITING
     ) -> Recorder:
-        """Go on with a chain: finds and records what the last run lost or left without an outcome.
+        """Continue a chain: find and record what the last run lost or left without an outcome.
 
-        Raises StoreError if that cannot be written: without its record the hub does not start.
+        Raises StoreError if that cannot be written: the hub does not start without its audit log.
         """
         # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
-        resumed, seq, hash_ = await store.commit(partial(_open_chain, chain, head_file))
+        resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
-        return cls(store, file, head, resumed, redact_with, most)
+        return cls(store, file, head, resumed, redact, limit)
 
     def intent(
         self,
@@ -136,24 +106,24 @@ class Recorder:
         target: Target,
         trace: str,
         arguments: bytes = b"",
-        committed: Committed | None = None,
+        committed: OnCommitted | None = None,
     ) -> Ticket:
-        """Record that a call is about to be sent. Raises Fault if it must not be.
+        """Record that a call is about to be sent. Raises Fault if the caller must not send it.
 
-        With `committed` the call may be sent only when that was called with None (`strict`). When it is called with an
-        error, the call must be refused; that it was not sent is recorded by itself.
+        With `committed` the caller sends the call only after `committed(None)` (`strict`). After `committed(error)` it
+        refuses the call; the recorder itself records that the call was not sent.
         """
-        queue, young = self._queue, self._young
-        if self.trouble is not None or len(queue) + len(young) >= self._room:
-            raise self._queue_full()
+        queue, pending = self._queue, self._pending
+        if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
+            raise self._cannot_record()
         seq = self._seq = self._seq + 1
-        held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
-        ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
-        young[seq] = ticket
+        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else digest(arguments)
+        ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
+        pending[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
         if committed is not None:
-            self._waiting.append((ticket, committed))
+            self._strict.append((ticket, committed))
             self._schedule()
         elif self._timer is None:
             self._schedule()
@@ -164,32 +134,22 @@ class Recorder:
     ) -> None:
         """Record how a call ended. A second outcome of the same call is ignored.
 
-        Where the intent has not left for the database yet, the two become one entry.
+        If the intent is still in the queue, intent and outcome become one entry.
         """
         if not ticket.open:
             return
         ticket.open = False
         seq = ticket.seq
         ticket.took_us = int((perf_counter() - ticket.began) * 1_000_000)
-        if seq > self._flown:
-            del self._young[seq]
+        if seq > self._last_taken:
+            del self._pending[seq]
             ticket.outcome = outcome
             if reason:
                 ticket.reason = reason
             if details:
                 ticket.details = details
         else:
-            self._put(ticket.ending(self._next(), _now(), outcome, reason, details or _NOTHING))
-
-    def _queue_full(self) -> Fault:
-        if self.trouble is None:
-            return Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
-        return Fault(
-            "RESOURCE_EXHAUSTED",
-            f"no call is made while the audit record cannot be written: {self.trouble.message}",
-            hint=self.trouble.hint,
-            retry_after_ms=1000,
-        )
+            self._put(ticket.ending(self._next(), time_ns() // 1000, outcome, reason, details or {}))
 
     def refusal(
         self,
@@ -204,25 +164,10 @@ class Recorder:
         event: str = "",
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Record that a call was refused. Where there is no room, how many were not recorded is recorded later."""
-        self.note(
-            Record(
-                0,
-                _now(),
-                event or BLOCKED.get(target.kind, OTHER_BLOCKED),
-                principal.id,
-                principal.kind,
-                target.kind,
-                target.server,
-                target.name,
-                trace,
-                gate=gate,
-                rule=rule,
-                reason=reason,
-                arguments=digest(arguments),
-                details=dict(details or {}),
-            )
-        )
+        """Record that a call was refused."""
+        event = event or BLOCKED.get(target.kind, OTHER_BLOCKED)
+        record = event_record(event, principal, target, trace, rule, reason, details=details)
+        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments)))
 
     def event(
         self,
@@ -236,15 +181,23 @@ class Recorder:
         claimed_by: str = "",
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Record anything else: a grant, a server that came or went, or with `claimed_by` what a server says."""
-        self.note(
-            happening(event, principal, target, trace, rule=rule, reason=reason, claimed_by=claimed_by, details=details)
-        )
+        """Record anything else: a grant, a server that connected or left, or with `claimed_by` a server's claim."""
+        self.add(event_record(event, principal, target, trace, rule, reason, claimed_by, details))
 
-    async def carry_out(self, changes: Changes, records: Sequence[object]) -> list[Change]:
-        """Commit changes and their records as one. Raises StoreError: then neither is there, as far as is known."""
-        if self.trouble is not None or self._taken() + len(records) > self._most:
-            raise _not_recorded(self.trouble)
+    def add(self, record: Record) -> None:
+        """Number a record and queue it. If the queue is full, count it: the count is recorded later."""
+        if self._used() >= self._limit:
+            self._unrecorded += 1
+            return
+        if self._unrecorded:
+            count, self._unrecorded = self._unrecorded, 0
+            self._put(Record(self._next(), time_ns() // 1000, OVERFLOWED, details={"not_recorded": count}))
+        self._put(msgspec.structs.replace(record, seq=self._next()))
+
+    async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
+        """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
+        if self.write_error is not None or self._used() + len(records) > self._limit:
+            raise _not_recorded(self.write_error)
         change = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
@@ -262,53 +215,52 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """Entries that are not committed yet."""
-        return len(self._queue) + len(self._flying) + len(self._again)
+        return len(self._queue) + len(self._batch)
 
     @property
     def lag_s(self) -> float:
         """How long the oldest of them has waited."""
-        oldest = next((part[0] for part in (self._again, self._flying, self._queue) if part), None)
+        oldest = next(iter(self._batch or self._queue), None)
         if oldest is None:
             return 0.0
-        since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
-        return max(0.0, (_now() - since) / 1_000_000)
+        at_ns = oldest.at_ns if isinstance(oldest, Ticket) else oldest.at * 1000
+        return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
 
-    def follow(self, tell: Callable[[Written], None]) -> Callable[[], None]:
-        """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
-        self._followers.append(tell)
-        return lambda: self._followers.remove(tell)
+    def follow(self, on_commit: Callable[[CommittedEntries], None]) -> Callable[[], None]:
+        """Call `on_commit` with entries as they were committed. Returns the function that ends this."""
+        self._followers.append(on_commit)
+        return lambda: self._followers.remove(on_commit)
 
     async def flushed(self) -> None:
-        """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
-        if self._queue or self._flying or self._again:
-            waiting = self._loop.create_future()
-            self._flushing.append((self._seq, waiting))
+        """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
+        if self._queue or self._batch:
+            waiter = self._loop.create_future()
+            self._flush_waiters.append((self._seq, waiter))
             self._flush()
-            await waiting
+            await waiter
 
     async def close(self) -> None:
-        """Commit everything, with a last entry that says that nothing is missing."""
-        self._put(Record(self._next(), _now(), CLOSED))
+        """Commit everything, and a last entry that shows that none is missing."""
+        self._put(Record(self._next(), time_ns() // 1000, CLOSED))
         try:
             await self.flushed()
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            await asyncio.to_thread(self._syncing.shutdown)
+            self._cancel_timer()
             await asyncio.to_thread(self._head.close)
 
-    def note(self, record: Record) -> None:
-        """Record something that has no place yet, or later how many such things there was no room for."""
-        if self._taken() >= self._most:
-            self._unrecorded += 1
-            return
-        if self._unrecorded:
-            count, self._unrecorded = self._unrecorded, 0
-            self._put(Record(self._next(), _now(), OVERFLOWED, details={"not_recorded": count}))
-        self._put(msgspec.structs.replace(record, seq=self._next()))
+    def _cannot_record(self) -> Fault:
+        error = self.write_error
+        if error is None:
+            return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
+        message = f"the hub makes no call while it cannot write the audit log: {error.message}"
+        return Fault("RESOURCE_EXHAUSTED", message, hint=error.hint, retry_after_ms=1000)
 
-    def _taken(self) -> int:
-        return len(self._queue) + len(self._flying) + len(self._again) + len(self._young) + len(self._open)
+    def _used(self) -> int:
+        return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
+
+    def _update_capacity(self) -> None:
+        """How many intents the queue takes, each with space for its outcome."""
+        self._capacity = self._limit - 1 - len(self._batch) - len(self._open_intents)
 
     def _next(self) -> int:
         self._seq += 1
@@ -319,212 +271,129 @@ class Recorder:
         self._issue(record.seq)
         self._schedule()
 
-    def _schedule(self) -> None:
-        if self._flying or self.trouble is not None:
-            return
-        if self._waiting or len(self._queue) >= FLUSH_AT:
-            if not self._urgent:
-                # At the next turn of the loop, so that what comes in this turn goes along.
-                self._urgent = True
-                self._loop.call_soon(self._flush)
-        elif self._timer is None:
-            self._timer = self._loop.call_later(WINDOW_S, self._flush)
+    def _step(self, event: RecorderEvent) -> None:
+        self._state = TRANSITIONS[self._state][event]
 
-    def _flush(self) -> None:
+    def _schedule(self) -> None:
+        """See to it that the queue is sent, unless a batch is at the database or has failed."""
+        if self._state not in (RecorderState.IDLE, RecorderState.GATHERING):
+            return
+        if self._strict or len(self._queue) >= FLUSH_AT:
+            # At the next turn of the loop, so that all entries of this turn share the commit.
+            self._step(RecorderEvent.HURRY)
+            self._cancel_timer()
+            self._timer = self._loop.call_soon(self._flush)
+        elif self._state is RecorderState.IDLE:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._step(RecorderEvent.WAIT)
+        self._timer = self._loop.call_later(WINDOW_S, self._flush)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._urgent = False
-        if self._flying or not (self._again or self._queue):
-            return
-        if self._again:
-            self._flying, self._again = self._again, []
-        elif not self._take_off():
-            self._timer = self._loop.call_later(WINDOW_S, self._flush)
-            return
-        self._measure()
-        try:
-            self._store.write(partial(self._write, self._flying), self._written)
-        except StoreError as error:
-            self._written(None, error)
 
-    def _take_off(self) -> bool:
-        """Move what is to be written out of the queue: all before the first call that may still end soon."""
-        queue, young = self._queue, self._young
-        oldest = next(iter(young.values()), None)
-        last = min(len(queue), MOST_TOGETHER)
-        while self._changes and last < len(queue) and self._changes.get(queue[last].seq) is not None:
-            # All records of a deed are in one commit with it.
-            last += 1
-        if oldest is not None and not (self._waiting or self._flushing):
+    def _flush(self) -> None:
+        """Send the batch that failed, or else a new one."""
+        if self._state in (RecorderState.WRITING, RecorderState.RETRYING):
+            return
+        self._cancel_timer()
+        retry = self._state is RecorderState.FAILED
+        if not retry and not self._take_batch():
+            self._wait()
+            return
+        self._step(RecorderEvent.SEND)
+        try:
+            write = partial(self._writer.write, self._batch, self._hash, self._changes, retry)
+            self._store.write(write, self._on_written)
+        except StoreError as error:
+            self._on_failure(error)
+
+    def _take_batch(self) -> bool:
+        """Move entries from the queue into a batch: all before the first call that may still end soon."""
+        queue, pending = self._queue, self._pending
+        oldest = next(iter(pending.values()), None)
+        end = min(len(queue), MAX_BATCH)
+        while self._changes and end < len(queue) and queue[end].seq in self._changes:
+            end += 1  # All records of a change are in one commit with it.
+        if oldest is not None and not (self._strict or self._flush_waiters):
             before = oldest.seq - queue[0].seq
-            if before < last < MOST_TOGETHER and perf_counter() - oldest.began < HOLD_S:
-                last = before
-        self._flying, self._queue = queue[:last], queue[last:]
-        if not last:
+            if before < end < MAX_BATCH and perf_counter() - oldest.began < HOLD_S:
+                end = before
+        if not end:
             return False
-        self._flown = self._flying[-1].seq
-        while oldest is not None and oldest.seq <= self._flown:
-            self._open[oldest.seq] = None
-            del young[oldest.seq]
-            oldest = next(iter(young.values()), None)
+        self._batch, self._queue = queue[:end], queue[end:]
+        self._last_taken = self._batch[-1].seq
+        while oldest is not None and oldest.seq <= self._last_taken:
+            self._open_intents[oldest.seq] = None
+            del pending[oldest.seq]
+            oldest = next(iter(pending.values()), None)
+        self._update_capacity()
         return True
 
-    def _measure(self) -> None:
-        """How many may come, with a place for each one's outcome, beside what left the queue already."""
-        self._room = self._most - 1 - len(self._flying) - len(self._again) - len(self._open)
-
-    def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Entry]]:
-        """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
-        database.hold(self.chain)
-        clean: list[Entry] = []
-        previous = self._hash
-        if self._changes:
-            batch = attempt(database, self.chain, batch, self._changes, doubtful=self._doubtful)
-        piece = len(batch) if self._doubtful or len(batch) > FEW else PIECE
-        for at in range(0, len(batch), piece):
-            if at:
-                sleep(BREATH_S)
-            made = []
-            for entry in batch[at : at + piece]:
-                short = self._calls.row(entry, previous) if type(entry) is Ticket else None
-                if short is not None:
-                    row, previous = short
-                    clean.append(entry)
-                else:
-                    record, whole = self._row(entry, previous)
-                    row, previous = rows.values_of(whole), whole.hash
-                    clean.append(record)
-                made.append(row)
-            if self._doubtful:
-                # The connection may have broken after the last commit was done and before that was heard.
-                there = rows.get(database, self.chain, clean[-1].seq)
-                if there is not None and there.hash == previous:
-                    break
-            rows.append_values(database, made)
-        return previous, clean
-
-    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
-        """The entry as it is written, and its row."""
-        whole = entry.record() if isinstance(entry, Ticket) else entry
-        try:
-            record = self._clean(whole)
-            return record, row_of(self.chain, record, previous)
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
-            # What cannot be encoded must not keep the rest from being recorded.
-            record = _encodable(whole, cause)
-            return record, row_of(self.chain, record, previous)
-
-    def _clean(self, record: Record) -> Record:
-        if not record.details and not record.reason and record.kind != "resource":
-            return record
-        return msgspec.structs.replace(
-            record,
-            name=redact_text(record.name, self._redact),
-            reason=redact_text(record.reason, self._redact),
-            details=redact(record.details, self._redact),
-        )
-
-    def _written(self, result: Any, error: StoreError | None) -> None:
-        batch, self._flying = self._flying, []
+    def _on_written(self, result: Any, error: StoreError | None) -> None:
         if error is not None:
-            self._failed(batch, error)
-            self._measure()
+            self._on_failure(error)
             return
-        self.trouble, self._failures, self._doubtful = None, 0, False
-        self._hash, clean = result
-        if self._open:
-            for entry in clean:
+        self._step(RecorderEvent.COMMIT)
+        self.write_error, self._failures = None, 0
+        batch, self._batch = self._batch, []
+        self._hash, written = result
+        last = batch[-1].seq
+        if self._open_intents:
+            for entry in written:
                 if type(entry) is Record and entry.intent and entry.intent != entry.seq:
-                    self._open.pop(entry.intent, None)
-        self._measure()
-        self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
-        if not self._unsynced:
-            self._unsynced = True
-            self._syncing.submit(self._sync)
-        self._answer(batch[-1].seq, None)
-        if self._changes:
-            self._settle(batch)
-        for tell in tuple(self._followers):
-            tell(Written(clean))
-        while self._flushing and self._flushing[0][0] <= batch[-1].seq:
-            _, waiting = self._flushing.pop(0)
-            if not waiting.done():
-                waiting.set_result(None)
-        if self._waiting or self._flushing or len(self._queue) >= FLUSH_AT:
-            self._flush()
-        elif self._queue and self._timer is None:
-            self._timer = self._loop.call_later(WINDOW_S, self._flush)
-
-    def _settle(self, batch: list[Entry]) -> None:
-        """In-memory copies follow what was committed before anyone goes on."""
-        for change in dict.fromkeys(self._changes.pop(entry.seq) for entry in batch if entry.seq in self._changes):
+                    self._open_intents.pop(entry.intent, None)
+        self._update_capacity()
+        self._head.move(last, self._hash, next(iter(self._open_intents), last + 1))
+        self._head.sync_soon()
+        # In-memory copies follow the commit before anyone continues.
+        changes = (self._changes.pop(entry.seq) for entry in batch if entry.seq in self._changes)
+        for change in dict.fromkeys(changes) if self._changes else ():
             if change.error is None:
                 self._store.deliver(change.done)
+        self._answer(last, None)
+        for on_commit in tuple(self._followers):
+            on_commit(CommittedEntries(written))
+        if self._flush_waiters or self._strict or len(self._queue) >= FLUSH_AT:
+            self._flush()
+        elif self._queue:
+            self._schedule()
 
-    def _sync(self) -> None:
-        self._unsynced = False
-        self._head.flush()
-
-    def _failed(self, batch: list[Entry], error: StoreError) -> None:
-        """Nothing is given up: the same entries are tried again, and no new call is let through meanwhile."""
+    def _on_failure(self, error: StoreError) -> None:
+        """Keep the batch to send it again, and refuse everyone who waits for a commit."""
         if isinstance(error, Conflict):
             error = StoreError(
                 f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
             )
-        self.trouble = error
-        self._doubtful = True
+        self._step(RecorderEvent.FAIL)
+        self.write_error = error
+        self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
+        self._failures += 1
         for change in self._changes.values():
             change.given_up = True
-        self._again = batch
         self._answer(self._seq, error)
-        flushing, self._flushing = self._flushing, []
-        for _, waiting in flushing:
-            if not waiting.done():
-                waiting.set_exception(error)
-        if self._timer is None:
-            self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
-        self._failures += 1
 
-    def _answer(self, upto: int, error: StoreError | None) -> None:
-        """Tell the strict calls among the entries up to a place."""
-        due = [(ticket, tell) for ticket, tell in self._waiting if ticket.seq <= upto]
-        self._waiting = self._waiting[len(due) :]
-        for ticket, tell in due:
+    def _answer(self, last: int, error: StoreError | None) -> None:
+        """Answer everyone who waits for the commit of an entry up to `last`."""
+        due = [(ticket, committed) for ticket, committed in self._strict if ticket.seq <= last]
+        self._strict = self._strict[len(due) :]
+        for ticket, committed in due:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
-            tell(error)
+            committed(error)
+        while self._flush_waiters and self._flush_waiters[0][0] <= last:
+            _, waiter = self._flush_waiters.pop(0)
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
 
 
 def _not_recorded(cause: StoreError | None) -> NotRecorded:
-    why = "too many records wait" if cause is None else cause.message
-    said = f"nothing is changed while the audit record cannot be written: {why}"
-    return NotRecorded(said, "" if cause is None else cause.hint)
-
-
-def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
-    """Append what is to be recorded first. Gives the place and the hash of the last of it."""
-    # A server may still be committing what a killed process sent last: wait for it before looking.
-    database.hold(chain)
-    resumed = resume(chain, head_file, database)
-    made, previous = [], resumed.hash
-    for seq, entry in enumerate(resumed.entries, resumed.seq + 1):
-        made.append(row_of(chain, msgspec.structs.replace(entry, seq=seq, at=_now()), previous))
-        previous = made[-1].hash
-    rows.append(database, made)
-    return resumed, made[-1].seq, previous
-
-
-def _encodable(record: Record, cause: Exception) -> Record:
-    """A record without what could not be encoded."""
-    changed: dict[str, Any] = {
-        name: value.encode("utf-8", "replace").decode()
-        for name in record.__struct_fields__
-        if isinstance(value := getattr(record, name), str)
-    }
-    changed["details"] = {"not_recorded": f"the details: {type(cause).__name__}"}
-    return msgspec.structs.replace(record, **changed)
-
-
-def _now() -> int:
-    return time_ns() // 1000
+    why, hint = ("too many entries wait", "") if cause is None else (cause.message, cause.hint)
+    return NotRecorded(f"the hub changes nothing while it cannot write the audit log: {why}", hint)

@@ -1,6 +1,6 @@
-"""What goes into a record besides facts of our own: free of secrets, and bounded.
+"""Removes secrets from names, reasons and details of audit records, and bounds their size.
 
-A value is taken out by the name it stands under; what a text holds is the text redactor's to find.
+A member is hidden by its name; the text redactor finds secrets inside texts.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from interlock.store.secret_names import names_a_secret
 
 RedactText = Callable[[str], str]
 
-LONGEST_TEXT: Final = 2000
-MOST_MEMBERS: Final = 100
-DEEPEST: Final = 8
+MAX_TEXT: Final = 2000
+MAX_MEMBERS: Final = 100
+MAX_DEPTH: Final = 8
 
 
-def plain(text: str) -> str:
-    """No text redactor: a text stands as it is."""
+def unredacted(text: str) -> str:
+    """The text redactor that changes nothing."""
     return text
 
 
-def redact(value: object, text: RedactText = plain, depth: int = 0) -> object:
-    """A JSON value with every secret replaced by its length, cut where it is longer or deeper than a record takes."""
+def redact(value: object, text: RedactText = unredacted, depth: int = 0) -> object:
+    """A JSON value with every secret replaced by its length, and cut where it is too long or too deep."""
     if isinstance(value, str):
         return redact_text(value, text)
     if isinstance(value, bool | int | float) or value is None:
         return value
-    if depth >= DEEPEST:
+    if depth >= MAX_DEPTH:
         return "[cut: too deep]"
     if isinstance(value, dict):
         kept = {}
-        for key, member in list(value.items())[:MOST_MEMBERS]:
+        for key, member in list(value.items())[:MAX_MEMBERS]:
             name = redact_text(str(key), text)
             kept[name] = _hidden(member) if names_a_secret(str(key)) else redact(member, text, depth + 1)
-        if len(value) > MOST_MEMBERS:
-            kept["[cut]"] = len(value) - MOST_MEMBERS
+        if len(value) > MAX_MEMBERS:
+            kept["[cut]"] = len(value) - MAX_MEMBERS
         return kept
     if isinstance(value, list | tuple):
-        items = [redact(item, text, depth + 1) for item in value[:MOST_MEMBERS]]
-        return [*items, f"[cut: {len(value) - MOST_MEMBERS} more]"] if len(value) > MOST_MEMBERS else items
+        items = [redact(item, text, depth + 1) for item in value[:MAX_MEMBERS]]
+        return [*items, f"[cut: {len(value) - MAX_MEMBERS} more]"] if len(value) > MAX_MEMBERS else items
     return f"[{type(value).__name__}]"
 
 
-def redact_text(value: str, text: RedactText = plain) -> str:
-    """A text without secrets, cut to the length a record takes: afterwards, since half a secret is not recognised."""
-    kept = text(value[: 4 * LONGEST_TEXT])
-    if len(kept) <= LONGEST_TEXT and len(value) <= 4 * LONGEST_TEXT:
+def redact_text(value: str, text: RedactText = unredacted) -> str:
+    """A text without secrets, then cut to a bounded length: the redactor would not find half a secret."""
+    kept = text(value[: 4 * MAX_TEXT])
+    if len(kept) <= MAX_TEXT and len(value) <= 4 * MAX_TEXT:
         return kept
-    return f"{kept[:LONGEST_TEXT]} [cut: {len(value)} characters]"
+    return f"{kept[:MAX_TEXT]} [cut: {len(value)} characters]"
 
 
 def _hidden(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What a chain's last run left behind: entries that were lost, a tail that was cut, calls whose end is not known."""
+"""Finds what the last run of a chain left behind: lost entries, a cut tail, calls whose end is not known."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from interlock.store.database import Database
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """Where to go on, and what to record first."""
+    """Where to continue, and what to record first."""
 
     seq: int
-    """The last place that was given away."""
+    """The last sequence number given away."""
     hash: bytes
-    """The hash of the last record there is."""
+    """The hash of the last stored record."""
     entries: tuple[Record, ...]
-    """What to record, in order; their places and times are the recorder's."""
+    """The records to append, in order; the recorder sets their numbers and times."""
     lost: int = 0
     """Entries that were never written."""
     cut: int = 0
-    """Entries that were written and are not there any more."""
+    """Entries that were written and are gone."""
     unfinished: int = 0
     """Calls whose end is not known."""
 
 
 def resume(chain: str, head_file: Path, database: Database) -> Resumed:
-    """Look at the chain and at its head, and say what must be recorded."""
+    """Compare the chain with its head file."""
     damage = ""
     head: Head | None = None
     try:
@@ -50,22 +50,22 @@ def resume(chain: str, head_file: Path, database: Database) -> Resumed:
     lost = issued - have - cut
     differs = 0
     if head is not None and 0 < head.seq <= have:
-        there = rows.get(database, chain, head.seq)
-        differs = 0 if there is not None and there.hash == head.hash else head.seq
+        found = rows.get(database, chain, head.seq)
+        differs = 0 if found is not None and found.hash == head.hash else head.seq
     opened = Record(0, 0, OPENED, details={"clean": last is None or last.event == CLOSED})
     entries = [opened]
     if issued > have or differs or damage:
         hole: dict[str, object] = {"from": have + 1, "to": issued} if issued > have else {}
-        found = {"lost": lost, "cut": cut, "head_differs_at": differs, "head": damage}
-        told = {**hole, **{name: value for name, value in found.items() if value}}
-        # Directly after the hole, since that is where `verify` looks for it.
-        entries = [Record(0, 0, GAP, details=told), opened]
+        facts = {"lost": lost, "cut": cut, "head_differs_at": differs, "head": damage}
+        details = {**hole, **{name: value for name, value in facts.items() if value}}
+        # Directly after the hole: `verify` looks for it there.
+        entries = [Record(0, 0, GAP, details=details), opened]
     unfinished = [_unknown(intent) for intent in _open_intents(chain, head, have, database)]
     return Resumed(issued, hash_, (*entries, *unfinished), lost, cut, len(unfinished))
 
 
 def _open_intents(chain: str, head: Head | None, have: int, database: Database) -> list[Record]:
-    """The intents without an outcome. Without a head, those of the last run are looked through."""
+    """The intents without an outcome. Without a head, only those of the last run are searched."""
     if head is not None:
         start = min(head.oldest_open, have + 1)
     else:
@@ -76,7 +76,7 @@ def _open_intents(chain: str, head: Head | None, have: int, database: Database) 
         try:
             record = record_of(row.body)
         except msgspec.MsgspecError:
-            # Damage is `verify`'s to name; it must not keep the hub from starting.
+            # `verify` reports the damage; it must not keep the hub from starting.
             continue
         if record.event == INTENDED:
             intents[row.seq] = record

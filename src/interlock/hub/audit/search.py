@@ -1,6 +1,6 @@
-"""Reading the record: the newest, those that fit a question, one with all of its trace, and everything as JSON lines.
+"""Reads the audit log: the newest records, those that match a search, one with its trace, all as JSON lines.
 
-These run on a reading connection, in the hub's process or without a hub.
+These functions run on a reading connection, in the hub's process or without a hub.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from interlock.store import records as rows
 from interlock.store.database import Database
 from interlock.store.records import RecordRow, Search
 
-MOST: Final = 10_000
+MAX_RESULTS: Final = 10_000
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A record with its place."""
+    """A record with its chain, sequence number and hash."""
 
     chain: str
     seq: int
@@ -32,33 +32,33 @@ class Entry(msgspec.Struct, frozen=True):
     result: str
 
 
-def tail(database: Database, most: int) -> list[Entry]:
+def tail(database: Database, limit: int) -> list[Entry]:
     """The newest records, oldest of them first."""
-    return [_entry(row) for row in reversed(rows.newest_first(database, Search(), min(most, MOST)))]
+    return [_entry(row) for row in reversed(rows.newest_first(database, Search(), min(limit, MAX_RESULTS)))]
 
 
-def search(database: Database, wanted: Search, most: int, before: tuple[str, int] | None = None) -> list[Entry]:
-    """The newest records that fit, newest first; `before` names the last of an earlier answer to go on from."""
+def search(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> list[Entry]:
+    """The newest records that match, newest first; `before` names the last of an earlier page."""
     if wanted.trace:
         wanted = msgspec.structs.replace(wanted, trace=trace_id_from(wanted.trace))
     last = None if before is None else rows.get(database, *before)
-    return [_entry(row) for row in rows.newest_first(database, wanted, min(most, MOST), last)]
+    return [_entry(row) for row in rows.newest_first(database, wanted, min(limit, MAX_RESULTS), last)]
 
 
 def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry]] | None:
-    """One record, and the records of the same trace in the order they were made; None if there is no such record."""
+    """One record, and the records of its trace in order; None if there is no such record."""
     row = rows.get(database, chain, seq)
     if row is None:
         return None
     entry = _entry(row)
     if not entry.record.trace:
         return entry, [entry]
-    related = rows.newest_first(database, Search(trace=entry.record.trace), MOST)
+    related = rows.newest_first(database, Search(trace=entry.record.trace), MAX_RESULTS)
     return entry, [_entry(one) for one in reversed(related)]
 
 
 def export(database: Database, chain: str = "", after: int = 0) -> Iterator[bytes]:
-    """Every record as a JSON line, chain by chain in order; such an export can be verified by itself."""
+    """Every record as a JSON line, chain by chain in order. `verify_export` checks such an export."""
     for name in [chain] if chain else rows.chains(database):
         for row in rows.in_order(database, name, max(after, anchor_of(database, name))):
             line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode()))

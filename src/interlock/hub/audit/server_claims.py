@@ -1,6 +1,6 @@
-"""What servers say happened: kept in the record as their claim, marked so, and never as the hub's own knowledge.
+"""Records servers' own audit events as claims, apart from what the hub saw itself.
 
-A server can claim what it likes, and only so much of it: it must not be able to fill the record.
+Size and rate are limited: a server cannot fill the audit log.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.traces import trace_id_from
 
-MOST_BYTES: Final = 16 * 1024
+MAX_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=600, per_hour=6000)
 """Of one server."""
 
 
 class ServerClaims:
-    """Takes in what servers claim."""
+    """Records the claims of all servers."""
 
     def __init__(
         self, recorder: Callable[[], Recorder], clock: Callable[[], float], log: Callable[[str, str], None]
@@ -36,22 +36,22 @@ class ServerClaims:
         self._dropped: dict[str, int] = {}
 
     def take(self, server: str, method: str, params: bytes) -> None:
-        """Keep a claim, or drop it where it is too large, too many, or says nothing."""
+        """Record a claim, or drop one that is too large, too frequent or unreadable."""
         now = self._clock()
         meter = self._meters.get(server)
         if meter is None:
             meter = self._meters[server] = Meter("server", RATE)
-        if len(params) > MOST_BYTES or meter.wait_s(now) > 0:
+        if len(params) > MAX_BYTES or meter.wait_s(now) > 0:
             self._drop(server)
             return
         try:
-            said = msgspec.json.decode(params, type=dict[str, object])
+            claim = msgspec.json.decode(params, type=dict[str, object])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._drop(server)
             return
         meter.take(now)
-        trace = said.get("trace_id")
-        details: dict[str, object] = {"method": method, "claim": said}
+        trace = claim.get("trace_id")
+        details: dict[str, object] = {"method": method, "claim": claim}
         if dropped := self._dropped.pop(server, 0):
             details["dropped_before"] = dropped
         self._recorder().event(
@@ -66,4 +66,4 @@ class ServerClaims:
     def _drop(self, server: str) -> None:
         count = self._dropped[server] = self._dropped.get(server, 0) + 1
         if count == 1:
-            self._log(server, "claims too much, or what cannot be read; some of it is not recorded")
+            self._log(server, "sends too many audit claims, or unreadable ones; some are not recorded")

@@ -1,8 +1,7 @@
-"""Whether the record is what was written: any edit, drop, reorder or cut is found and located. Needs no hub.
+"""Verifies the audit log: finds and locates any edit, drop, reorder or cut. Needs no hub.
 
-Where a gap was recorded by the hub itself after it was killed, or by a restore, that is told, and is not a fault of the
-chain; records that were committed and are gone are one, recorded or not. A chain that was cut at the front by retention
-begins with the record that its anchor names.
+A gap that the hub itself recorded after a kill or a restore is reported, but is not a fault; committed records that are
+gone always are. A pruned chain begins after the record that its anchor names.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ Problem: TypeAlias = Literal[
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it was written."""
+    """A difference from what was written."""
 
     chain: str
     seq: int
-    """Where it shows first."""
+    """The first record that shows it."""
     problem: Problem
     message: str
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was looked at, and what was found."""
+    """The result of a verification."""
 
     records: int
     chains: tuple[str, ...]
@@ -45,30 +44,30 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        """Nothing was changed. What was lost to a kill or a restore, and recorded so, does not count against it."""
+        """Whether no record was changed. Records lost to a kill or a restore, and recorded as lost, do not count."""
         return all(finding.problem in ("lost", "restored") for finding in self.findings)
 
 
 class Walk:
-    """One chain, looked at record by record in the order of their places."""
+    """The verification of one chain, record by record in order."""
 
-    def __init__(self, chain: str, head: Head | None = None, most: int = 1000) -> None:
+    def __init__(self, chain: str, head: Head | None = None, max_findings: int = 1000) -> None:
         self.chain = chain
         self.count = 0
         self.findings: list[Finding] = []
         self._head = head
-        self._most = most
+        self._max_findings = max_findings
         self._hash = genesis(chain)
         self._seq = 0
         self._first: RecordRow | None = None
-        """The first record of a chain whose beginning is gone, until the anchor that accounts for it is found."""
+        """The first record of a chain without its beginning, until the anchor of the cut is found."""
         self._first_follows = 0
 
     def step(self, row: RecordRow) -> None:
-        """Look at the next record."""
+        """Check the next record."""
         self.count += 1
         record = self._read(row)
-        if self._seq == 0 and row.seq > 1 and not _tells_gap(record, 1):
+        if self._seq == 0 and row.seq > 1 and not _explains_gap(record, 1):
             self._begin_cut(row, record)
             return
         if record is not None and record.event == PRUNED:
@@ -76,16 +75,16 @@ class Walk:
         if row.seq != self._seq + 1 and (record is None or not self._gap(record)):
             self._find(self._seq + 1, "missing", f"records {self._seq + 1} to {row.seq - 1} are missing")
         if follow(self._hash, row.body.encode()) != row.hash:
-            # Whether its bytes, its hash or the hash before it was changed cannot be told apart from here.
+            # Its bytes, its hash or the hash before it was changed: the chain cannot tell which.
             self._find(row.seq, "altered", f"record {row.seq} is not the one that was written after {self._seq}")
         if record is not None:
             self._compare(row, record)
         if self._head is not None and row.seq == self._head.seq and row.hash != self._head.hash:
-            self._find(row.seq, "head", f"record {row.seq} is not the one whose hash stands in the second place")
+            self._find(row.seq, "head", f"record {row.seq} does not have the hash in the head file")
         self._hash, self._seq = row.hash, row.seq
 
     def end(self) -> list[Finding]:
-        """There is no further record."""
+        """Finish after the last record."""
         head = self._head
         if self._first is not None:
             seq = self._first.seq
@@ -102,59 +101,58 @@ class Walk:
             return None
 
     def _begin_cut(self, row: RecordRow, record: Record | None) -> None:
-        """The beginning is gone. Whether that is right is told by an anchor further on."""
+        """Start a chain whose beginning is gone; an anchor further on must account for it."""
         self._first = row
         self._first_follows = row.seq - 1
         if record is not None:
-            told = record.details.get("from")
-            if isinstance(told, int) and _tells_gap(record, told):
-                self._first_follows = told - 1
+            start = record.details.get("from")
+            if isinstance(start, int) and _explains_gap(record, start):
+                self._first_follows = start - 1
             self._compare(row, record)
         self._hash, self._seq = row.hash, row.seq
 
     def _anchor(self, record: Record) -> None:
-        """The hub's own word that it cut the chain, and behind which record."""
-        first, told = self._first, record.details
-        if first is None or told.get("through") != self._first_follows:
+        """Check the hub's own record that it pruned the chain."""
+        first, details = self._first, record.details
+        if first is None or details.get("through") != self._first_follows:
             return
         self._first = None
-        if follow(_unhex(told.get("hash")), first.body.encode()) != first.hash:
-            self._find(first.seq, "altered", f"record {first.seq} is not the one that was kept when the chain was cut")
+        if follow(_unhex(details.get("hash")), first.body.encode()) != first.hash:
+            self._find(first.seq, "altered", f"record {first.seq} is not the one that followed the pruned records")
 
     def _gap(self, record: Record) -> bool:
-        """Whether this is the hub's own word on what is missing before it."""
-        told = record.details
-        if not _tells_gap(record, self._seq + 1):
+        """Whether a record explains the records that are missing before it."""
+        details = record.details
+        if not _explains_gap(record, self._seq + 1):
             return False
         if record.event == RESTORED:
-            missing = f"records {told['from']} to {told['to']} were not in the backup that was put back"
+            missing = f"records {details['from']} to {details['to']} were not in the restored backup"
             self._find(self._seq + 1, "restored", missing)
             return True
-        cut = told.get("cut", 0)
-        if cut:
+        if cut := details.get("cut", 0):
             self._find(self._seq + 1, "cut", f"{cut} committed records were gone when the hub started")
-        if lost := told.get("lost", 0):
+        if lost := details.get("lost", 0):
             self._find(self._seq + 1, "lost", f"{lost} records were lost when the hub was killed")
         return True
 
     def _compare(self, row: RecordRow, record: Record) -> None:
         if record.seq != row.seq:
-            self._find(row.seq, "misplaced", f"record {record.seq} stands in place {row.seq}")
-        if record.event == GAP and (record.details.get("head_differs_at") or record.details.get("head")):
-            at = record.details.get("head_differs_at") or record.details.get("head")
-            self._find(row.seq, "head", f"the second place did not agree when the hub started: {at}")
+            self._find(row.seq, "misplaced", f"record {record.seq} is stored as number {row.seq}")
+        at = record.details.get("head_differs_at") or record.details.get("head")
+        if record.event == GAP and at:
+            self._find(row.seq, "head", f"the head file did not match when the hub started: {at}")
         copied = (record.at, record.event, record.actor, record.server, record.name, record.trace, record.result)
-        said = (row.at, row.event, row.actor, row.server, row.name, row.trace, row.result)
-        if tuple(column(value) if isinstance(value, str) else value for value in copied) != said:
-            self._find(row.seq, "columns", f"what record {row.seq} is searched by is not what it says")
+        stored = (row.at, row.event, row.actor, row.server, row.name, row.trace, row.result)
+        if tuple(column(value) if isinstance(value, str) else value for value in copied) != stored:
+            self._find(row.seq, "columns", f"the search columns of record {row.seq} differ from its content")
 
     def _find(self, seq: int, problem: Problem, message: str) -> None:
-        if len(self.findings) < self._most:
+        if len(self.findings) < self._max_findings:
             self.findings.append(Finding(self.chain, seq, problem, message))
 
 
-def _tells_gap(record: Record | None, start: int) -> bool:
-    """Whether a record says that what is missing before it, from a number on, is known to be."""
+def _explains_gap(record: Record | None, start: int) -> bool:
+    """Whether a record explains that the records from `start` to itself are missing."""
     if record is None or record.event not in (GAP, RESTORED):
         return False
     return record.details.get("from") == start and record.details.get("to") == record.seq - 1
@@ -168,12 +166,12 @@ def _unhex(value: object) -> bytes:
 
 
 def verify(database: Database, heads: Mapping[str, Head]) -> Report:
-    """Look at every record of every chain, and at the heads that were kept in the second place."""
+    """Verify every record of every chain against the chain and its head file."""
     count, findings = 0, list[Finding]()
     chains = sorted({*rows.chains(database), *heads})
     for chain in chains:
         walk = Walk(chain, heads.get(chain))
-        # What an anchor accounts for may be on its way out: it is not part of what is kept.
+        # Retention may still be deleting the records before the anchor.
         for row in rows.in_order(database, chain, anchor_of(database, chain)):
             walk.step(row)
         findings += walk.end()
@@ -182,7 +180,7 @@ def verify(database: Database, heads: Mapping[str, Head]) -> Report:
 
 
 def verify_export(lines: Iterable[bytes], heads: Mapping[str, Head]) -> Report:
-    """The same for a whole export: its order is part of what is checked."""
+    """Verify a whole export, its order included."""
     walks: dict[str, Walk] = {}
     for chain, row in _exported(lines):
         walk = walks.get(chain)
@@ -196,7 +194,7 @@ def verify_export(lines: Iterable[bytes], heads: Mapping[str, Head]) -> Report:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of an export. `record` holds the very bytes that were hashed."""
+    """One line of an export. `record` holds the hashed bytes."""
 
     chain: str
     seq: int

@@ -1,1 +1,1 @@
-"""Who is asking and what they may reach: principals, keys, rights, grants, tokens."""
+"""Authentication and access: principals, keys, rights, grants, tokens."""

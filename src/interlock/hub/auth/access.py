@@ -1,7 +1,7 @@
-"""What a principal may call and see. The key must permit it and the grants must allow it.
+"""Decides which tools a principal may call and see. The key must permit it and the grants must allow it.
 
-Tool grant over server grant over default policy (MGP, Access Control Hierarchy). A server's prompts and resources have
-no grants of their own: they follow the server's.
+A tool grant overrides a server grant, and that the default policy (MGP, Access Control Hierarchy). Prompts and
+resources have no grants of their own: the server's grants apply.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ from interlock.wire.errors import Fault
 
 
 def utc_now() -> datetime:
-    """This instant."""
     return datetime.now(UTC)
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """What decides which items someone sees. Principals with equal sights see the same."""
+    """Everything that decides which items a principal sees. Principals with equal sights share their lists."""
 
     agent: str
-    """Empty for whoever no grant was ever about: they all see the same."""
+    """Empty for a principal without grants: they all see the same."""
     decides: bool
     rights: tuple[str, ...] | None
     kind: str
     permitted: bool = True
-    """False once the key is gone: nothing is seen."""
+    """False after the key was revoked or has expired."""
 
 
 class Sighted(Protocol):
-    """Whatever can stand in a list."""
+    """An item of a list."""
 
     @property
     def kind(self) -> str: ...
@@ -54,27 +53,31 @@ class Sighted(Protocol):
 
 
 class Access:
-    """Answers for the hub."""
+    """Access decisions of one hub."""
 
     def __init__(
-        self, config: Callable[[], Config], keys: Keys, grants: Grants, now: Callable[[], datetime] = utc_now
+        self,
+        config: Callable[[], Config],
+        keys: Keys,
+        grants: Grants,
+        insufficient_right: Callable[[Principal, str], Fault | None],
     ) -> None:
         self._config = config
         self._keys = keys
         self._grants = grants
-        self.now = now
-        self.short_of_right: Callable[[Principal, str], Fault | None] = lambda principal, right: None
-        """What the holder of an access token is told whose scopes do not give a right that others would."""
+        self.now: Callable[[], datetime] = utc_now
+        self._insufficient_right = insufficient_right
+        """The fault for an access token whose scopes do not give a right that another scope gives."""
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
-        """What the grants say of a tool, or of a server as a whole."""
+        """What the grants decide for a tool, or for a server as a whole."""
         entries = self._grants.at(principal.id, server, tool)
         return decide(entries, tool or "", self.default(principal, server), self.now())
 
     def default(self, principal: Principal, server: str) -> DefaultPolicy:
-        """What holds where no grant speaks. People and administrators need none: the policy is about agents.
+        """The policy where no grant applies. It restricts agents and services, not people and administrators.
 
-        A server that is not there is one that has to be granted: nobody learns by asking which ones are.
+        An unknown server is `opt-in` like one that needs a grant: so nobody learns which servers exist.
         """
         if principal.decides:
             return "opt-out"
@@ -83,28 +86,30 @@ class Access:
         return "opt-in" if settings is None else settings.access or config.hub.access
 
     def kind_of(self, name: str) -> Kind:
-        """What kind of principal a name is: that of its keys, and an agent where it has none."""
+        """The kind of the principal's keys; `agent` if it has none."""
         return next((key.kind for key in self._keys.list() if key.principal == name), "agent")
 
     def key(self, principal: Principal) -> Key | None:
-        """The key that a principal came with, as it is now; None for one that is gone."""
+        """The current state of the principal's key; None if it was revoked."""
         return self._keys.get(principal.key) if principal.key else None
 
-    def demand(self, asking: Principal, to: str, *, write: bool = False) -> None:
-        """What runs the hub is read with the right to, and changed only by a person or an administrator with the right.
+    def demand(self, principal: Principal, to: str, *, write: bool = False) -> None:
+        """Check the right to read or to change how the hub runs. Only people and administrators change anything.
 
-        Raises PERMISSION_DENIED, and INSUFFICIENT_SCOPE where another token would do.
+        Raises PERMISSION_DENIED, or INSUFFICIENT_SCOPE if another token would do.
         """
-        rights = self.rights(asking)
+        rights = self.rights(principal)
         allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
-        if not allowed or (write and not asking.decides):
+        if not allowed or (write and not principal.decides):
             right = f"admin_{'write' if write else 'read'}"
-            short = self.short_of_right(asking, right) if asking.key.startswith(TOKEN) and not allowed else None
+            by_token = principal.key.startswith(TOKEN) and not allowed
             hint = f"a person or an administrator with `{right}` can"
-            raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", hint=hint)
+            raise (self._insufficient_right(principal, right) if by_token else None) or Fault(
+                "PERMISSION_DENIED", f"{principal.id} may not {to}", hint=hint
+            )
 
     def rights(self, principal: Principal) -> Rights | None:
-        """What the principal's credential permits now; None for a key that was revoked or has expired."""
+        """What the principal's credential permits; None if it was revoked or has expired."""
         if not principal.key:
             return rights_of(principal.kind, None)
         key = self._keys.get(principal.key)
@@ -113,7 +118,7 @@ class Access:
         return rights_of(key.kind, key.permissions)
 
     def reaches(self, principal: Principal, server: str) -> bool:
-        """Whether anything of a server is there for a principal."""
+        """Whether a principal may see or call anything of a server."""
         rights = self.rights(principal)
         if rights is None or not rights.names_any_of(server):
             return False
@@ -124,11 +129,10 @@ class Access:
         return any(tool and self.decision(principal, server, tool).permission == "allow" for tool in named)
 
     def revision(self, principal: Principal) -> int:
-        """Grows with every change of what was granted to a principal."""
+        """Grows with every change of a principal's grants."""
         return self._grants.revision(principal.id)
 
     def sight(self, principal: Principal) -> Sight:
-        """What decides what a principal sees, now."""
         revision = self._grants.revision(principal.id)
         permissions, permitted = None, True
         if principal.key:
@@ -139,14 +143,14 @@ class Access:
         return Sight(agent, principal.decides, permissions, principal.kind, permitted)
 
     def seen(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
-        """The items that stand in a principal's lists."""
+        """The items that a principal's lists show."""
         rights = self.rights(principal)
         if rights is None:
             return ()
         if rights.list_all:
             return items
         whole: dict[str, bool] = {}
-        """For servers none of whose tools has an entry of its own: whether all of it is allowed."""
+        """For servers without grants for single tools: whether the whole server is allowed."""
         for server in {item.server for item in items}:
             if all(grant.tool_name is None for grant in self._grants.of_server(principal.id, server)):
                 whole[server] = self.decision(principal, server, None).permission == "allow"
@@ -160,14 +164,14 @@ class Access:
         return [item for item in items if is_seen(item)]
 
     def sees(self, principal: Principal, item: Sighted) -> bool:
-        """The same for one, which need not be in any list yet."""
+        """Whether a principal sees an item, listed or not."""
         rights = self.rights(principal)
         if rights is None:
             return False
         return rights.list_all or (_reads(rights, item) and self._allows(principal, item))
 
     def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
-        """Of the items that are seen, those that may be called: some keys read more than they call."""
+        """The items that a principal sees and may call: some keys read more than they call."""
         rights = self.rights(principal)
         if rights is None:
             return ()
@@ -179,12 +183,12 @@ class Access:
         return [item for item in allowed if self._allows(principal, item)]
 
     def may_call(self, principal: Principal, tool: Sighted) -> bool:
-        """Whether key and grants let a principal call a tool now."""
+        """Whether key and grants let a principal call a tool."""
         rights = self.rights(principal)
         return rights is not None and rights.invokes(tool.exposed) and self._allows(principal, tool)
 
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
-        """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
+        """Whether a grant would let a principal call a tool: its key permits it, and no grant denies it."""
         rights = self.rights(principal)
         if rights is None or not rights.invokes(tool.exposed):
             return False
@@ -196,12 +200,12 @@ class Access:
         return self.decision(principal, item.server, tool).permission == "allow"
 
     def until(self, principal: Principal) -> datetime | None:
-        """Until when what is seen now is sure to be what is seen."""
+        """When the principal's view changes by itself: the first end of a grant or of the key."""
         key = self.key(principal)
         ends = [self._grants.next_end(principal.id, self.now()), None if key is None else key.expires_at]
         return min((end for end in ends if end is not None), default=None)
 
 
 def _reads(rights: Rights, item: Sighted) -> bool:
-    """Whether a credential permits reading the definition. What has no name in a tool list goes with its server."""
+    """Whether a credential permits reading the definition. Resources have no exposed name and follow their server."""
     return rights.reads(item.exposed) if item.kind in ("tool", "prompt") else rights.invokes_all_of(item.server)

@@ -1,7 +1,6 @@
-"""Grants and denials, kept in the store and found in memory by agent, server and tool in one step.
+"""Grants and denials, stored, and indexed in memory by agent, server and tool.
 
-However many there are, a question looks at four of them at most: allow and deny for the tool, allow and deny for the
-server.
+A decision reads at most four of them: allow and deny for the tool, allow and deny for the server.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ from interlock.protocols.mgp.access import Entry, EntryType, Permission
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
 
-MOST: Final = 1_000_000
+MAX_GRANTS: Final = 1_000_000
 
-Place = tuple[str, str, str | None]
-"""Agent, server, and tool or None for all of them."""
+Subject = tuple[str, str, str | None]
+"""Agent, server, and a tool or None for all tools."""
 
 
 class Grant(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry as it is stored. The same one, given again, takes the place of the old."""
+    """A stored entry. A new one with the same id replaces it."""
 
     id: str
 
     @property
-    def place(self) -> Place:
-        """What it is about."""
+    def subject(self) -> Subject:
         return self.agent_id, self.server_id, self.tool_name
 
 
@@ -38,7 +36,7 @@ GRANTS: Final = Collection("grants", Grant, key="id", columns=("agent_id", "serv
 
 
 def grant_id(agent: str, server: str, tool: str | None, permission: Permission) -> str:
-    """The name of an entry: an allow and a deny for the same thing are two entries."""
+    """The id of an entry. An allow and a deny for the same subject are two entries."""
     return hashlib.sha256(msgspec.json.encode([agent, server, tool, permission])).hexdigest()[:32]
 
 
@@ -48,53 +46,52 @@ class Grants:
     def __init__(self) -> None:
         self._store: Store
         self._mirror: Mirror[Grant] | None = None
-        self._at: dict[Place, tuple[Grant, ...]] = {}
+        self._at: dict[Subject, tuple[Grant, ...]] = {}
         self._agents: dict[str, dict[str, dict[str, Grant]]] = {}
         """By agent, server and id."""
         self._known: dict[str, Grant] = {}
         self._revisions: dict[str, int] = {}
-        self._heard: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
 
-    async def begin(self, store: Store, heard: Callable[[], None]) -> None:
-        """Take over what the store holds; `heard` is called after every further change."""
+    async def start(self, store: Store, on_change: Callable[[], None]) -> None:
+        """Load the stored grants; `on_change` is called after every further change."""
         self._store = store
-        self.follow(await store.mirror(GRANTS), heard)
+        self.follow(await store.mirror(GRANTS), on_change)
 
-    def follow(self, mirror: Mirror[Grant], heard: Callable[[], None]) -> None:
-        """Take over what is in memory, and whatever changes in it."""
+    def follow(self, mirror: Mirror[Grant], on_change: Callable[[], None]) -> None:
+        """Index a mirror and follow its changes."""
         for grant in mirror.values():
             self._follow(grant.id, grant)
         mirror.on_change(self._follow)
-        self._mirror, self._heard = mirror, heard
+        self._mirror, self._on_change = mirror, on_change
 
     def at(self, agent: str, server: str, tool: str | None) -> tuple[Grant, ...]:
-        """The entries that bear on a tool of a server for an agent. With no tool, those on the server as a whole."""
+        """The entries for an agent and a tool of a server; without a tool, those for the server as a whole."""
         self._ready()
         whole = self._at.get((agent, server, None), ())
         return whole if tool is None else whole + self._at.get((agent, server, tool), ())
 
     def of_agent(self, agent: str) -> list[Grant]:
-        """Every entry about an agent."""
+        """Every entry of an agent."""
         self._ready()
         return [grant for of_server in self._agents.get(agent, {}).values() for grant in of_server.values()]
 
     def of_server(self, agent: str, server: str) -> list[Grant]:
-        """Every entry about an agent and a server or its tools."""
+        """Every entry of an agent for a server or its tools."""
         self._ready()
         return list(self._agents.get(agent, {}).get(server, {}).values())
 
     def revision(self, agent: str) -> int:
-        """0 for an agent that nothing was ever said about; grows with everything that is."""
+        """0 for an agent that never had an entry; grows with each change."""
         return self._revisions.get(agent, 0)
 
     def list(self) -> list[Grant]:
-        """Every entry."""
         return list(self._ready().values())
 
     async def put(self, grant: Grant, *records: object) -> None:
-        """Store an entry, with the records of it. It holds for every call from now on."""
-        if len(self._ready()) >= MOST:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} grants exist", hint="revoke some first")
+        """Store an entry together with its audit records. It holds from the next call on."""
+        if len(self._ready()) >= MAX_GRANTS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_GRANTS} grants exist", hint="revoke some first")
         async with self._store.transaction() as change:
             change.put(GRANTS, grant)
             change.record(*records)
@@ -107,20 +104,20 @@ class Grants:
         tool: str | None,
         record: Callable[[Grant], object] | None = None,
     ) -> int:
-        """Delete what was said at one level, allow and deny alike. Says how many entries that were."""
+        """Delete the entries at one level, allow and deny alike. Returns how many there were."""
         if (kind == "tool_grant") != (tool is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
         self._ready()
-        gone = self._at.get((agent, server, tool), ())
+        revoked = self._at.get((agent, server, tool), ())
         async with self._store.transaction() as change:
-            for grant in gone:
+            for grant in revoked:
                 change.delete(GRANTS, grant.id)
                 if record is not None:
                     change.record(record(grant))
-        return len(gone)
+        return len(revoked)
 
     def next_end(self, agent: str, now: datetime) -> datetime | None:
-        """When the first of an agent's entries expires that has not yet."""
+        """When the next of an agent's entries expires."""
         ends = (grant.expires_at for grant in self.of_agent(agent) if grant.expires_at is not None)
         return min((end for end in ends if end > now), default=None)
 
@@ -128,7 +125,7 @@ class Grants:
         if self._mirror is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         if self._mirror.problem is not None:
-            # What cannot be read may have been a denial.
+            # An entry that cannot be read may be a denial.
             problem = self._mirror.problem
             raise Fault("SERVER_NOT_READY", f"the grants cannot be read: {problem}", hint=problem.hint)
         return self._mirror
@@ -136,16 +133,16 @@ class Grants:
     def _follow(self, id: str, grant: Grant | None) -> None:
         old = self._known.pop(id, None)
         if old is not None:
-            rest = tuple(other for other in self._at[old.place] if other.id != id)
+            rest = tuple(other for other in self._at[old.subject] if other.id != id)
             if rest:
-                self._at[old.place] = rest
+                self._at[old.subject] = rest
             else:
-                del self._at[old.place]
+                del self._at[old.subject]
             del self._agents[old.agent_id][old.server_id][id]
             self._revisions[old.agent_id] += 1
         if grant is not None:
             self._known[id] = grant
-            self._at[grant.place] = (*self._at.get(grant.place, ()), grant)
+            self._at[grant.subject] = (*self._at.get(grant.subject, ()), grant)
             self._agents.setdefault(grant.agent_id, {}).setdefault(grant.server_id, {})[id] = grant
             self._revisions[grant.agent_id] = self._revisions.get(grant.agent_id, 0) + 1
-        self._heard()
+        self._on_change()

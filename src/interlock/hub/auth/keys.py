@@ -1,6 +1,6 @@
-"""Keys: 256 random bits shown once, kept as a keyed hash. A key leads to a principal; a wrong one leads nowhere.
+"""Keys: 256 random bits, shown once and stored as a keyed hash. A key identifies a principal.
 
-Keys live in the store and are looked up in memory. Nothing is known before the store is open: until then nobody enters.
+Keys are stored, and looked up in memory. Until the store is open, every key is refused.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from interlock.wire.errors import Fault
 
 PREFIX: Final = "ilk_"
 SHOWN: Final = 12
-"""Characters of a key that may be shown to recognise it by: the prefix and 8 of 43."""
-MOST: Final = 100_000
-LONGEST_NAME: Final = 200
-SHORTEST_LIFE: Final = timedelta(minutes=1)
-"""Of a key in place of one that has expired."""
+"""Characters of a key that lists show: the prefix and 8 of 43."""
+MAX_KEYS: Final = 100_000
+MAX_NAME: Final = 200
+MIN_LIFE: Final = timedelta(minutes=1)
+"""Of a key that replaces an expired one."""
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a key."""
+    """A stored key, without its text."""
 
     hash: str
     shown: str
@@ -41,16 +41,15 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
     expires_at: datetime | None = None
     permissions: tuple[str, ...] | None = None
-    """None: what its kind permits."""
+    """None: whatever its kind permits."""
     rate: Rate = Rate()
 
     def expired(self, now: datetime) -> bool:
-        """Whether it is worth nothing any more."""
         return self.expires_at is not None and now >= self.expires_at
 
 
 class KeyUse(msgspec.Struct, frozen=True):
-    """When a key was last used. Apart from the key, so that writing it can never bring back one that was revoked."""
+    """When a key was last used. A document of its own, so that writing it can never bring back a revoked key."""
 
     hash: str
     last_used: datetime
@@ -61,20 +60,20 @@ KEY_USES: Final = Collection("key_uses", KeyUse, key="hash")
 
 
 class Keys:
-    """The keys of one hub. Lookups are one dictionary access; every change is written before it counts."""
+    """The keys of one hub. A lookup is one dictionary access; a change holds once it is stored."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, token_key: Callable[[str], Key | None] = lambda hash_: None) -> None:
         self._old_file = home / "keys.json"
         self._secret = _secret(home / "keys.secret")
         self._store: Store
         self._keys: Mirror[Key] | None = None
         self._uses: Mirror[KeyUse]
         self._used: set[str] = set()
-        self.beside: Callable[[str], Key | None] = lambda hash_: None
-        """Where credentials are found that are no keys of ours, by the hash that their principals carry."""
+        self._token_key = token_key
+        """Finds an accepted access token by its hash, as a key."""
 
-    async def begin(self, store: Store) -> None:
-        """Take over what the store holds, and once what was kept in a file of its own before there was one."""
+    async def start(self, store: Store) -> None:
+        """Load the stored keys, and import the file of earlier versions once."""
         self._store = store
         if self._old_file.exists():
             async with store.transaction() as change:
@@ -86,20 +85,20 @@ class Keys:
 
     @property
     def mirror(self) -> Mirror[Key]:
-        """The keys in memory. Raises SERVER_NOT_READY while the store is not open."""
+        """The keys in memory. Raises SERVER_NOT_READY until the store is open."""
         if self._keys is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         return self._keys
 
     @property
     def generation(self) -> int:
-        """Grows with every change, so that what was made from the keys can tell that it is old."""
+        """Grows with every change, so that caches made from the keys notice it."""
         return -1 if self._keys is None else self._keys.generation
 
     def make(self, name: str, kind: Kind, *, profile: str | None = None) -> tuple[str, Key]:
-        """A new key and what is kept of it. This is the only time it can be seen."""
-        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-            raise Fault("INVALID_PARAMS", f"a name has 1 to {LONGEST_NAME} characters that can be seen")
+        """A new key: its text, which is shown only now, and what is stored of it."""
+        if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+            raise Fault("INVALID_PARAMS", f"a name has 1 to {MAX_NAME} printable characters")
         text = PREFIX + secrets.token_urlsafe(32)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return text, Key(self._hash(text), text[:SHOWN], name, kind, created, profile)
@@ -115,15 +114,15 @@ class Keys:
         rate: Rate | None = None,
         record: Callable[[Key], object] | None = None,
     ) -> str:
-        """A new key for a principal, old ones staying valid."""
+        """Store a new key for a principal and return its text. Old keys stay valid."""
         if "\\" in name or not {".", ".."}.isdisjoint(name.split("/")):
-            said = "a name holds no backslash, and no part of it between slashes is `.` or `..`"
-            raise Fault("INVALID_PARAMS", said, hint="choose a name that can stand in an address")
+            message = "a name has no backslash, and no part of it between slashes is `.` or `..`"
+            raise Fault("INVALID_PARAMS", message, hint="choose a name that can be part of a URL")
         if name.startswith(("https://", "http://")) and "#" in name:
-            said = "subjects of access tokens are called so: issuer, # and subject"
-            raise Fault("INVALID_PARAMS", said, hint="choose a name that no issuer can give")
-        if len(self.mirror) >= MOST:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} keys exist", hint="revoke some first")
+            message = "names of the form issuer#subject belong to access tokens"
+            raise Fault("INVALID_PARAMS", message, hint="choose a name without https:// and #")
+        if len(self.mirror) >= MAX_KEYS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_KEYS} keys exist", hint="revoke some first")
         if any(key.principal == name and key.kind != kind for key in self.mirror.values()):
             hint = "choose another name, or revoke those keys first"
             raise Fault("INVALID_PARAMS", f"{name} has keys of another kind: a name is one principal", hint=hint)
@@ -136,20 +135,20 @@ class Keys:
         return text
 
     async def revoke(self, name: str, record: Callable[[list[Key]], object] | None = None) -> int:
-        """Make every key of a principal worthless at once. Says how many there were."""
-        gone = [key for key in self.mirror.values() if key.principal == name]
+        """Delete every key of a principal. Returns how many there were."""
+        revoked = [key for key in self.mirror.values() if key.principal == name]
         async with self._store.transaction() as change:
-            for key in gone:
+            for key in revoked:
                 change.delete(KEYS, key.hash)
                 change.delete(KEY_USES, key.hash)
-            if gone and record is not None:
-                change.record(record(gone))
-        return len(gone)
+            if revoked and record is not None:
+                change.record(record(revoked))
+        return len(revoked)
 
     async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
-        """One new key in place of all those of a principal, permitting what the newest of them did.
+        """Replace all keys of a principal by one with the rights of the newest. Returns its text.
 
-        It ends when that would have ended, and for one that has ended already, after as long a time from now.
+        It expires when the newest would have; if that has expired, it gets the same lifetime from now.
         """
         old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
         if not old:
@@ -168,7 +167,7 @@ class Keys:
         return text
 
     def principal(self, text: str) -> Principal | None:
-        """Whose key this is. Raises AUTH_EXPIRED for one whose time is over."""
+        """The principal of a key. Raises AUTH_EXPIRED."""
         key = self.mirror.get(self._hash(text))
         if key is None:
             return None
@@ -178,28 +177,28 @@ class Keys:
         return Principal(key.principal, key.kind, key.profile, key.hash)
 
     def of(self, text: str) -> Key | None:
-        """What is kept of a key that is at hand."""
+        """The stored key of a text."""
         return self.mirror.get(self._hash(text))
 
     def get(self, hash: str) -> Key | None:
-        """What is kept of a key, or of another credential that is worth as much."""
-        return self.mirror.get(hash) or self.beside(hash)
+        """The stored key with a hash, or the accepted access token."""
+        return self.mirror.get(hash) or self._token_key(hash)
 
     def used(self, hash: str) -> None:
-        """Remember that a key was used; `write_uses` writes it down."""
+        """Note that a key was used; `write_uses` stores it."""
         self._used.add(hash)
 
     def list(self) -> list[Key]:
-        """Every key, as far as it may be shown."""
+        """Every key."""
         return list(self.mirror.values())
 
     def last_used(self, hash: str) -> datetime | None:
-        """When a key was last used, to a minute or so."""
+        """When a key was last used, to about a minute."""
         use = self._uses.get(hash)
         return None if use is None else use.last_used
 
     async def write_uses(self) -> None:
-        """Write down, in one go, which keys were used since the last time."""
+        """Store, in one transaction, which keys were used since the last time."""
         used, self._used = self._used, set()
         now = datetime.now(UTC)
         try:
@@ -208,7 +207,7 @@ class Keys:
                     if self.mirror.get(hash_) is not None:
                         change.put(KEY_USES, KeyUse(hash_, now))
         except StoreError:
-            # It is only for display: what could not be written is written next time.
+            # Only for display: the next run stores it.
             self._used |= used
 
     def _hash(self, text: str) -> str:
@@ -219,25 +218,23 @@ def _next_end(old: Key) -> datetime | None:
     now = datetime.now(UTC)
     if old.expires_at is None or old.expires_at > now:
         return old.expires_at
-    return now + max(old.expires_at - datetime.fromisoformat(old.created), SHORTEST_LIFE)
+    return now + max(old.expires_at - datetime.fromisoformat(old.created), MIN_LIFE)
 
 
 def without_key(name: str) -> Fault:
-    """A principal that has no key."""
-    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", hint="`interlock keys list` names those who have")
+    return Fault("NOT_FOUND", f"{name[:MAX_NAME]} has no key", hint="`interlock keys list` shows all keys")
 
 
 def expired() -> Fault:
-    """A credential whose time is over."""
     return Fault("AUTH_EXPIRED", "this key has expired", hint="`interlock keys rotate NAME` makes a new one")
 
 
 def _secret(path: Path) -> bytes:
     if path.exists():
         secret = path.read_bytes()
-        # Random bytes repeat few values; a word that someone typed in, or one byte written over and over, does.
+        # Random bytes have many different values; a typed word or a repeated byte has few.
         if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
-            raise ValueError(f"{path} is too short or too plain to be a secret; remove it and make the keys anew")
+            raise ValueError(f"{path} is too weak to be a secret; delete it and create the keys again")
         return secret
     secret = secrets.token_bytes(32)
     write_whole(path, secret)

@@ -1,4 +1,4 @@
-"""A shelf: which part of everything a caller's list is made from, and how much of it may stand in the context."""
+"""The scope of a caller's lists: which part of the catalog, and how many tokens of it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from interlock.hub.catalog.views import View
 
 
 class ListScope(msgspec.Struct, frozen=True):
-    """What decides a caller's list. Two callers with equal shelves have equal lists."""
+    """Everything that decides a caller's list. Callers with equal scopes have equal lists."""
 
     view: View
     budget: int | None = None
-    """Tokens that the hub may put into the context; None for no bound."""
+    """Tokens that the hub may put into the context; None for no limit."""
     level: Level | None = None
-    """What the operator set; None lets the size decide."""
+    """The configured level; None lets the size decide."""
     pinned: tuple[str, ...] = ()
     """Patterns over exposed names of tools that are always listed."""
     requests: tuple[str, ...] = ()
-    """Patterns over exposed names of tools that may be asked for where there is no access."""
+    """Patterns over exposed names of tools that the caller may request without having access."""
     by_default: bool = True
-    """Whether neither agent nor profile says how much is listed: then the kind of client may."""
+    """Whether neither agent nor profile sets a level or budget: then the kind of client decides."""
     stated: bool = False
-    """Whether an agent or a profile states the budget: then it holds everywhere."""
+    """Whether an agent or a profile sets the budget: then it holds for every kind of client."""
     parts: tuple[int, int, int] | None = None
-    """What of the budget is for pinned, found and loaded tools, where the operator says so."""
+    """The configured shares of the budget for pinned, found and loaded tools."""
     principal: Principal = LOCAL_AGENT
-    """Whose list it is: what it may not reach is not in it."""
+    """The caller: a list shows only what this principal may reach."""

@@ -1,4 +1,4 @@
-"""Who is asking. A principal comes from a credential, never from what a peer says about itself."""
+"""Principals: who makes a request. A principal comes from a credential, never from what a peer claims."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Principal(msgspec.Struct, frozen=True):
     id: str
     kind: Kind
     profile: str | None = None
-    """The profile this principal always sees the hub through, or None for the view it asks for."""
+    """The only profile this principal may use; None for any."""
     key: str = ""
-    """The hash of the key or access token it came with; empty without one."""
+    """The hash of its key or access token; empty without one."""
 
     @property
     def decides(self) -> bool:
-        """Whether it answers for itself: default policies speak of agents and services alone."""
+        """Whether it decides for itself: default policies restrict only agents and services."""
         return self.kind in ("person", "admin")
 
 
 TOKEN: Final = "token:"  # noqa: S105 - a mark, not a token
-"""What the hash of an access token begins with, where that of a key would stand."""
+"""The prefix of an access token's hash, which a key's hash does not have."""
 
 LOCAL_AGENT: Final = Principal("local", "agent")
-"""Whoever calls from this machine without a key, where the operator allows that."""
+"""A caller on this machine without a key, if the configuration admits one."""
 
 
 def local_person(user: str) -> Principal:
-    """The person at the terminal, known by the operating system's word on the other end of the control socket."""
+    """The person at the terminal, as the operating system names the peer of the control socket."""
     return Principal(f"person:{user}", "person")

@@ -1,7 +1,7 @@
-"""What a key permits: the tool registry's permissions, as text that an operator can write.
+"""The rights of a key: the tool registry's permissions, written as text.
 
-`invoke:PATTERN` and `read:PATTERN` are over exposed names; `list_all`, `admin_read` and `admin_write` stand alone.
-A key permits, it does not grant: whoever calls needs both the key's permission and access to the target.
+`invoke:PATTERN` and `read:PATTERN` match exposed names; `list_all`, `admin_read` and `admin_write` take no pattern.
+A key does not grant access: a caller needs both the key's permission and a grant for the target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from interlock.protocols.patterns import PatternSet, compile_pattern
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 from interlock.wire.errors import Fault
 
-MOST: Final = 256
+MAX_PERMISSIONS: Final = 256
 
 _EVERYTHING: Final = ("invoke:**",)
 _OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
@@ -24,18 +24,18 @@ _OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
     "person": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
     "admin": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
 }
-"""What a key permits that says nothing of it."""
+"""The permissions of a key that names none."""
 
 
 class Rights:
-    """Permissions, ready to be asked."""
+    """Compiled permissions."""
 
     __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all", "permissions")
 
     def __init__(self, permissions: Sequence[str]) -> None:
         named = self.permissions = frozenset(permissions)
         self.list_all = "list_all" in named
-        """Sees every tool, also those it may not call."""
+        """Lists show every tool, also those it may not call."""
         self.admin_read = bool(named & {"admin_read", "admin_write"})
         self.admin_write = "admin_write" in named
         self.all_tools = "invoke:**" in named
@@ -43,25 +43,25 @@ class Rights:
         self._read = PatternSet(_patterns(permissions, "read:"))
 
     def invokes(self, exposed: str) -> bool:
-        """Whether it permits calling what goes by this name."""
+        """Whether it permits calling a tool or prompt."""
         return self.all_tools or self._invoke.allows(exposed)
 
     def invokes_all_of(self, server: str) -> bool:
-        """Whether it permits everything of a server: then also what has no name in a tool list, like a resource."""
+        """Whether it permits everything of a server, and so its resources, which have no exposed name."""
         return self.all_tools or self._invoke.allows(f"{server}__*")
 
     def reads(self, exposed: str) -> bool:
-        """Whether it permits reading a definition. Who may call may also read."""
+        """Whether it permits reading a definition. The right to call includes it."""
         return self.invokes(exposed) or self._read.allows(exposed)
 
     def names_any_of(self, server: str) -> bool:
-        """Whether it can permit calling or reading anything of a server."""
+        """Whether it may permit calling or reading anything of a server."""
         whole = f"{server}__"
         patterns = _patterns([*self.permissions], "invoke:") + _patterns([*self.permissions], "read:")
         return self.list_all or any(_can_begin(pattern, whole) for pattern in patterns)
 
     def covers(self, permission: str) -> bool:
-        """Whether it permits all that a permission would; in doubt it does not."""
+        """Whether it includes everything that a permission permits; in doubt, no."""
         if permission in self.permissions:
             return True
         verb, mark, pattern = permission.partition(":")
@@ -82,9 +82,9 @@ def rights_of(kind: Kind, permissions: tuple[str, ...] | None) -> Rights:
 
 
 def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
-    """Permissions as an operator wrote them. Raises INVALID_PARAMS for one that means nothing."""
-    if len(permissions) > MOST:
-        raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", hint="use patterns")
+    """Check permissions and remove duplicates. Raises INVALID_PARAMS."""
+    if len(permissions) > MAX_PERMISSIONS:
+        raise Fault("INVALID_PARAMS", f"a key has at most {MAX_PERMISSIONS} permissions", hint="use patterns")
     for permission in permissions:
         if (why := why_bad_permission(permission)) is not None:
             raise Fault("INVALID_PARAMS", why, hint=WRITTEN)
@@ -92,13 +92,13 @@ def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
 
 
 def _can_begin(pattern: str, whole: str) -> bool:
-    """Whether a pattern can match a name that begins so."""
+    """Whether a pattern can match a name that begins with `whole`."""
     prefix, star, _ = pattern.partition("*")
     return prefix.startswith(whole) or (bool(star) and whole.startswith(prefix))
 
 
 def _is_within(pattern: str, wider: str) -> bool:
-    """Whether a pattern matches nothing that another does not: its own text, or anything under the other's prefix."""
+    """Whether every name that a pattern matches is matched by a wider one."""
     if "*" not in pattern:
         return compile_pattern(wider).matches(pattern)
     prefix = wider.rstrip("*")

@@ -1,4 +1,4 @@
-"""What people and policies decide: the inbox, who is told of it, what servers may do, whether tools are the same."""
+"""Builds what people and policies decide: the inbox, its notifiers, server permissions and tool pins."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.call_parking import CallParking
 
 
 class ApprovalParts:
-    """Everything that waits for a decision. `show` puts an offer into the catalog, `judge` looks at it before that."""
+    """Everything that needs a decision. `judge` checks an offer, then `show` puts it into the catalog."""
 
     def __init__(
         self,
         foundation: Foundation,
-        admitting: AuthenticationParts,
+        authentication: AuthenticationParts,
         upstreams: Upstreams,
         parking: CallParking,
         states: RequestStates,
@@ -39,11 +38,11 @@ class ApprovalParts:
         journal = foundation.journal
         self.inbox = Inbox(
             lambda: foundation.config.hub.approvals.valid_s,
-            stands=admitting.still_asks,
+            still_allowed=authentication.may_still_ask,
             record=journal.decided,
             record_rule=journal.rule,
         )
-        self.notifiers = ApprovalNotifiers(lambda: foundation.config.hub, foundation.resolver, foundation.note)
+        self.notifiers = ApprovalNotifiers(lambda: foundation.config.hub, foundation.resolver, foundation.log)
         self.server_policies = ServerPolicies(
             lambda: foundation.config,
             upstreams,
@@ -51,59 +50,49 @@ class ApprovalParts:
             foundation.policy_version,
             show=show,
             journal=journal,
-            log=foundation.note,
+            log=foundation.log,
         )
         self.permissions = self.server_policies.permissions
         self.permission_operations = PermissionOperations(
-            self.permissions, admitting.access, lambda: foundation.config.servers
+            self.permissions, authentication.access, lambda: foundation.config.servers
         )
-        self.desk = CallApprovals(
+        self.call_approvals = CallApprovals(
             self.inbox,
             lambda: foundation.config.hub.approvals.hold_s,
             self._attended_by,
             parking,
             states,
             self.server_policies.trust_of,
-            self.risk_of,
+            self.server_policies.risk_of,
         )
-        self._pins = Pins(
-            self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, self.risk_of, foundation.note
-        )
+        risk_of = self.server_policies.risk_of
+        self._pins = Pins(self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, risk_of, foundation.log)
 
-    async def begin(self) -> None:
-        """Take over what the store holds."""
-        await self.inbox.begin(self._foundation.store)
-        self._pins.begin(self._foundation.store)
-        await self.permissions.begin(self._foundation.store)
+    async def start(self) -> None:
+        """Load decisions, pins and permissions."""
+        await self.inbox.start(self._foundation.store)
+        self._pins.start(self._foundation.store)
+        await self.permissions.start(self._foundation.store)
         self.inbox.on_change(self.notifiers.on_decision)
 
     async def close(self) -> None:
-        """Nobody is told anything any more."""
         await self.server_policies.close()
         await self.notifiers.close()
 
     async def take(self, offer: Offer) -> None:
-        """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
+        """Check an offer before it is shown: the permissions of its tools and their pins."""
         await self.permissions.take(offer)
         await self._pins.take(offer)
 
-    def risk_of(self, tool: Tool) -> Risk:
-        """The risk that the hub reckons with."""
-        return self.server_policies.risk_of(tool)
-
-    def needs(self, tool: Tool) -> tuple[str, ...]:
-        """The permissions that a tool needs."""
-        return self.permissions.needs(tool)
-
     def deferred(self, tool: Tool) -> str:
-        """The question that is open about a permission that a tool lacks, unless another was denied."""
-        lacking, _ = self.permissions.lacking(tool)
-        if any(standing.grant == "denied" for standing in lacking):
+        """The open approval request for a missing permission of a tool, unless another was denied."""
+        missing, _ = self.permissions.missing(tool)
+        if any(status.grant == "denied" for status in missing):
             return ""
-        return next((standing.decision for standing in lacking if standing.decision), "")
+        return next((status.decision for status in missing if status.decision), "")
 
     def is_attended(self, principal: Principal) -> bool:
-        """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
+        """Whether a person can answer for a caller: at the caller's client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     def _attended_by(self, principal: Principal) -> str | None:

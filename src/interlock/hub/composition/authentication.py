@@ -1,4 +1,4 @@
-"""Who asks, and what they may: keys, tokens, grants, rates, the doors, and the desks that change any of it."""
+"""Builds authentication and access: keys, tokens, grants, rates, and the operations that change them."""
 
 from __future__ import annotations
 
@@ -29,72 +29,70 @@ if TYPE_CHECKING:
 
 
 class AuthenticationParts:
-    """Everything that depends on credentials. `listen` says where HTTP is served, once it is."""
+    """Everything that depends on credentials. `listen` returns the HTTP address, once it is known."""
 
     def __init__(self, foundation: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
         self._foundation = foundation
         self._listen = listen
-        self.keys = Keys(foundation.home)
+        self.keys = Keys(foundation.home, self._token_key)
         self.grants = Grants()
-        self.access = Access(lambda: foundation.config, self.keys, self.grants)
+        self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
         self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audience = AuditSubscribers(self.access)
         self.oauth: TokenAuthentication | None = None
-        """Access tokens, where the operator accepts them."""
+        """Access tokens, if the configuration accepts any."""
         self.authenticator = Authenticator(lambda: foundation.config, self.keys, catalog, self.access, self._tokens)
 
-    async def begin(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
-        """Take over what the store holds. `changed` is told whenever somebody may more or less than before, `ended`
-        when a key is gone."""
+    async def start(self, on_change: Callable[[], None], on_key_revoked: Callable[[], None]) -> None:
+        """Load keys and grants. `on_change` is called whenever anyone's access changes."""
 
         def key_changed(hash_: str, key: Key | None) -> None:
-            changed()
+            on_change()
             if key is None:
-                ended()
+                on_key_revoked()
 
-        await self.keys.begin(self._foundation.store)
+        await self.keys.start(self._foundation.store)
         self.keys.mirror.on_change(key_changed)
-        await self.grants.begin(self._foundation.store, changed)
+        await self.grants.start(self._foundation.store, on_change)
 
-    async def renew(self) -> None:
-        """Tokens as the configuration says now. Those of before are worth nothing where it changed: from before the
-        first moment that anyone else has, so that none is let in on the word of an issuer that is let go of."""
+    async def reload(self) -> None:
+        """Accept tokens as the configuration now says.
+
+        If it changed, all earlier tokens are invalid before the first await: no token of a removed issuer is admitted.
+        """
         settings = self._foundation.config.hub.oauth
         if self.oauth is not None and self.oauth.settings == settings:
             return
-        former, self.oauth = self.oauth, None
+        previous, self.oauth = self.oauth, None
         if settings.every:
             try:
                 self.oauth = open_token_authentication(
                     settings,
                     self._foundation.resolver,
                     self._listen,
-                    self._foundation.note,
+                    self._foundation.log,
                     self.authenticator.forget,
                     lambda: self.access.now(),
                 )
             except ValueError as cause:
-                self._foundation.note("hub", f"no access token is accepted: {cause}")
+                self._foundation.log("hub", f"the hub accepts no access tokens: {cause}")
             else:
                 self.oauth.tick()
-        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
-        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
-        if former is not None:
-            await former.close()
+        if previous is not None:
+            await previous.close()
 
     async def close(self) -> None:
-        """No issuer is asked any more."""
         if self.oauth is not None:
             await self.oauth.close()
 
-    def short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
-        """What a token would need to call something, where that is all that is missing."""
-        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
+    def insufficient_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        """The fault for a token that only lacks a scope for a target."""
+        return None if self.oauth is None else self.oauth.tokens.insufficient_scope(principal, exposed, server)
 
-    def still_asks(self, question: Question) -> bool:
-        """Whether whoever asked may still do what they asked for, with the credential they asked with."""
+    def may_still_ask(self, question: Question) -> bool:
+        """Whether the asker may still make the call with the same credential."""
         asker = asker_of(question)
         if question.kind != "tool_call" or not asker.id:
             return True
@@ -104,10 +102,16 @@ class AuthenticationParts:
             return False
         return self.access.decision(asker, question.server, question.name).permission == "allow"
 
-    async def note_uses(self) -> None:
-        """Write down which keys were used."""
+    async def store_uses(self) -> None:
+        """Store which keys were used."""
         self.authenticator.note_uses()
         await self.keys.write_uses()
+
+    def _token_key(self, hash_: str) -> Key | None:
+        return None if self.oauth is None else self.oauth.tokens.get(hash_)
+
+    def _insufficient_right(self, principal: Principal, right: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.insufficient_right(principal, right)
 
     def _tokens(self) -> Issuers | None:
         return None if self.oauth is None else self.oauth.tokens

@@ -1,4 +1,4 @@
-"""How calls go through: what judges them, what is done to results, tasks, the record of calls, and the hub itself."""
+"""Builds the path of calls: gates, result processing, recording, tasks, and the service itself."""
 
 from __future__ import annotations
 
@@ -37,49 +37,39 @@ from interlock.wire.limits import Limits
 
 
 class CallParts:
-    """Everything that a call runs through."""
+    """Everything that a call passes."""
 
     def __init__(
         self,
         foundation: Foundation,
-        admitting: AuthenticationParts,
-        deciding: ApprovalParts,
-        showing: ListingParts,
+        authentication: AuthenticationParts,
+        approvals: ApprovalParts,
+        listings: ListingParts,
         upstreams: Upstreams,
         parking: CallParking,
         states: RequestStates,
         limits: Limits,
     ) -> None:
         self._foundation = foundation
-        self._deciding = deciding
+        self._approvals = approvals
         self._states = states
         clock = asyncio.get_running_loop().time
         self.judging = Judging(foundation.resolver)
         self.noticed = ObservedFindings(
-            foundation.note, lambda event, call, rules: self.recording.noticed(event, call, rules)
+            foundation.log, lambda event, call, rules: self.recording.noticed(event, call, rules)
         )
         self.pages = Pages(time.monotonic)
         self.measuring = ResultTokens()
         self.gate_chain = GateChain(
-            access=admitting.access,
-            server_policies=deciding.server_policies,
-            rates=admitting.rates,
-            judging=self.judging,
-            measuring=self.measuring,
-            pages=self.pages,
-            noticed=self.noticed,
-            short_of_scope=admitting.short_of_scope,
-            is_attended=deciding.is_attended,
-            log=foundation.note,
-            clock=clock,
+            foundation, authentication, approvals, self.judging, self.measuring, self.pages, self.noticed
         )
-        self.gate_chain.renew(foundation.config)
+        self.gate_chain.reload(foundation.config)
         self.spans = open_spans(foundation.config.hub.tracing)
-        """Spans of calls, where the operator wants them."""
+        """The source of spans; None if tracing is off."""
         self.recording = self._recording(strict=foundation.config.hub.audit == "strict")
-        showing.govern(self.recording)
+        listings.govern(self.recording)
         self.tasks = Tracker(
-            Ledger(self._most_tasks),
+            Ledger(self._max_tasks),
             upstreams,
             lambda: foundation.recorder,
             lambda: int(foundation.config.hub.limits.task_s * 1000),
@@ -87,14 +77,14 @@ class CallParts:
         )
         info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
         self.hub = HubService(
-            Rights(admitting.authenticator, admitting.access, admitting.access_methods),
+            Rights(authentication.authenticator, authentication.access, authentication.access_methods),
             Shown(
-                showing.catalog,
-                showing.listings,
-                showing.secured,
-                showing.discovery_tools,
-                showing.change_notifier,
-                admitting.audience,
+                listings.catalog,
+                listings.listings,
+                listings.secured,
+                listings.discovery_tools,
+                listings.change_notifier,
+                authentication.audience,
                 self.pages,
                 info,
             ),
@@ -102,20 +92,20 @@ class CallParts:
             Kept(states, parking, self.tasks),
             self,
             self.recording,
-            Bounds(limits, _room(foundation.config)),
+            Bounds(limits, _quota(foundation.config)),
             clock,
         )
         self.service: Service = self._traced(self.hub)
-        """What transports hand requests to: the hub, or where calls are traced what stands before it."""
+        """The service for transports: the hub, or with tracing the hub wrapped in `TracedService`."""
 
-    def renew(self, config: Config) -> None:
-        """Judge and record by this configuration from now on."""
+    def reload(self, config: Config) -> None:
+        """Judge and record by this configuration."""
+        self.gate_chain.reload(config)
         self._states.life_s = config.hub.limits.parked_s
-        self.hub.sending.room = _room(config)
+        self.hub.sending.room = _quota(config)
         self.recording.strict = config.hub.audit == "strict"
 
     async def close(self) -> None:
-        """Nothing is judged or measured any more."""
         self.judging.close()
         await self.measuring.close()
 
@@ -139,7 +129,7 @@ class CallParts:
 
     def risk_of(self, tool: Tool) -> Risk:
         """How risky a tool is (`hub.Judging`)."""
-        return self._deciding.server_policies.risk_of(tool)
+        return self._approvals.server_policies.risk_of(tool)
 
     def pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         """The pipeline that sends on what passes (`hub.Judging`)."""
@@ -152,14 +142,14 @@ class CallParts:
             refused,
             would_refuse,
             release=release,
-            desk=self._deciding.desk,
+            desk=self._approvals.call_approvals,
         )
 
-    def _most_tasks(self) -> tuple[int, int]:
+    def _max_tasks(self) -> tuple[int, int]:
         limits = self._foundation.config.hub.limits
         return limits.tasks, limits.tasks_per_agent
 
 
-def _room(config: Config) -> CallQuota:
+def _quota(config: Config) -> CallQuota:
     limits = config.hub.limits
     return CallQuota(limits.pending, limits.pending_per_server, limits.pending_per_agent)

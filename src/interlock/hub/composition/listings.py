@@ -1,4 +1,4 @@
-"""What clients are shown: the lists, the way to find tools, and who hears that they changed."""
+"""Builds the lists for clients: the catalog, tool search, and notifications of changes."""
 
 from __future__ import annotations
 
@@ -28,33 +28,34 @@ from interlock.hub.tool_search.tool_summaries import ToolSummaries
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 
-NOTICE_EVERY_S: Final = 0.05
-"""Changes of the catalog within this time are told as one."""
+NOTIFY_DELAY_S: Final = 0.05
+"""Changes of the catalog within this time share one notification."""
 
 
 class ListingParts:
-    """Everything that goes by the catalog."""
+    """Everything that depends on the catalog."""
 
     def __init__(
         self,
         foundation: Foundation,
-        admitting: AuthenticationParts,
-        deciding: ApprovalParts,
+        authentication: AuthenticationParts,
+        approvals: ApprovalParts,
         catalog: Catalog,
         upstreams: Upstreams,
     ) -> None:
         self._foundation = foundation
-        self._admitting = admitting
-        self._deciding = deciding
+        self._authentication = authentication
+        self._approvals = approvals
         self._upstreams = upstreams
         self.catalog = catalog
+        risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
-        self.listings = ToolListings(catalog, self.tokens, admitting.access, deciding.deferred)
-        self.secured = SecurityListing(catalog, foundation.policy_version, deciding.risk_of, deciding.needs)
+        self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
+        self.secured = SecurityListing(catalog, foundation.policy_version, risk_of, needs)
         self.change_notifier = ChangeNotifier(catalog, self.listings)
-        self.quarantine = Quarantine(foundation.config, self._offered, foundation.note)
+        self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.meaning = EmbeddingCache(
-            lambda: foundation.config.hub.embeddings, lambda: foundation.store, foundation.resolver, foundation.note
+            lambda: foundation.config.hub.embeddings, lambda: foundation.store, foundation.resolver, foundation.log
         )
         self.search = ToolSearch(
             catalog,
@@ -62,32 +63,37 @@ class ListingParts:
             self.meaning,
             self._connected,
             lambda: foundation.config.hub.timeouts.lock_s,
-            deciding.risk_of,
-            lambda server: (deciding.server_policies.trust_of(server), deciding.permissions.declared(server)),
+            risk_of,
+            lambda server: (approvals.server_policies.trust_of(server), approvals.permissions.declared(server)),
         )
-        self._requested = BackgroundTasks()
+        self._request_tasks = BackgroundTasks()
         self.requests = Requests(
-            deciding.inbox, admitting.access_methods, self._requested.begin, deciding.risk_of, foundation.note
+            approvals.inbox,
+            authentication.access_methods,
+            self._request_tasks.begin,
+            risk_of,
+            foundation.log,
         )
-        telling = ToolSummaries(catalog, self.tokens, self.search.status, deciding.risk_of, deciding.needs)
+        summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(
-            catalog, self.listings, self.search, self.tokens, telling, self.requests, self.change_notifier.requested
+            catalog, self.listings, self.search, self.tokens, summaries, self.requests, self.change_notifier.requested
         )
-        self._telling: asyncio.TimerHandle | None = None
+        self._notify_timer: asyncio.TimerHandle | None = None
 
     def govern(self, recording: Recording) -> None:
-        """Count and record what is asked of the kernel itself, too."""
+        """Count and record the calls of discovery tools too."""
         clock = asyncio.get_running_loop().time
-        self.discovery_tools.governed = RecordedRequests(self._admitting.rates, recording, clock)
+        self.discovery_tools.governed = RecordedRequests(self._authentication.rates, recording, clock)
 
-    def begin(self) -> None:
-        """Take over what the store holds."""
+    def start(self) -> None:
         self.requests.begin()
         self.quarantine.begin(self._foundation.store)
 
     async def remember(self, servers: list[str]) -> None:
-        """Servers that start on demand are known by their tools of earlier, until they run. One that was never seen is
-        started once: nobody could ask for what nobody knows."""
+        """Offer the pinned tools of servers that start on demand, until they run.
+
+        A server without pins is started once, since nobody could ask for its tools.
+        """
         for server in servers:
             settings = self._foundation.config.servers.get(server)
             offer = self.catalog.offer(server)
@@ -97,11 +103,11 @@ class ListingParts:
             if known is None:
                 self._upstreams[server].want()
             else:
-                await self._deciding.permissions.take(known)
+                await self._approvals.permissions.take(known)
                 await self.quarantine.take(known)
 
     def show(self, offer: Offer) -> None:
-        """Put an offer into the catalog, and tell who sees another list for it."""
+        """Put an offer into the catalog, and notify clients."""
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
         if offer.instructions:
@@ -109,36 +115,36 @@ class ListingParts:
         self.changed()
 
     def access_changed(self) -> None:
-        """Every caller and plan is old now, and lists may be: each is looked at when it is next asked for."""
+        """Drop all cached callers and plans, and notify clients of changed lists."""
         self._foundation.policy_version.advance()
-        self._admitting.authenticator.forget()
+        self._authentication.authenticator.forget()
         self.changed()
 
     def changed(self) -> None:
-        """Lists may be different: whoever sees them is told in a moment."""
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(NOTICE_EVERY_S, self.tell)
+        """Notify clients of changed lists soon."""
+        if self._notify_timer is None:
+            self._notify_timer = asyncio.get_running_loop().call_later(NOTIFY_DELAY_S, self.notify)
 
-    def tell(self) -> None:
-        """Tell whose lists changed."""
-        self._telling = None
+    def notify(self) -> None:
+        """Notify the clients whose lists changed."""
+        self._notify_timer = None
         self.change_notifier.catalog_changed()
         self.requests.look_again()
         self.discovery_tools.contexts.look_again()
 
-    async def rest(self) -> None:
-        """Nobody is told of changes any more, and nothing is counted or searched for."""
-        if self._telling is not None:
-            self._telling.cancel()
+    async def stop(self) -> None:
+        """Stop notifications, token counts and searches."""
+        if self._notify_timer is not None:
+            self._notify_timer.cancel()
         await self.tokens.close()
         await self.search.close()
 
     async def close(self) -> None:
-        """What was asked for on somebody's behalf ends."""
-        await self._requested.close()
+        """End pending tool requests."""
+        await self._request_tasks.close()
 
     def _offered(self, offer: Offer) -> None:
-        self.show(self._deciding.permissions.sifted(offer))
+        self.show(self._approvals.permissions.filtered(offer))
 
     def _connected(self, server: str) -> bool:
         upstream = self._upstreams.get(server)

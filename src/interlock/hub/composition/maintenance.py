@@ -1,6 +1,4 @@
-"""What a hub does from time to time while nobody asks for it. One chore of a kind at a time; one that is late is not
-run twice, and the end waits for none that does not end by itself.
-"""
+"""Runs the periodic tasks of a hub. A task never runs twice at once, and `close` waits only so long for it."""
 
 from __future__ import annotations
 
@@ -8,67 +6,66 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-LOOK_EVERY_S: Final = 15.0
-"""How often it is looked what is due."""
+TICK_S: Final = 15.0
+"""How often the hub looks for due tasks."""
 
 
 class PeriodicTask:
-    """Something to be done, at most so often."""
+    """Work that runs at most every `every_s` seconds."""
 
-    __slots__ = ("at", "every_s", "running", "work")
+    __slots__ = ("_due_at", "_every_s", "_work", "running")
 
     def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
-        self.work = work
-        self.every_s = every_s
-        self.at = 0.0
+        self._work = work
+        self._every_s = every_s
+        self._due_at = 0.0
         self.running: asyncio.Future[None] | None = None
+
+    def start_if_due(self, now: float) -> None:
+        if now >= self._due_at and (self.running is None or self.running.done()):
+            self._due_at = now + self._every_s
+            self.running = asyncio.ensure_future(self._work())
 
 
 class Maintenance:
-    """Does the chores of one hub."""
+    """The periodic tasks of one hub."""
 
     def __init__(self) -> None:
-        self._looks: list[Callable[[float], None]] = []
-        self._maintenance: list[PeriodicTask] = []
+        self._checks: list[Callable[[float], None]] = []
+        self._tasks: list[PeriodicTask] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self, preview: Callable[[float], None]) -> None:
-        """Have something looked at each time: quick, and with the loop's time."""
-        self._looks.append(preview)
+    def add_check(self, check: Callable[[float], None]) -> None:
+        """Call `check` with the loop's time at every tick. It must be quick."""
+        self._checks.append(check)
 
-    def periodic_task(self, work: Callable[[], Awaitable[None]], every_s: float = 0.0) -> None:
-        """Have something done each time, or less often; it sees to its own failures."""
-        self._maintenance.append(PeriodicTask(work, every_s))
+    def add_task(self, work: Callable[[], Awaitable[None]], every_s: float = 0.0) -> None:
+        """Run `work` at every tick, or less often. It handles its own failures."""
+        self._tasks.append(PeriodicTask(work, every_s))
 
-    def begin(self) -> None:
-        """Do what is due, and again later."""
+    def start(self) -> None:
+        """Run what is due, now and at every tick."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for preview in self._looks:
-            preview(now)
-        for periodic_task in self._maintenance:
-            if now >= periodic_task.at and (periodic_task.running is None or periodic_task.running.done()):
-                periodic_task.at = now + periodic_task.every_s
-                periodic_task.running = asyncio.ensure_future(periodic_task.work())
-        self._timer = loop.call_later(LOOK_EVERY_S, self.begin)
+        for check in self._checks:
+            check(now)
+        for task in self._tasks:
+            task.start_if_due(now)
+        self._timer = loop.call_later(TICK_S, self.start)
 
-    def rest(self) -> None:
-        """Begin nothing more."""
+    def stop(self) -> None:
+        """Start nothing more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     async def close(self, within_s: float) -> None:
-        """Let what is being done come to its end, for so long."""
-        self.rest()
-        running = [
-            periodic_task.running
-            for periodic_task in self._maintenance
-            if periodic_task.running is not None and not periodic_task.running.done()
-        ]
+        """Wait for running tasks up to a limit, then cancel them."""
+        self.stop()
+        running = [task.running for task in self._tasks if task.running is not None and not task.running.done()]
         if not running:
             return
         _, late = await asyncio.wait(running, timeout=within_s)
-        for periodic_task in late:
-            periodic_task.cancel()
+        for task in late:
+            task.cancel()
         await asyncio.gather(*late, return_exceptions=True)

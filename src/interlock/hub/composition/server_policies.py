@@ -1,6 +1,6 @@
-"""What holds for each server beyond being reached: what was agreed with it, how far it is trusted, and what it may do.
+"""The policies of each server: its MGP agreement, its trust level and its permissions.
 
-Whatever changes here holds from the next call on: plans are old, lists are made anew, and the server is told.
+A change holds from the next call on: plans are dropped, lists are rebuilt, and the server is notified.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.journal import Journal, PermissionEvent
 from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.hub.permissions.permissions import Log, Permissions
-from interlock.hub.permissions.policy import said_by
+from interlock.hub.permissions.policy import status_of
 from interlock.hub.permissions.server_exchange import PermissionExchange
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.upstream import Upstream
@@ -28,7 +28,7 @@ from interlock.protocols.mgp.security import Trust, effective_risk, lower_trust,
 
 
 class ServerPolicies:
-    """Answers for the servers of one hub."""
+    """The policies of one hub's servers."""
 
     def __init__(
         self,
@@ -53,65 +53,64 @@ class ServerPolicies:
             changed=self._changed,
             log=log,
             record=self._record,
-            record_entry=self._recorded,
+            record_entry=self._record_of,
         )
-        self._telling = PermissionExchange(self.permissions, inbox, lambda: config().hub.approvals.hold_s, log)
+        self._exchange = PermissionExchange(self.permissions, inbox, lambda: config().hub.approvals.hold_s, log)
         self._agreed: dict[str, Agreement | None] = {}
-        self._informing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def trust_of(self, server: str) -> Trust:
-        """How far a server's word counts: what the operator gave it, or less where it says so itself."""
+        """The configured trust level of a server, or a lower one that it claims itself."""
         settings = self._config().servers.get(server)
         upstream = self._upstreams.get(server)
         agreed = None if upstream is None else upstream.agreement
-        given = Trust.SANDBOXED if settings is None else Trust[settings.trust.upper()]
-        return lower_trust(given, None if agreed is None else agreed.offer.trust_level)
+        configured = Trust.SANDBOXED if settings is None else Trust[settings.trust.upper()]
+        return lower_trust(configured, None if agreed is None else agreed.offer.trust_level)
 
     def risk_of(self, tool: Tool) -> Risk:
-        """What the hub reckons with before a tool is called."""
+        """The effective risk of a tool."""
         declared, hints = read_security(tool.definition)
         return effective_risk(declared, hints, self.trust_of(tool.server), self.permissions.needs(tool))
 
     async def prepared(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
-        """A server has introduced itself. Raises PERMISSION_DENIED where it must not be used."""
+        """Handle a new connection before its first request. Raises PERMISSION_DENIED if the server must not be used."""
         if shared and self._agreed.get(server) != agreement:
             self._agreed[server] = agreement
             self._policy_version.advance()
-        await self._telling.prepare(server, connection, agreement, shared=shared)
+        await self._exchange.prepare(server, connection, agreement, shared=shared)
 
     async def close(self) -> None:
-        """Tell nobody any more."""
         await self.permissions.close()
-        for task in list(self._informing):
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._informing, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _changed(self, server: str) -> None:
         self._policy_version.advance()
-        offer = self.permissions.resifted(server)
+        offer = self.permissions.filtered_again(server)
         if offer is not None:
             self._show(offer)
         upstream = self._upstreams.get(server)
         if upstream is not None:
-            task = asyncio.ensure_future(self._inform(upstream))
-            self._informing.add(task)
-            task.add_done_callback(self._informing.discard)
+            task = asyncio.ensure_future(self._notify(upstream))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _inform(self, upstream: Upstream) -> None:
+    async def _notify(self, upstream: Upstream) -> None:
         if upstream.refused or self.permissions.refusal(upstream.id) is not None:
-            # It is let in, or shown out, where every connection begins.
+            # Every connection is checked at its start, so a restart admits or refuses the server.
             await upstream.restart()
             return
-        speaking = upstream.agreement is not None and upstream.agreement.speaks("security")
-        for connection in upstream.connections() if speaking else ():
-            await self._telling.tell(upstream.id, connection)
+        supported = upstream.agreement is not None and upstream.agreement.speaks("security")
+        for connection in upstream.connections() if supported else ():
+            await self._exchange.tell(upstream.id, connection)
 
-    def _record(self, event: PermissionEvent, server: str, standing: PermissionStatus) -> None:
-        by = NOBODY if standing.by_kind is None else Principal(standing.by, standing.by_kind)
-        self._journal.settled(event, by, server, standing.permission, standing.rule)
+    def _record(self, event: PermissionEvent, server: str, status: PermissionStatus) -> None:
+        by = NOBODY if status.by_kind is None else Principal(status.by, status.by_kind)
+        self._journal.settled(event, by, server, status.permission, status.rule)
 
-    def _recorded(self, entry: Entry, by: Principal, trace: str) -> object:
+    def _record_of(self, entry: Entry, by: Principal, trace: str) -> object:
         event: PermissionEvent = "PERMISSION_REVOKED" if entry.revoked else "PERMISSION_DENIED"
         if entry.grant == "approved":
             event = "PERMISSION_GRANTED"
-        return self._journal.permission(event, by, entry.server, entry.permission, said_by(entry).rule, trace)
+        return self._journal.permission(event, by, entry.server, entry.permission, status_of(entry).rule, trace)

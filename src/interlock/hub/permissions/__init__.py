@@ -1,1 +1,1 @@
-"""Permissions: what servers say they need, who decided on it, and which tools are withheld until someone has."""
+"""Permissions of servers: what they declare, what was decided, and which tools are withheld meanwhile."""

@@ -1,6 +1,6 @@
-"""The methods of MGP's access control: `mgp/access/query`, `grant` and `revoke`; the control methods use the same.
+"""The methods of MGP's access control: `mgp/access/query`, `grant` and `revoke`. The control methods use them too.
 
-Who granted is the credential that asked, never what the request says of it (MGP, Access Control Protocol).
+The grantor is the principal of the credential, never a name in the request (MGP, Access Control Protocol).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
-LONGEST_JUSTIFICATION: Final = 2_000
+MAX_JUSTIFICATION: Final = 2_000
 
 
 class AccessMethods:
-    """Answers for access control."""
+    """Reads and changes grants."""
 
     def __init__(self, access: Access, grants: Grants, record: GrantRecord) -> None:
         self._access = access
@@ -41,77 +41,78 @@ class AccessMethods:
         self._record = record
 
     def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
-        """What clients may send."""
+        """The handlers of the methods that clients may send."""
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
         return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, later) for name, do in work.items()}
 
-    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def list(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every grant, or those of one agent."""
-        self._access.demand(asking, "read grants")
-        asked = read(params, ListGrants)
-        found = self._grants.list() if asked.agent is None else self._grants.of_agent(asked.agent)
+        self._access.demand(principal, "read grants")
+        request = read(params, ListGrants)
+        found = self._grants.list() if request.agent is None else self._grants.of_agent(request.agent)
         now = self._access.now()
-        shown = sorted(found, key=lambda grant: (*grant.place[:2], grant.tool_name or ""))[: asked.most]
-        told = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
-        return {"grants": told, "total": len(found)}
+        shown = sorted(found, key=lambda grant: (*grant.subject[:2], grant.tool_name or ""))[: request.most]
+        rows = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
+        return {"grants": rows, "total": len(found)}
 
-    async def query(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """`mgp/access/query`: what an agent may, and by what. Of oneself, or with the right to read of others."""
-        asked = read(params, Query)
-        agent = asked.agent_id or asking.id
-        if agent != asking.id:
-            self._access.demand(asking, "read grants")
-        decision = self._access.decision(self._subject(asking, agent), asked.server_id, asked.tool_name)
+    async def query(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """`mgp/access/query`: what an agent may do, and why. Every agent may ask about itself."""
+        request = read(params, Query)
+        agent = request.agent_id or principal.id
+        if agent != principal.id:
+            self._access.demand(principal, "read grants")
+        decision = self._access.decision(self._subject(principal, agent), request.server_id, request.tool_name)
         entry = decision.entry
-        said: dict[str, object] = {
+        return {
             "permission": decision.permission,
             "source": decision.source,
             "granted_by": None if entry is None else entry.granted_by,
             "granted_at": None if entry is None else entry.granted_at,
             "expires_at": None if entry is None else entry.expires_at,
         }
-        return said
 
-    async def grant(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """`mgp/access/grant`: allow or deny. A denial at the same level still wins, and the answer says so."""
-        self._access.demand(asking, "change grants", write=True)
-        asked = read(params, Give)
-        if (asked.entry_type == "tool_grant") != (asked.tool_name is not None):
+    async def grant(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """`mgp/access/grant`: allow or deny. A denial at the same level still wins: see `effective`."""
+        self._access.demand(principal, "change grants", write=True)
+        request = read(params, Give)
+        if (request.entry_type == "tool_grant") != (request.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
         now = self._access.now()
-        if asked.expires_at is not None and asked.expires_at <= now:
-            raise Fault("INVALID_PARAMS", "expires_at is over already", hint="name an instant to come, with its zone")
-        place = (asked.agent_id, asked.server_id, asked.tool_name)
+        if request.expires_at is not None and request.expires_at <= now:
+            raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
+        subject = (request.agent_id, request.server_id, request.tool_name)
         grant = Grant(
-            asked.entry_type,
-            *place[:2],
-            asked.permission,
-            asked.tool_name,
-            asking.id,
+            request.entry_type,
+            *subject[:2],
+            request.permission,
+            request.tool_name,
+            principal.id,
             now,
-            asked.expires_at,
-            asked.justification,
-            id=grant_id(*place, asked.permission),
+            request.expires_at,
+            request.justification,
+            id=grant_id(*subject, request.permission),
         )
-        await self._grants.put(grant, self._record.granted(asking, grant, trace))
-        standing = self._access.decision(self._subject(asking, asked.agent_id), asked.server_id, asked.tool_name)
+        await self._grants.put(grant, self._record.granted(principal, grant, trace))
+        decision = self._access.decision(
+            self._subject(principal, request.agent_id), request.server_id, request.tool_name
+        )
         return {
             "granted": True,
-            "granted_by": asking.id,
+            "granted_by": principal.id,
             "granted_at": now,
-            "effective": standing.permission,
-            "source": standing.source,
+            "effective": decision.permission,
+            "source": decision.source,
         }
 
-    async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """`mgp/access/revoke`: take back what was said at one level. The next call is judged without it."""
-        self._access.demand(asking, "change grants", write=True)
-        asked = read(params, Take)
-        place = (asked.agent_id, asked.server_id, asked.tool_name)
-        gone = await self._grants.revoke(
-            asked.entry_type, *place, record=lambda grant: self._record.revoked(asking, grant, trace)
+    async def revoke(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
+        self._access.demand(principal, "change grants", write=True)
+        request = read(params, Take)
+        subject = (request.agent_id, request.server_id, request.tool_name)
+        revoked = await self._grants.revoke(
+            request.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
-        return {"revoked": gone}
+        return {"revoked": revoked}
 
     def _method(self, name: str, do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
         async def answer(exchange: Exchange, caller: Caller) -> None:
@@ -128,22 +129,22 @@ class AccessMethods:
 
         return lambda exchange, caller: later(answer(exchange, caller))
 
-    def _subject(self, asking: Principal, agent: str) -> Principal:
-        """The principal that is spoken of, as far as default policies tell kinds apart."""
-        return asking if agent == asking.id else Principal(agent, self._access.kind_of(agent))
+    def _subject(self, principal: Principal, agent: str) -> Principal:
+        """The principal that the request is about, with its kind for the default policy."""
+        return principal if agent == principal.id else Principal(agent, self._access.kind_of(agent))
 
 
 class GrantRecord(Protocol):
-    """What is recorded of grants, in the same commit."""
+    """Makes the audit records of grants, which are committed with them."""
 
     def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
-        """An agent is allowed something, or denied it."""
+        """An agent is allowed or denied something."""
 
     def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
-        """What was said of an agent's access is taken back."""
+        """A grant or denial is deleted."""
 
-    def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
-        """Someone tried what they may not."""
+    def refused(self, by: Principal, action: str, fault: Fault, trace: str = "") -> None:
+        """A principal tried something without the right to."""
 
 
 class ListGrants(msgspec.Struct):
@@ -162,14 +163,14 @@ class Query(msgspec.Struct):
 
 
 class Give(msgspec.Struct):
-    """Params of `mgp/access/grant`. A `granted_by` among them is passed over."""
+    """Params of `mgp/access/grant`. A `granted_by` is ignored."""
 
     entry_type: EntryType
     agent_id: Name
     server_id: Name
     permission: Permission
     tool_name: Name | None = None
-    justification: Annotated[str, msgspec.Meta(max_length=LONGEST_JUSTIFICATION)] = ""
+    justification: Annotated[str, msgspec.Meta(max_length=MAX_JUSTIFICATION)] = ""
     expires_at: Instant | None = None
 
 
@@ -183,7 +184,7 @@ class Take(msgspec.Struct):
 
 
 def read(params: bytes, kind: type[Params]) -> Params:
-    """Params as they must be. Raises INVALID_PARAMS."""
+    """Decode params. Raises INVALID_PARAMS."""
     try:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:

@@ -1,7 +1,6 @@
-"""What people decided about permissions of servers, as it is stored, and how each one stands.
+"""People's stored decisions about permissions of servers, and the status of a permission.
 
-An approval is given to a server as it is reached now: under another command or address it holds for nothing. A denial
-holds wherever the server's name points to.
+An approval holds for the server's current command or address only. A denial holds for the server's name.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from interlock.store import Collection
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A person's word on one permission of one server. A later one takes its place."""
+    """A person's decision about one permission of one server. A later one replaces it."""
 
     id: str
     server: str
@@ -28,15 +27,14 @@ class Entry(msgspec.Struct, frozen=True):
     by: str
     at: datetime
     where: str
-    """The server it was said of, as `place_of` names it."""
+    """The command or address it holds for, as `place_of` returns it."""
     expires_at: datetime | None = None
     revoked: bool = False
-    """A denial that took back what had been approved."""
+    """A denial that revoked an approval."""
     reason: str = ""
     by_kind: Kind = "person"
 
     def holds(self, now: datetime) -> bool:
-        """Whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
 
 
@@ -44,19 +42,19 @@ ENTRIES: Final = Collection("permissions", Entry, key="id", columns=("server",))
 
 
 class PermissionStatus(msgspec.Struct, frozen=True):
-    """How a permission stands, and by what."""
+    """The status of a permission, and the rule it follows from."""
 
     permission: str
     grant: Grant
     rule: str
     by: str = ""
     by_kind: Kind | None = None
-    """What kind of principal decided; None where a policy or the configuration did."""
+    """The kind of principal that decided; None for a policy or the configuration."""
     expires_at: datetime | None = None
     decision: str = ""
-    """The open question, where it waits for an answer."""
+    """The id of the open approval request, if there is one."""
     known: bool = True
-    """False for a name that is no permission: it can never be granted."""
+    """False for an unknown permission: it can never be granted."""
 
 
 def entry_id(server: str, permission: str) -> str:
@@ -65,6 +63,6 @@ def entry_id(server: str, permission: str) -> str:
 
 
 def place_of(settings: Server | None) -> str:
-    """The command or address behind a server's name, as a digest."""
-    said = () if settings is None else (settings.command, settings.cwd, settings.url)
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:32]
+    """A digest of a server's command or address."""
+    target = () if settings is None else (settings.command, settings.cwd, settings.url)
+    return hashlib.sha256(msgspec.json.encode(target)).hexdigest()[:32]

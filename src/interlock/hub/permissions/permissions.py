@@ -1,6 +1,6 @@
 """The permissions of all servers: declared by them, decided by configuration, policy or a person.
 
-Deny wins: the configuration's first, then a person's. What nobody has decided is deferred, and deferred is not granted.
+A denial wins: the configuration's first, then a person's. An undecided permission is deferred, and so not granted.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.journal import PermissionEvent
 from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
-from interlock.hub.permissions.policy import MOST_TOOLS_NAMED, decided, question_about, said_by
+from interlock.hub.permissions.policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 
-MOST_PER_SERVER: Final = 64
-"""Permissions of one server that anyone is asked about. A server that declares more is refused, a tool that names more
-is withheld."""
-LOOK_AGAIN_S: Final = 60.0
-"""Whether an approval has expired is looked at this often: the wall clock may be set meanwhile."""
+MAX_PER_SERVER: Final = 64
+"""Permissions of one server. A server that declares more is refused, a tool that names more is withheld."""
+MAX_EXPIRY_CHECK_S: Final = 60.0
+"""The longest time between two checks for expired approvals: the wall clock may be set meanwhile."""
 
 Log = Callable[[str, str], None]
 Record = Callable[[PermissionEvent, str, PermissionStatus], None]
-"""Takes an event type, a server and what was decided into the record."""
+"""Writes an event type, a server and a status to the audit log."""
 RecordEntry = Callable[[Entry, Principal, str], object]
-"""What is recorded of a person's word, in the same commit, under a trace."""
+"""Makes the audit record of a person's decision, with a trace id."""
 
 
 class Permissions:
-    """How each permission of each server stands. Used on the loop's thread, after `begin`."""
+    """The status of every permission of every server. Used on the loop's thread, after `start`."""
 
     def __init__(
         self,
@@ -65,72 +64,73 @@ class Permissions:
         self._store: Store
         self._entries: Mirror[Entry] | None = None
         self._declared: dict[str, tuple[str, ...]] = {}
-        """By server, what it needs as a whole; each family by its members."""
+        """By server, the permissions it needs as a whole; families are expanded."""
         self._named: dict[str, dict[str, list[str]]] = {}
         """By server and permission, the tools that name it."""
-        self._whole: dict[str, Offer] = {}
-        """The offers as they came, before tools were withheld."""
+        self._offers: dict[str, Offer] = {}
+        """The offers before tools were withheld."""
         self._recorded: dict[tuple[str, str], tuple[Grant, str]] = {}
-        self._working: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._expiry: asyncio.TimerHandle | None = None
 
-    async def begin(self, store: Store) -> None:
-        """Take up what the store holds, and what was answered while nobody looked."""
+    async def start(self, store: Store) -> None:
+        """Load the stored decisions, and process answers given while the hub was down."""
         self._store = store
         self._entries = await store.mirror(ENTRIES)
         self._entries.on_change(self._entry_changed)
-        self._inbox.on_change(self._answered)
+        self._inbox.on_change(self._on_decision)
         for decision in self._inbox.all(only_open=False):
-            self._answered(decision)
+            self._on_decision(decision)
         self._watch_expiry()
 
     async def close(self) -> None:
-        """Look no further."""
         if self._expiry is not None:
             self._expiry.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # How things stand
+    # Status
 
-    def standing(self, server: str, permission: str) -> PermissionStatus:
-        """How one permission stands now, and by what."""
+    def status(self, server: str, permission: str) -> PermissionStatus:
+        """The current status of one permission."""
         entries, settings = self._entries, self._settings(server)
         if entries is not None and entries.problem is not None:
-            # What cannot be read may have been a denial.
-            return PermissionStatus(permission, "denied", "what was decided cannot be read")
+            # An entry that cannot be read may be a denial.
+            return PermissionStatus(permission, "denied", "the stored decisions cannot be read")
         entry = None if entries is None else entries.get(entry_id(server, permission))
-        found = decided(permission, settings, self._config().hub.mode, entry, self._place(server), self.now())
-        return self._asked(server, permission) if found is None else found
+        found = decide_without_asking(
+            permission, settings, self._config().hub.mode, entry, self._place(server), self.now()
+        )
+        return self._asked_status(server, permission) if found is None else found
 
-    def _asked(self, server: str, permission: str) -> PermissionStatus:
-        decision = self._inbox.standing(self._question(server, permission))
+    def _asked_status(self, server: str, permission: str) -> PermissionStatus:
+        decision = self._inbox.current(self._question(server, permission))
         if decision is not None and decision.state is DecisionState.DENIED:
             by = decision.answered_by
             return PermissionStatus(permission, "denied", f"denied by {by}", by, "person")
-        asked = decision.id if decision is not None and decision.state is DecisionState.OPEN else ""
-        return PermissionStatus(permission, "deferred", "policy interactive", decision=asked)
+        request = decision.id if decision is not None and decision.state is DecisionState.OPEN else ""
+        return PermissionStatus(permission, "deferred", "policy interactive", decision=request)
 
-    def of(self, server: str) -> list[PermissionStatus]:
-        """Every permission that a server or one of its tools needs, and how it stands."""
+    def statuses(self, server: str) -> list[PermissionStatus]:
+        """The status of every permission that a server or one of its tools needs."""
         names = {**dict.fromkeys(self.declared(server)), **dict.fromkeys(self._named.get(server, {}))}
-        return [self.standing(server, name) for name in names]
+        return [self.status(server, name) for name in names]
 
     def declared(self, server: str) -> tuple[str, ...]:
-        """What a server needs as a whole."""
+        """The permissions that a server needs as a whole."""
         required = expand_all(self._settings(server).require)
-        said = self._declared.get(server, ())
-        return tuple(dict.fromkeys((*said, *required))) if required else said
+        declared = self._declared.get(server, ())
+        return tuple(dict.fromkeys((*declared, *required))) if required else declared
 
     def tools_naming(self, server: str, permission: str) -> list[str]:
-        """The tools that say they need a permission, as far as they are shown."""
-        return self._named.get(server, {}).get(permission, [])[:MOST_TOOLS_NAMED]
+        """The first tools that declare a permission."""
+        return self._named.get(server, {}).get(permission, [])[:MAX_TOOLS_NAMED]
 
     def policy(self, server: str) -> Policy:
         """Who decides about a server's permissions."""
         return self._settings(server).policy
 
     def needs(self, tool: Tool) -> tuple[str, ...]:
-        """What a tool needs. A sandboxed server's word cannot make that less than the server needs as a whole."""
+        """The permissions that a tool needs. A sandboxed server cannot declare less for a tool than for itself."""
         declared, named = self.declared(tool.server), tool.permissions
         if named is None:
             return declared
@@ -138,95 +138,96 @@ class Permissions:
             return tuple(dict.fromkeys((*declared, *named)))
         return named
 
-    def lacking(self, tool: Tool) -> tuple[list[PermissionStatus], datetime | None]:
-        """What a tool needs and has not, and until when that can be relied on."""
-        found = [self.standing(tool.server, name) for name in self.needs(tool)]
+    def missing(self, tool: Tool) -> tuple[list[PermissionStatus], datetime | None]:
+        """The permissions that a tool needs and does not have, and until when this is certain."""
+        found = [self.status(tool.server, name) for name in self.needs(tool)]
         until = min((each.expires_at for each in found if each.expires_at is not None), default=None)
         return [each for each in found if each.grant != "approved"], until
 
     def refusal(self, server: str) -> Fault | None:
-        """Why a server is not to be used at all, where its settings say that it must have everything it declares."""
+        """Why a server must not be used at all: `on_denied = "refuse"` and a denied permission."""
         if self._settings(server).on_denied != "refuse":
             return None
-        denied = [each for each in self.of(server) if each.grant == "denied"]
+        denied = [each for each in self.statuses(server) if each.grant == "denied"]
         if not denied:
             return None
-        told = ", ".join(f"{each.permission} ({each.rule})" for each in denied)
+        names = ", ".join(f"{each.permission} ({each.rule})" for each in denied)
         hint = f'`interlock permissions approve {server} {denied[0].permission}`, or set on_denied = "degrade"'
-        return Fault("PERMISSION_DENIED", f"{server} is refused, since it was denied {told}", hint=hint)
+        return Fault("PERMISSION_DENIED", f"{server} is refused: it was denied {names}", hint=hint)
 
-    # What servers say
+    # Declarations of servers
 
     async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[PermissionStatus]:
-        """A server says what it needs as a whole, or what more. Whoever has to be asked, is."""
-        said = expand_all(name[:LONGEST_NAME] for name in names)
+        """Take a server's declaration, or an addition to it, and open the approval requests it needs."""
+        declared = expand_all(name[:LONGEST_NAME] for name in names)
         before = self._declared.get(server, ()) if add else ()
-        both = tuple(dict.fromkeys((*before, *said)))
-        if len(both) > MOST_PER_SERVER:
-            raise Fault("RESOURCE_EXHAUSTED", f"{server} declares more than {MOST_PER_SERVER} permissions")
+        both = tuple(dict.fromkeys((*before, *declared)))
+        if len(both) > MAX_PER_SERVER:
+            raise Fault("RESOURCE_EXHAUSTED", f"{server} declares more than {MAX_PER_SERVER} permissions")
         self._declared[server] = both
         if not add:
-            # What it no longer asks for is not asked: a server cannot fill the inbox with ever new names.
+            # Requests for names it no longer declares are withdrawn: a server cannot fill the inbox.
             await self._withdraw(server, keep=self._wanted(server))
         return await self._settle(server, self.declared(server))
 
     async def take(self, offer: Offer) -> None:
-        """A server's tools say what each of them needs."""
+        """Take the declarations of a server's tools."""
         named: dict[str, list[str]] = {}
         for tool in offer.tools.values():
             for name in tool.permissions or ():
-                if name in named or len(named) < MOST_PER_SERVER:
+                if name in named or len(named) < MAX_PER_SERVER:
                     named.setdefault(name, []).append(tool.name)
         self._named[offer.server] = named
         await self._withdraw(offer.server, keep=self._wanted(offer.server))
         await self._settle(offer.server, named)
 
-    def sifted(self, offer: Offer) -> Offer:
-        """What may be shown of an offer: the tools that have what they need."""
-        self._whole[offer.server] = offer
+    def filtered(self, offer: Offer) -> Offer:
+        """An offer without the tools that miss a permission."""
+        self._offers[offer.server] = offer
         if not self.declared(offer.server) and not self._named.get(offer.server):
             return offer
-        # Tools that name the same permissions lack the same; many name the same.
-        lacks: dict[tuple[str, ...] | None, bool] = {}
+        # Many tools name the same permissions, and then miss the same.
+        misses: dict[tuple[str, ...] | None, bool] = {}
         for tool in offer.tools.values():
-            if tool.permissions not in lacks:
-                lacks[tool.permissions] = bool(self.lacking(tool)[0])
-        return offer.unpermitted(tool for tool in offer.tools.values() if lacks[tool.permissions])
+            if tool.permissions not in misses:
+                misses[tool.permissions] = bool(self.missing(tool)[0])
+        return offer.unpermitted(tool for tool in offer.tools.values() if misses[tool.permissions])
 
-    def resifted(self, server: str) -> Offer | None:
-        """What may be shown now of the offer that was last seen."""
-        whole = self._whole.get(server)
-        return None if whole is None else self.sifted(whole)
+    def filtered_again(self, server: str) -> Offer | None:
+        """The last offer of a server, filtered by the current statuses."""
+        offer = self._offers.get(server)
+        return None if offer is None else self.filtered(offer)
 
     async def apply(self) -> None:
-        """The configuration may say something else now: of servers that are known here, and of open questions."""
+        """Apply a new configuration to known servers and open requests."""
         servers = self._config().servers
         for server in {*self._declared, *self._named}:
             if server not in servers:
-                self._forget(server)
+                for known in (self._declared, self._named, self._offers):
+                    known.pop(server, None)
                 await self._withdraw(server, keep=())
                 continue
-            standings = await self._settle(server, self._wanted(server))
-            await self._withdraw(server, keep={each.permission for each in standings if each.grant == "deferred"})
+            statuses = await self._settle(server, self._wanted(server))
+            await self._withdraw(server, keep={each.permission for each in statuses if each.grant == "deferred"})
             self._changed(server)
 
     async def _withdraw(self, server: str, keep: Collection[str]) -> None:
-        """Ask no more about a server than this."""
-        asked = [old for old in self._inbox.about("permission", server) if old.state is DecisionState.OPEN]
-        await self._inbox.void(old for old in asked if old.question.name not in keep)
+        """Withdraw open requests about a server, except for these permissions."""
+        requests = [old for old in self._inbox.about("permission", server) if old.state is DecisionState.OPEN]
+        await self._inbox.void(old for old in requests if old.question.name not in keep)
 
     async def _settle(self, server: str, names: Iterable[str]) -> list[PermissionStatus]:
-        """How these stand, with a question opened for each that waits for a person."""
-        found = [self.standing(server, name) for name in names]
+        """The statuses of permissions, with a request opened for each that a person must decide."""
+        found = [self.status(server, name) for name in names]
         waiting = [each.permission for each in found if each.grant == "deferred" and not each.decision]
         if waiting:
             await self._inbox.ask_all([self._question(server, name) for name in waiting])
-            found = [self.standing(server, each.permission) for each in found]
+            found = [self.status(server, each.permission) for each in found]
         for each in found:
             self._note(server, each)
         return found
 
-    # What people say
+    # Decisions of people
 
     async def put(
         self,
@@ -241,7 +242,7 @@ class Permissions:
         at: datetime | None = None,
         trace: str = "",
     ) -> None:
-        """Store what was said. It holds from the next call on, and the question it answers is closed."""
+        """Store a decision. It holds from the next call on, and closes the open request."""
         if grant == "approved" and by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
         entry = Entry(
@@ -260,58 +261,57 @@ class Permissions:
         async with self._store.transaction() as change:
             change.put(ENTRIES, entry)
             change.record(self._record_entry(entry, by, trace))
-        asked = self._inbox.standing(self._question(server, permission))
-        if asked is not None and asked.state is DecisionState.OPEN:
-            await self._inbox.void([asked])
+        request = self._inbox.current(self._question(server, permission))
+        if request is not None and request.state is DecisionState.OPEN:
+            await self._inbox.void([request])
 
     def entry(self, server: str, permission: str) -> Entry | None:
-        """What a person last said of it."""
+        """The last decision of a person."""
         return None if self._entries is None else self._entries.get(entry_id(server, permission))
 
-    def _answered(self, decision: Decision) -> None:
-        """Take an answer of the inbox; a question that nobody answered in time is asked again."""
-        asked = decision.question
-        if asked.kind != "permission" or self._entries is None:
+    def _on_decision(self, decision: Decision) -> None:
+        """Process an answer from the inbox; a request that expired unanswered is opened again."""
+        question = decision.question
+        if question.kind != "permission" or self._entries is None:
             return
         if decision.state in (DecisionState.APPROVED, DecisionState.DENIED):
-            self._later(self._take_answer(decision))
+            self._start_task(self._take_answer(decision))
         elif (
-            decision.state is DecisionState.EXPIRED and not decision.answer and asked.name in self._wanted(asked.server)
+            decision.state is DecisionState.EXPIRED
+            and not decision.answer
+            and question.name in self._wanted(question.server)
         ):
-            self._later(self._ask_again(asked.server, asked.name))
-
-    async def _ask_again(self, server: str, permission: str) -> None:
-        await self._settle(server, [permission])
+            self._start_task(self._settle(question.server, [question.name]))
 
     async def _take_answer(self, decision: Decision) -> None:
-        asked = decision.question
+        question = decision.question
         at = datetime.fromtimestamp((decision.answered_at or decision.created) / 1000, UTC)
-        known = self.entry(asked.server, asked.name)
-        # An approval is for the server as it was asked about, and in time.
-        live = self._inbox.standing(self._question(asked.server, asked.name))
-        holds = decision.state is DecisionState.DENIED or (live is not None and live.id == decision.id)
+        known = self.entry(question.server, question.name)
+        # An approval holds only for the server as it was at the request, and before the deadline.
+        current = self._inbox.current(self._question(question.server, question.name))
+        holds = decision.state is DecisionState.DENIED or (current is not None and current.id == decision.id)
         if holds and (known is None or known.at < at):
             by, why = Principal(decision.answered_by, "person"), f"decision {decision.id}"
             grant: Literal["approved", "denied"] = "approved" if decision.state is DecisionState.APPROVED else "denied"
-            await self.put(asked.server, asked.name, grant, by, reason=why, at=at)
+            await self.put(question.server, question.name, grant, by, reason=why, at=at)
         if decision.state is DecisionState.APPROVED:
             await self._inbox.use(decision.id)
 
     async def caught_up(self) -> None:
-        """Wait until every answer that came so far is taken."""
-        await asyncio.gather(*self._working, return_exceptions=True)
+        """Wait until every answer so far is processed."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # What follows from it
+    # Consequences
 
     def _entry_changed(self, _: str, entry: Entry | None) -> None:
         if entry is None:
             return
-        self._note(entry.server, self.standing(entry.server, entry.permission), said=entry)
+        self._note(entry.server, self.status(entry.server, entry.permission), decision=entry)
         self._changed(entry.server)
         self._watch_expiry()
 
     def _watch_expiry(self) -> None:
-        """Look again when the next entry expires: what it allowed goes from the lists then."""
+        """Check again when the next entry expires."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -322,7 +322,7 @@ class Permissions:
             if entry.expires_at is not None and entry.expires_at > now
         ]
         if ends:
-            self._expiry = asyncio.get_running_loop().call_later(min(*ends, LOOK_AGAIN_S), self._expired)
+            self._expiry = asyncio.get_running_loop().call_later(min(*ends, MAX_EXPIRY_CHECK_S), self._expired)
 
     def _expired(self) -> None:
         now = self.now()
@@ -332,31 +332,26 @@ class Permissions:
         self._watch_expiry()
 
     def _note_expired(self, entry: Entry) -> None:
-        standing = self.standing(entry.server, entry.permission)
-        if self._note(entry.server, standing):
+        status = self.status(entry.server, entry.permission)
+        if self._note(entry.server, status):
             self._changed(entry.server)
-            if standing.grant == "deferred" and entry.permission in self._wanted(entry.server):
-                self._later(self._ask_again(entry.server, entry.permission))
+            if status.grant == "deferred" and entry.permission in self._wanted(entry.server):
+                self._start_task(self._settle(entry.server, [entry.permission]))
 
-    def _note(self, server: str, standing: PermissionStatus, *, said: Entry | None = None) -> bool:
-        """Record a decision that differs from the last one, unless it is what was just said, and recorded with that.
-        Whether it did."""
-        key, now = (server, standing.permission), (standing.grant, standing.rule)
-        if self._recorded.get(key) == now:
+    def _note(self, server: str, status: PermissionStatus, *, decision: Entry | None = None) -> bool:
+        """Log a status that differs from the last one. Returns whether it did.
+
+        The audit log gets it too, unless `decision` led to it: that was recorded in the commit of the decision.
+        """
+        key, current = (server, status.permission), (status.grant, status.rule)
+        if self._recorded.get(key) == current:
             return False
-        self._recorded[key] = now
-        known = said is not None and said_by(said) == standing
-        if standing.grant != "deferred" and not known:
-            self._record(
-                "PERMISSION_GRANTED" if standing.grant == "approved" else "PERMISSION_DENIED", server, standing
-            )
-        self._log(server, f"permission {standing.permission!r} is {standing.grant}: {standing.rule}")
+        self._recorded[key] = current
+        recorded = decision is not None and status_of(decision) == status
+        if status.grant != "deferred" and not recorded:
+            self._record("PERMISSION_GRANTED" if status.grant == "approved" else "PERMISSION_DENIED", server, status)
+        self._log(server, f"permission {status.permission!r} is {status.grant}: {status.rule}")
         return True
-
-    def _forget(self, server: str) -> None:
-        self._declared.pop(server, None)
-        self._named.pop(server, None)
-        self._whole.pop(server, None)
 
     def _wanted(self, server: str) -> Collection[str]:
         return {*self.declared(server), *self._named.get(server, {})}
@@ -366,14 +361,14 @@ class Permissions:
         return Settings() if settings is None else settings.permissions
 
     def _question(self, server: str, permission: str) -> Question:
-        whole = permission in self.declared(server)
+        as_a_whole = permission in self.declared(server)
         tools = self._named.get(server, {}).get(permission, ())
-        return question_about(server, permission, self._place(server), whole=whole, tools=tools)
+        return question_about(server, permission, self._place(server), whole=as_a_whole, tools=tools)
 
     def _place(self, server: str) -> str:
         return place_of(self._config().servers.get(server))
 
-    def _later(self, work: Coroutine[None, None, None]) -> None:
+    def _start_task(self, work: Coroutine[None, None, object]) -> None:
         task = asyncio.ensure_future(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

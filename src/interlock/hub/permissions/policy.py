@@ -1,4 +1,4 @@
-"""Who decides on a permission, as a rule on values: configuration, person, policy. And how a person is asked."""
+"""Decides a permission from configuration, person and policy, in this order; and words the request to a person."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from interlock.hub.approvals.decision import Question
 from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.protocols.mgp.permissions import decide, expand_all, is_permission, risk_of
 
-MOST_TOOLS_NAMED: Final = 20
+MAX_TOOLS_NAMED: Final = 20
 
 
-def decided(
+def decide_without_asking(
     permission: str, settings: Permissions, mode: Mode, entry: Entry | None, place: str, now: datetime
 ) -> PermissionStatus | None:
-    """How a permission stands by all that was said before anybody is asked; None leaves it to a person.
+    """The status of a permission, or None if a person must decide.
 
-    `entry` is what a person said last, and `place` where the server is reached now.
+    `entry` is the last decision of a person, `place` the server's current command or address.
     """
     if not is_permission(permission):
-        return PermissionStatus(permission, "denied", "no such permission", known=False)
+        return PermissionStatus(permission, "denied", "unknown permission", known=False)
     if mode == "observe":
-        return PermissionStatus(permission, "approved", "observe withholds nothing")
+        return PermissionStatus(permission, "approved", "observe mode withholds nothing")
     if permission in expand_all(settings.deny):
         return PermissionStatus(permission, "denied", "denied in the configuration", "configuration")
     if entry is not None and entry.holds(now):
         if entry.grant == "denied":
-            return said_by(entry)
+            return status_of(entry)
         if settings.policy != "config_only" and entry.where == place:
-            return said_by(entry)
+            return status_of(entry)
     configured = expand_all(settings.approve)
     grant = decide(permission, settings.policy, configured)
     if grant == "deferred":
@@ -42,10 +42,10 @@ def decided(
 
 
 def question_about(server: str, permission: str, place: str, *, whole: bool, tools: Sequence[str]) -> Question:
-    """What a person is asked: for a server as it is reached now, with who in it needs the permission."""
+    """The approval request for a permission, with the tools that need it."""
     needed = "the server as a whole" if whole else f"{len(tools)} of its tools"
-    more = f", … and {len(tools) - MOST_TOOLS_NAMED} more" if len(tools) > MOST_TOOLS_NAMED else ""
-    named = f"\nTools that name it: {', '.join(tools[:MOST_TOOLS_NAMED])}{more}" if tools else ""
+    more = f", … and {len(tools) - MAX_TOOLS_NAMED} more" if len(tools) > MAX_TOOLS_NAMED else ""
+    named = f"\nTools that name it: {', '.join(tools[:MAX_TOOLS_NAMED])}{more}" if tools else ""
     return Question(
         kind="permission",
         asker=server,
@@ -61,8 +61,8 @@ def question_about(server: str, permission: str, place: str, *, whole: bool, too
     )
 
 
-def said_by(entry: Entry) -> PermissionStatus:
-    """How a permission stands by what a person said of it."""
+def status_of(entry: Entry) -> PermissionStatus:
+    """The status that follows from a person's decision."""
     verb = "approved" if entry.grant == "approved" else "revoked" if entry.revoked else "denied"
     return PermissionStatus(
         entry.permission, entry.grant, f"{verb} by {entry.by}", entry.by, entry.by_kind, entry.expires_at

@@ -1,23 +1,18 @@
-"""Every address of the admin API in one table: who may use it, what it takes, and which desk does it.
+"""Every address of the admin API in one table: the right it needs, its params and answer, and its operation.
 
-None of them decides anything: the desks ask for the right, judge the request and record what was done, whoever asks.
+The table decides nothing: the operations check the caller, do the work and record it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from interlock.hub.admin.approvals import ApprovalOperations, Method
 from interlock.hub.admin.audit_log import SearchRecords, ShowRecord
 from interlock.hub.admin.keys import CreateKey, KeysOf
 from interlock.hub.admin.permissions import ApprovePermissions, ChangePermissions, ListPermissions
-from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Principal
-from interlock.hub.operations import ControlOperations
 from interlock.hub.permissions.access_methods import Give, ListGrants, Query, Take
 from interlock.web.admin.answers import (
     AccessAnswer,
@@ -44,22 +39,21 @@ from interlock.web.admin.answers import (
 
 Verb: TypeAlias = Literal["GET", "POST", "DELETE"]
 Right: TypeAlias = Literal["admin_read", "admin_write"]
-Desk: TypeAlias = Callable[[Principal, bytes, str], Awaitable[object]]
-"""Does something for a principal, with its params, under a trace."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """One thing that can be done."""
+    """One method of one path."""
 
     verb: Verb
     path: str
     summary: str
     right: Right
     asks: type[msgspec.Struct]
-    """What it takes: from the path, and from the query of a GET or DELETE or the body of a POST."""
+    """The parameters: from the path, and from the query of a GET or DELETE or the body of a POST."""
     gives: type[msgspec.Struct]
-    """What it answers."""
-    do: Callable[[HubApp, ControlOperations], Desk]
+    """The answer."""
+    operation: str
+    """Its name in the table of operations."""
 
 
 class Nothing(msgspec.Struct):
@@ -70,7 +64,7 @@ class Which(msgspec.Struct):
     """Which decisions to list."""
 
     all: bool = False
-    """Also those that are answered or over."""
+    """Also those that are answered or expired."""
 
 
 class OneDecision(msgspec.Struct):
@@ -93,7 +87,7 @@ class OneRule(msgspec.Struct):
 
 
 class OneCall(msgspec.Struct, omit_defaults=True):
-    """A call to be judged and not made; without a tool, an agent's last refusal."""
+    """A call to judge without making it; without a tool, the agent's last refusal."""
 
     agent: str | None = None
     tool: str | None = None
@@ -106,23 +100,6 @@ class OneServer(msgspec.Struct):
     server: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def _answering(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
-    """A method of the inbox, for whoever asks: the inbox itself knows who may answer what."""
-
-    def made(hub_app: HubApp, operator: ControlOperations) -> Desk:
-        async def do(asking: Principal, params: bytes, trace: str) -> object:
-            found: Method = ApprovalOperations(hub_app.inbox, asking, "api").methods[method]
-            return await found(params)
-
-        return do
-
-    return made
-
-
-def _operator(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
-    return lambda hub_app, operator: lambda asking, params, trace: operator.methods[method](params)
-
-
 READ: Final = "admin_read"
 WRITE: Final = "admin_write"
 
@@ -130,20 +107,20 @@ ADDRESSES: Final[tuple[Address, ...]] = (
     Address(
         "GET",
         "/admin/status",
-        "What runs, and how to fix what does not",
+        "Status of the hub and its servers",
         READ,
         Nothing,
         Status,
-        _operator("hub/status"),
+        "status",
     ),
     Address(
         "POST",
         "/admin/servers/{server}/restart",
-        "Start a server afresh",
+        "Restart a server",
         WRITE,
         OneServer,
         Restarted,
-        _operator("hub/restart"),
+        "restart",
     ),
     Address(
         "POST",
@@ -152,20 +129,18 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         Nothing,
         Reloaded,
-        lambda hub, operator: lambda asking, params, trace: operator.reload(asking),
+        "reload",
     ),
-    Address(
-        "POST", "/admin/why", "What a call would come to, without making it", READ, OneCall, Why, _operator("hub/why")
-    ),
-    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, KeyRows, lambda hub, _: hub.key_operations.list),
+    Address("POST", "/admin/why", "Judge a call without making it", READ, OneCall, Why, "why"),
+    Address("GET", "/admin/keys", "All keys", READ, Nothing, KeyRows, "keys.list"),
     Address(
         "POST",
         "/admin/keys",
-        "Make a key, shown once",
+        "Create a key, shown once",
         WRITE,
         CreateKey,
         MadeKey,
-        lambda hub, _: hub.key_operations.create,
+        "keys.create",
     ),
     Address(
         "DELETE",
@@ -174,16 +149,16 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         KeysOf,
         RevokedCount,
-        lambda hub, _: hub.key_operations.revoke,
+        "keys.revoke",
     ),
     Address(
         "POST",
         "/admin/keys/{agent}/rotate",
-        "One new key in place of all old ones",
+        "Replace all keys of a principal by one",
         WRITE,
         KeysOf,
         RotatedKey,
-        lambda hub, _: hub.key_operations.rotate,
+        "keys.rotate",
     ),
     Address(
         "GET",
@@ -192,29 +167,27 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         READ,
         ListGrants,
         GrantRows,
-        lambda hub, _: hub.access_methods.list,
+        "grants.list",
     ),
-    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, Granted, lambda hub, _: hub.access_methods.grant),
+    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, Granted, "grants.grant"),
     Address(
         "DELETE",
         "/admin/grants",
-        "Take back what was said",
+        "Delete the grants and denials at one level",
         WRITE,
         Take,
         RevokedCount,
-        lambda hub, _: hub.access_methods.revoke,
+        "grants.revoke",
     ),
-    Address(
-        "GET", "/admin/access", "What an agent may", READ, Query, AccessAnswer, lambda hub, _: hub.access_methods.query
-    ),
+    Address("GET", "/admin/access", "What an agent may do, and why", READ, Query, AccessAnswer, "grants.query"),
     Address(
         "GET",
         "/admin/permissions",
-        "What servers need, and how it stands",
+        "Permissions of servers, with their status",
         READ,
         ListPermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_operations.list,
+        "permissions.list",
     ),
     Address(
         "POST",
@@ -223,7 +196,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         ApprovePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_operations.approve,
+        "permissions.approve",
     ),
     Address(
         "POST",
@@ -232,64 +205,56 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         ChangePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_operations.deny,
+        "permissions.deny",
     ),
     Address(
         "POST",
         "/admin/permissions/{server}/revoke",
-        "Take back what a server was granted",
+        "Revoke permissions of a server",
         WRITE,
         ChangePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_operations.revoke,
+        "permissions.revoke",
     ),
-    Address("GET", "/admin/decisions", "Open questions", READ, Which, DecisionRows, _answering("hub/approvals.list")),
+    Address("GET", "/admin/decisions", "Open approval requests", READ, Which, DecisionRows, "approvals.list"),
     Address(
         "GET",
         "/admin/decisions/{id}",
-        "One question",
+        "One approval request",
         READ,
         OneDecision,
         OneDecisionRow,
-        _answering("hub/approvals.show"),
+        "approvals.show",
     ),
     Address(
         "POST",
         "/admin/decisions/{id}/answer",
-        "Answer a question; only a person can, and never whoever asked",
+        "Answer an approval request; only a person can, and never the asker",
         WRITE,
         OneAnswer,
         OneDecisionRow,
-        _answering("hub/approvals.answer"),
+        "approvals.answer",
     ),
-    Address(
-        "GET", "/admin/rules", "What is allowed without asking", READ, Nothing, RuleRows, _answering("hub/rules.list")
-    ),
-    Address(
-        "POST", "/admin/rules", "Make a rule; only a person can", WRITE, OneRule, MadeRule, _answering("hub/rules.make")
-    ),
-    Address(
-        "DELETE", "/admin/rules/{id}", "Forget a rule", WRITE, OneDecision, RevokedRule, _answering("hub/rules.revoke")
-    ),
+    Address("GET", "/admin/rules", "The rules: calls that need no approval", READ, Nothing, RuleRows, "rules.list"),
+    Address("POST", "/admin/rules", "Make a rule; only a person can", WRITE, OneRule, MadeRule, "rules.make"),
+    Address("DELETE", "/admin/rules/{id}", "Delete a rule", WRITE, OneDecision, RevokedRule, "rules.revoke"),
     Address(
         "GET",
         "/admin/audit",
-        "Search the record",
+        "Search the audit log",
         READ,
         SearchRecords,
         Entries,
-        lambda hub, _: hub.audit_operations.search,
+        "audit.search",
     ),
-    Address(
-        "GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, OneEntry, lambda hub, _: hub.audit_operations.show
-    ),
+    Address("GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, OneEntry, "audit.show"),
     Address(
         "POST",
         "/admin/audit/verify",
-        "Check the record",
+        "Verify the audit log",
         READ,
         Nothing,
         Verified,
-        lambda hub, _: hub.audit_operations.verify,
+        "audit.verify",
     ),
 )

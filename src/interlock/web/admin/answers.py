@@ -1,6 +1,6 @@
-"""What each address of the admin API answers, as its OpenAPI document says it.
+"""The answers of the admin API, for its OpenAPI document.
 
-The desks answer the terminal with the same. A test holds their live answers to these declarations, member by member.
+The operations give the terminal the same answers. A test compares their live answers with these, member by member.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Problem(msgspec.Struct):
     message: str
     hint: str
     server: str | None = None
-    """Which server it is about, if about one alone."""
+    """The server it is about, if it is about one."""
 
 
 class PermissionRow(msgspec.Struct):
-    """A permission of a server, and how it stands."""
+    """A permission of a server, with its status."""
 
     server: str
     permission: str
@@ -48,12 +48,12 @@ class PermissionRow(msgspec.Struct):
     expires_at: datetime | None
     because: str
     decision: str | None
-    """The open question about it."""
+    """The open approval request about it."""
     tools: list[str]
 
 
 class Agreed(msgspec.Struct):
-    """What is spoken with a server beyond MCP."""
+    """The MGP extensions agreed with a server."""
 
     version: str
     extensions: list[str]
@@ -63,14 +63,14 @@ class Agreed(msgspec.Struct):
 
 
 class RuleFinding(msgspec.Struct):
-    """What a definition was flagged for."""
+    """A finding in a definition."""
 
     rule: str
     message: str
 
 
 class Quarantined(msgspec.Struct):
-    """Something a server offers that is neither listed nor called."""
+    """An item of a server that is neither listed nor called."""
 
     kind: str
     name: str
@@ -80,7 +80,7 @@ class Quarantined(msgspec.Struct):
 
 
 class ServerStatus(msgspec.Struct):
-    """A server, how it is and what it offers."""
+    """A server, its state and its offer."""
 
     id: str
     state: ServerState
@@ -111,14 +111,14 @@ class ServerStatus(msgspec.Struct):
 
 
 class ConfigStatus(msgspec.Struct):
-    """The configuration, and what is wrong with it."""
+    """The configuration and its problems."""
 
     path: str | None
     problems: list[Problem]
 
 
 class AgentStatus(msgspec.Struct):
-    """Who has a key."""
+    """A principal with a key."""
 
     id: str
     kind: Kind
@@ -126,7 +126,7 @@ class AgentStatus(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """What runs."""
+    """The status of the hub."""
 
     version: str
     pid: int
@@ -142,13 +142,13 @@ class Status(msgspec.Struct):
 
 
 class Restarted(msgspec.Struct):
-    """A server that was started afresh."""
+    """A restarted server."""
 
     state: ServerState
 
 
 class Reloaded(msgspec.Struct):
-    """What reading the configuration again came to."""
+    """The result of a reload."""
 
     applied: bool
     changed: list[str]
@@ -156,7 +156,7 @@ class Reloaded(msgspec.Struct):
 
 
 class Why(msgspec.Struct, omit_defaults=True):
-    """What a call would come to, or what an agent was last refused."""
+    """How the hub would judge a call, or an agent's last refusal."""
 
     agent: str | None = None
     tool: str | None = None
@@ -165,7 +165,7 @@ class Why(msgspec.Struct, omit_defaults=True):
 
 
 class KeyRow(msgspec.Struct):
-    """A key, as far as it may be shown."""
+    """A key, without its text."""
 
     prefix: str
     principal: str
@@ -179,13 +179,13 @@ class KeyRow(msgspec.Struct):
 
 
 class KeyRows(msgspec.Struct):
-    """The keys there are."""
+    """All keys."""
 
     keys: list[KeyRow]
 
 
 class Holder(msgspec.Struct):
-    """Whose key it is."""
+    """The principal of a key."""
 
     id: str
     kind: Kind
@@ -199,13 +199,13 @@ class MadeKey(msgspec.Struct):
 
 
 class RotatedKey(msgspec.Struct):
-    """The key in place of all old ones. It is never shown again."""
+    """The key that replaces all old ones. It is never shown again."""
 
     key: str
 
 
 class RevokedCount(msgspec.Struct):
-    """How many ended."""
+    """How many were revoked."""
 
     revoked: int
 
@@ -217,14 +217,14 @@ class GrantRow(Grant, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GrantRows(msgspec.Struct):
-    """Grants and denials, and how many there are in all."""
+    """Grants and denials, and their total number."""
 
     grants: list[GrantRow]
     total: int
 
 
 class Granted(msgspec.Struct):
-    """What was said, and what holds with it."""
+    """The new entry, and the decision that results."""
 
     granted: bool
     granted_by: str
@@ -234,7 +234,7 @@ class Granted(msgspec.Struct):
 
 
 class AccessAnswer(msgspec.Struct):
-    """What an agent may, and by what."""
+    """What an agent may do, and why."""
 
     permission: Permission
     source: Source
@@ -250,7 +250,7 @@ class PermissionRows(msgspec.Struct):
 
 
 class DecisionRow(msgspec.Struct):
-    """A question, and its answer where there is one."""
+    """An approval request, with its answer if there is one."""
 
     id: str
     kind: QuestionKind
@@ -278,19 +278,19 @@ class DecisionRow(msgspec.Struct):
 
 
 class DecisionRows(msgspec.Struct):
-    """Questions, the oldest first."""
+    """Approval requests, the oldest first."""
 
     decisions: list[DecisionRow]
 
 
 class OneDecisionRow(msgspec.Struct):
-    """One question."""
+    """One approval request."""
 
     decision: DecisionRow
 
 
 class RuleRow(msgspec.Struct):
-    """What is allowed without asking."""
+    """A rule: calls that need no approval."""
 
     id: str
     agent: str
@@ -309,13 +309,13 @@ class RuleRows(msgspec.Struct):
 
 
 class MadeRule(msgspec.Struct):
-    """The rule that was made."""
+    """The new rule."""
 
     rule: RuleRow
 
 
 class RevokedRule(msgspec.Struct):
-    """The rule that is forgotten."""
+    """The deleted rule."""
 
     revoked: RuleRow
 
@@ -327,14 +327,14 @@ class Entries(msgspec.Struct):
 
 
 class OneEntry(msgspec.Struct):
-    """A record, and those of the same trace."""
+    """A record, and the records of its trace."""
 
     entry: Entry
     related: list[Entry]
 
 
 class Verified(msgspec.Struct):
-    """Whether every record is as it was written."""
+    """The result of a verification."""
 
     sound: bool
     records: int

@@ -1,4 +1,4 @@
-"""The admin API in an OpenAPI document, made from its table of addresses."""
+"""Makes the OpenAPI document of the admin API from its table of addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 
 @cache
 def paths(*, write: bool) -> Json:
-    """The paths, with or without those that change something."""
+    """The paths, with or without those that write."""
     found: Json = {}
     for address in ADDRESSES:
         if write or address.right == "admin_read":
@@ -55,27 +55,27 @@ def _operation(address: Address) -> Json:
 
 
 def schema_of(kind: type[msgspec.Struct]) -> Json:
-    """What a struct takes, with everything in its place and nothing pointing elsewhere."""
+    """The JSON schema of a struct, with all references resolved."""
     schema = msgspec.json.schema(kind, schema_hook=_anything)
     definitions = schema.get("$defs", {})
 
-    def placed(part: Any) -> Any:
+    def resolve(part: Any) -> Any:
         if isinstance(part, list):
-            return [placed(item) for item in part]
+            return [resolve(item) for item in part]
         if not isinstance(part, dict):
             return part
         if "$ref" in part:
-            return placed(definitions[str(part["$ref"]).rpartition("/")[2]])
-        return {name: placed(value) for name, value in part.items()}
+            return resolve(definitions[str(part["$ref"]).rpartition("/")[2]])
+        return {name: resolve(value) for name, value in part.items()}
 
-    whole: Json = placed({name: value for name, value in schema.items() if name != "$defs"})
+    whole: Json = resolve({name: value for name, value in schema.items() if name != "$defs"})
     whole.setdefault("properties", {})
     whole["description"] = inspect.cleandoc(kind.__doc__ or "")
     return whole
 
 
 def _anything(kind: type[object]) -> Json:
-    """The schema of what may be anything: details of records."""
+    """The schema of any value, for the details of records."""
     if kind is not object:
         raise NotImplementedError
     return {"description": "Anything"}

@@ -1,11 +1,11 @@
-"""The admin API's routes: a key with the right, the desk that does it, and errors in the same bodies as REST has them.
+"""The routes of the admin API. Errors have the same bodies as in the REST API.
 
-Rule: nobody comes in without a credential of their own, on loopback as anywhere.
+Every request needs a key or token with the right, on loopback too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from interlock.hub.admin.approvals import ApprovalOperations, Operation
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.call import Caller
@@ -30,17 +31,22 @@ from interlock.wire.large import LARGE
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import strict
 
-LARGEST_BODY: Final = 1024 * 1024
+MAX_BODY: Final = 1024 * 1024
 
 
 def admin_routes(hub_app: HubApp, operator: ControlOperations) -> list[Route]:
-    """The routes, for an application to take in; the more particular path before one that would swallow it."""
+    """The routes, a specific path before a general one that matches it too."""
+    operations: Mapping[str, Operation] = {
+        **operator.operations,
+        **ApprovalOperations(hub_app.inbox, "api").operations,
+        "permissions.approve": hub_app.permission_operations.approve,
+    }
     by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
     for address in ADDRESSES:
-        by_path.setdefault(address.path, {})[address.verb] = _Served(address, hub_app, operator)
+        by_path.setdefault(address.path, {})[address.verb] = _Endpoint(address, hub_app, operations[address.operation])
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
     served = {path: HttpAddress(by_path[path]) for path in ordered}  # type: ignore[arg-type]
-    # The name of a principal may hold a slash, and end like another address: the method says which is meant.
+    # A principal's name may have slashes and end like another path: the method tells them apart.
     named = [Route(_wide(path), served[path], methods=[*by_path[path]]) for path in ordered if "{agent}" in path]
     return [*named, *(Route(_wide(path), served[path]) for path in ordered)]
 
@@ -50,43 +56,43 @@ def _wide(path: str) -> str:
 
 
 def admin_paths(hub_app: HubApp) -> Callable[[Caller], dict[str, object]]:
-    """What of the admin API stands in a caller's OpenAPI document."""
+    """The admin paths in a caller's OpenAPI document."""
 
-    def more(caller: Caller) -> dict[str, object]:
+    def paths_for(caller: Caller) -> dict[str, object]:
         rights = hub_app.access.rights(caller.principal)
         if caller.principal == LOCAL_AGENT or rights is None or not rights.admin_read:
             return {}
         return paths(write=rights.admin_write and caller.principal.decides)
 
-    return more
+    return paths_for
 
 
-class _Served:
-    """One address, ready to answer."""
+class _Endpoint:
+    """Answers one address."""
 
-    def __init__(self, address: Address, hub_app: HubApp, operator: ControlOperations) -> None:
+    def __init__(self, address: Address, hub_app: HubApp, operation: Operation) -> None:
         self._address = address
         self._hub_app = hub_app
-        self._desk = address.do(hub_app, operator)
+        self._operation = operation
 
     async def __call__(self, request: Request, where: Where) -> Response:
-        asking = await self._admitted(request)
+        principal = await self._authenticate(request)
         try:
-            result = await self._done(asking, request, where.trace_id)
+            result = await self._run(principal, request, where.trace_id)
         except Fault as fault:
             what = f"{self._address.verb} {self._address.path}"
-            self._hub_app.journal.refused(asking, what, fault, where.trace_id)
+            self._hub_app.journal.refused(principal, what, fault, where.trace_id)
             raise
         except StoreError as cause:
             raise fault_of(cause) from None
         return answer(msgspec.json.encode(result), where)
 
-    async def _done(self, asking: Principal, request: Request, trace: str) -> object:
+    async def _run(self, principal: Principal, request: Request, trace: str) -> object:
         write = self._address.right == "admin_write"
-        self._hub_app.access.demand(asking, f"use {self._address.path}", write=write)
-        return await self._desk(asking, await self._params(request), trace)
+        self._hub_app.access.demand(principal, f"use {self._address.path}", write=write)
+        return await self._operation(principal, await self._params(request), trace)
 
-    async def _admitted(self, request: Request) -> Principal:
+    async def _authenticate(self, request: Request) -> Principal:
         principal = (
             await self._hub_app.authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
         ).principal
@@ -96,27 +102,27 @@ class _Served:
         return principal
 
     async def _params(self, request: Request) -> bytes:
-        """What was asked, from path and query or body. What is said twice is ambiguous."""
+        """The params from path and query or body. A parameter that is given twice is refused."""
         path = dict(request.path_params)
         if self._address.verb == "POST":
-            said = await _body(request)
+            given = await _body(request)
         else:
-            said = dict(request.query_params)
-            if len(request.query_params.multi_items()) != len(said):
+            given = dict(request.query_params)
+            if len(request.query_params.multi_items()) != len(given):
                 raise Fault("INVALID_PARAMS", "a parameter is given twice")
-        if both := path.keys() & said.keys():
-            raise Fault("INVALID_PARAMS", f"{sorted(both)[0]!r} stands in the path already")
+        if both := path.keys() & given.keys():
+            raise Fault("INVALID_PARAMS", f"{sorted(both)[0]!r} is already given in the path")
         known = {field.encode_name for field in msgspec.structs.fields(self._address.asks)}
-        if strange := sorted((path.keys() | said.keys()) - known):
+        if unknown := sorted((path.keys() | given.keys()) - known):
             raise Fault(
-                "INVALID_PARAMS", f"no parameter {strange[0][:100]!r}", hint=f"one of {', '.join(sorted(known))}"
+                "INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=f"one of {', '.join(sorted(known))}"
             )
         try:
             loose = self._address.verb != "POST"
-            asked = msgspec.convert({**said, **path}, self._address.asks, strict=not (loose or path))
+            params = msgspec.convert({**given, **path}, self._address.asks, strict=not (loose or path))
         except msgspec.ValidationError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
-        return msgspec.json.encode(asked)
+        return msgspec.json.encode(params)
 
 
 async def _body(request: Request) -> dict[str, object]:
@@ -126,8 +132,8 @@ async def _body(request: Request) -> dict[str, object]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
-    if len(body) > LARGEST_BODY:
-        raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
+    if len(body) > MAX_BODY:
+        raise Fault("TOO_LARGE", f"a body has at most {MAX_BODY} bytes")
     value: object
     if len(body) > LARGE:
         value = (await LargeReading.here().value(body, DEFAULT)).value
@@ -147,6 +153,6 @@ async def _read(request: Request) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > LARGEST_BODY:
-            raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
+        if len(body) > MAX_BODY:
+            raise Fault("TOO_LARGE", f"a body has at most {MAX_BODY} bytes")
     return bytes(body)

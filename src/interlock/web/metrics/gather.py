@@ -77,7 +77,7 @@ def _of_record(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
         "interlock_record_entries_total": _one(counts.entries),
         "interlock_record_waiting": _one(recorder.waiting),
         "interlock_record_lag_seconds": _one(recorder.lag_s),
-        "interlock_record_failing": _one(float(recorder.trouble is not None)),
+        "interlock_record_failing": _one(float(recorder.write_error is not None)),
         "interlock_store_behind_seconds": _one(hub_app.store.behind_s()),
     }
 

@@ -61,7 +61,7 @@ class MetricsPage:
         hub_app.access.demand(caller.principal, "read metrics")
 
     async def _renew(self) -> None:
-        if not self._hub_app.begun:
+        if not self._hub_app.is_started:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         if self._making is None and time.monotonic() - self._made_at >= KEPT_S:
             self._making = asyncio.ensure_future(self._make())

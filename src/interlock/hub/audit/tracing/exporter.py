@@ -1,4 +1,4 @@
-"""Spans to a collector over OTLP/HTTP, in batches from a thread of their own. What does not fit is dropped."""
+"""Sends spans to a collector over OTLP/HTTP, in batches on a thread. A full queue drops spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock.version import VERSION
 
 
 def spans_to(settings: Tracing, exporter: SpanExporter | None = None) -> Spans:
-    """Spans that go where the settings say. A trace that began elsewhere is sampled as it was there."""
+    """Spans that go to the configured endpoint. The sampling decision of a parent trace is kept."""
     resource = Resource.create({"service.name": settings.service, "service.version": VERSION})
     provider = TracerProvider(
         resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample)), shutdown_on_exit=False

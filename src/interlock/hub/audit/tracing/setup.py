@@ -1,4 +1,4 @@
-"""Whether calls are traced, and what with. What makes and sends spans is loaded only where they are asked for."""
+"""Turns tracing on where it is configured. OpenTelemetry is loaded only then."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def check_otel(settings: Tracing) -> None:
-    """Raises CannotStart where calls are to be traced and nothing here can do it."""
+    """Raises CannotStart if tracing is configured and its packages are not installed."""
     if settings.endpoint is not None and not _installed():
         raise CannotStart("[hub.tracing] needs packages that are not installed", "pip install 'interlock[otel]'")
 
 
 def open_spans(settings: Tracing) -> Spans | None:
-    """Where spans come from, from now on; None where nobody wants any."""
+    """The source of spans; None if tracing is off."""
     if settings.endpoint is None:
         return None
     check_otel(settings)

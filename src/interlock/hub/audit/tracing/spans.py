@@ -1,4 +1,4 @@
-"""What a span says of a call, in the words of the semantic conventions for MCP. It holds no argument and no result."""
+"""Makes the spans of calls, after the semantic conventions for MCP. A span holds no argument and no result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from interlock.transports.exchange import Exchange
 
 CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """The methods that have spans: those that go to a server."""
-_LONGEST: Final = 256
+_MAX_TEXT: Final = 256
 
 
 class Spans:
@@ -35,29 +35,29 @@ class Spans:
     def __init__(self, tracer: Tracer, flush: Callable[[], object], close: Callable[[], None]) -> None:
         self._tracer = tracer
         self.flush = flush
-        """Send what has gathered. Blocks."""
+        """Send the spans gathered so far. Blocks."""
         self.close = close
-        """Send it and end. Blocks."""
+        """Send them and stop. Blocks."""
 
     def of_request(self, exchange: Exchange) -> Span:
-        """A span for what a client asks, below the span that its request names."""
+        """A span for a client's request, below the span that the request names."""
         attributes: dict[str, str] = {
             "mcp.method.name": exchange.request.method,
             "mcp.protocol.version": exchange.dialect.revision.name,
-            "jsonrpc.request.id": str(exchange.request.id)[:_LONGEST],
-            "interlock.agent": exchange.caller.owner[:_LONGEST],
+            "jsonrpc.request.id": str(exchange.request.id)[:_MAX_TEXT],
+            "interlock.agent": exchange.caller.owner[:_MAX_TEXT],
         }
         if exchange.preview.uri is not None:
-            attributes["mcp.resource.uri"] = redact(exchange.preview.uri)[:_LONGEST]
+            attributes["mcp.resource.uri"] = redact(exchange.preview.uri)[:_MAX_TEXT]
         parent = _parent(exchange)
         context = None if parent is None else set_span_in_context(NonRecordingSpan(_context(parent)))
-        # Whatever span may be current on this thread is none of the caller's: without a parent it is the first.
+        # The span that is current on this thread belongs to someone else: without a parent this is a root span.
         return self._tracer.start_span(
             exchange.request.method, context or set_span_in_context(_NONE), SpanKind.SERVER, attributes
         )
 
     def of_forward(self, above: Span, call: Call) -> Span:
-        """A span for the way to the server and back."""
+        """A span for the request to the server."""
         method = call.exchange.request.method
         attributes: dict[str, str] = {"mcp.method.name": method, "interlock.server": call.target.server}
         return self._tracer.start_span(
@@ -69,9 +69,9 @@ class Spans:
 
 
 def resolved(span: Span, call: Call) -> None:
-    """The name that was asked for means something: it may stand in the span."""
-    asked = call.exchange.preview.name or call.target.name
-    exposed = call.target.tool.exposed if call.target.tool is not None else asked
+    """Name the span after its target, now that the name is known to exist."""
+    requested = call.exchange.preview.name or call.target.name
+    exposed = call.target.tool.exposed if call.target.tool is not None else requested
     span.update_name(_name(call.exchange.request.method, call, exposed))
     span.set_attributes({**_target(call, exposed), "interlock.server": call.target.server})
 
@@ -85,19 +85,19 @@ def end_with(span: Span, outcome: Outcome) -> None:
 
 
 def failed(span: Span, error: str, description: str = "") -> None:
-    """Mark a span as failed. Secrets in what is said about it are taken out."""
+    """Mark a span as failed. The description is redacted."""
     span.set_attribute("error.type", error)
-    span.set_status(Status(StatusCode.ERROR, redact(description)[:_LONGEST] or None))
+    span.set_status(Status(StatusCode.ERROR, redact(description)[:_MAX_TEXT] or None))
 
 
 def traceparent_of(span: Span) -> str:
-    """What a request below this span says of where it comes from."""
+    """The `traceparent` of requests below this span."""
     context = span.get_span_context()
     return str(Traceparent(f"{context.trace_id:032x}", f"{context.span_id:016x}", context.trace_flags.sampled))
 
 
 def with_traceparent(members: Mapping[str, msgspec.Raw], traceparent: str) -> msgspec.Raw:
-    """A request's `_meta` that names another span."""
+    """A request's `_meta` with another `traceparent`."""
     raw = members.get("_meta")
     meta: dict[str, object] = {} if raw is None else dict(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
     meta["traceparent"] = traceparent
@@ -120,17 +120,17 @@ def _context(parent: Traceparent) -> SpanContext:
 
 def _name(method: str, call: Call, name: str) -> str:
     """Names of tools and prompts are few; addresses of resources are not (MCP conventions, Span name)."""
-    return f"{method} {name[:_LONGEST]}" if call.target.kind in ("tool", "prompt") else method
+    return f"{method} {name[:_MAX_TEXT]}" if call.target.kind in ("tool", "prompt") else method
 
 
 def _target(call: Call, name: str) -> dict[str, str]:
     match call.target.kind:
         case "tool":
-            return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name[:_LONGEST]}
+            return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name[:_MAX_TEXT]}
         case "prompt":
-            return {"gen_ai.prompt.name": name[:_LONGEST]}
+            return {"gen_ai.prompt.name": name[:_MAX_TEXT]}
         case "resource":
-            return {"mcp.resource.uri": redact(name)[:_LONGEST]}
+            return {"mcp.resource.uri": redact(name)[:_MAX_TEXT]}
         case _:
             return {}
 

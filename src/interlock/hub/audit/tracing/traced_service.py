@@ -1,4 +1,4 @@
-"""The hub with spans: a service before it, and a record that also knows when a call is sent and how it ends."""
+"""Adds spans to the hub: a service in front of it for requests, and a recording for what is sent to servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interlock.wire.messages import Notification
 
 
 class TracedService:
-    """Stands before the hub and gives each call a span, from its first moment to its answer."""
+    """Wraps the hub and gives each call a span, from its arrival to its answer."""
 
     def __init__(self, service: Service, spans: Spans) -> None:
         self._service = service
@@ -30,17 +30,14 @@ class TracedService:
         self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
 
     def initialize(self, session: Session) -> bytes:
-        """Open a session."""
         return self._service.initialize(session)
 
     def serve(self, exchange: Exchange) -> None:
-        """Answer a request."""
         if exchange.request.method in CALLS:
             exchange = TracedExchange(exchange, self._spans.of_request(exchange))
         self._service.serve(exchange)
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
-        """Take a notification."""
         self._service.on_notification(caller, session, notification)
 
     def check_rate(self, caller: Caller) -> None:
@@ -52,12 +49,11 @@ class TracedService:
         self._service.count_malformed(caller)
 
     def on_session_closed(self, session: Session) -> None:
-        """A session is over."""
         self._service.on_session_closed(session)
 
 
 class TracedExchange(Exchange):
-    """The exchange that the hub sees: its answer ends the span, and its trace is the span's."""
+    """Wraps the real exchange: its answer ends the span, and its trace is the span's."""
 
     __slots__ = ("_real", "span")
 
@@ -72,7 +68,7 @@ class TracedExchange(Exchange):
 
     @property
     def dialect(self) -> Dialect:
-        """One for both: the real one answers in it."""
+        """That of the real exchange, which writes the answer."""
         return self._real.dialect
 
     @dialect.setter
@@ -111,30 +107,30 @@ class TracedExchange(Exchange):
 
 
 class TracedRecording(Recording):
-    """Between the hub and its recorder: what is recorded as sent has a span of its own until its outcome is."""
+    """Gives each recorded call a span of its own from its intent to its outcome."""
 
     def __init__(self, spans: Spans, *, strict: bool) -> None:
         super().__init__(strict=strict)
         self._spans = spans
-        self._under_way: dict[Call, Span] = {}
+        self._spans_of_calls: dict[Call, Span] = {}
 
     def begin(self, call: Call) -> None:
-        self._start(call)
+        self._start_span(call)
         try:
             super().begin(call)
         except Fault:
-            self._over(call)
+            self._end_span(call)
             raise
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
-        self._start(call)
+        self._start_span(call)
         super().begin_strictly(call, send, refuse)
         if call.ticket is None:
-            self._over(call)
+            self._end_span(call)
 
     def end(self, call: Call) -> None:
         super().end(call)
-        self._over(call)
+        self._end_span(call)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         super().refused(call, fault, gate, rule)
@@ -148,16 +144,16 @@ class TracedRecording(Recording):
         if isinstance(exchange, TracedExchange):
             exchange.span.set_attribute("interlock.gate", "resolve")
 
-    def _start(self, call: Call) -> None:
-        """From here on the call is below its own span, which the server is told."""
+    def _start_span(self, call: Call) -> None:
+        """Start the call's own span, and name it to the server."""
         exchange = call.exchange
         if isinstance(exchange, TracedExchange):
             resolved(exchange.span, call)
-            span = self._under_way[call] = self._spans.of_forward(exchange.span, call)
+            span = self._spans_of_calls[call] = self._spans.of_forward(exchange.span, call)
             call.members["_meta"] = with_traceparent(call.members, traceparent_of(span))
             call.plain = False
 
-    def _over(self, call: Call) -> None:
-        span = self._under_way.pop(call, None)
+    def _end_span(self, call: Call) -> None:
+        span = self._spans_of_calls.pop(call, None)
         if span is not None:
             end_with(span, call.outcome or NOT_SENT)

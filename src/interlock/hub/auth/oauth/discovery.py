@@ -1,7 +1,7 @@
-"""Where an issuer's keys are, as the issuer itself publishes it.
+"""Finds the address of an issuer's keys in the metadata that the issuer publishes.
 
 RFC 8414, Obtaining Authorization Server Metadata, and OpenID Connect Discovery, Obtaining OpenID Provider Configuration
-Information; in the order that MCP has them (MCP, Authorization: Authorization Server Metadata Discovery).
+Information; in the order of MCP (Authorization: Authorization Server Metadata Discovery).
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from interlock.transports.http.origin import split_url
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 
-MOST_BYTES: Final = 64 * 1024
+MAX_BYTES: Final = 64 * 1024
 _SERVER: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 
 
 async def keys_url(issuer: str, resolver: Resolver, within_s: float) -> str:
-    """The address of an issuer's keys. Raises a `Fault` or ValueError where none of its documents says it."""
+    """The address of an issuer's keys. Raises Fault or ValueError if no document names it."""
     guard = guarded_for(issuer, resolver)
     why = ""
     for address in metadata_urls(issuer):
         try:
-            document = await fetch(address, guard=guard, most_bytes=MOST_BYTES, within_s=within_s)
+            document = await fetch(address, guard=guard, most_bytes=MAX_BYTES, within_s=within_s)
             return _read(document, issuer)
         except (Fault, ValueError) as cause:
             why = f"{address}: {cause}"
-    raise ValueError(f"it does not say where they are ({why}); write `jwks_url`")
+    raise ValueError(f"the issuer does not publish their address ({why}); set `jwks_url`")
 
 
 async def fetch_keys(url: str, issuer: str | None, resolver: Resolver, most_bytes: int, within_s: float) -> bytes:
-    """The keys at an address: the operator's word, or with `issuer` that issuer's.
+    """The keys at an address from the configuration, or with `issuer` from that issuer's metadata.
 
-    An issuer may point to its own address wherever that is, and elsewhere only to what everybody can reach.
+    Metadata may name the issuer's own host wherever it is, and other hosts only if they are public.
     """
     own = issuer is None or split_url(issuer)[0] == split_url(url)[0]
     guard = guarded_for(url, resolver) if own else guarded(resolver)
@@ -45,7 +45,7 @@ async def fetch_keys(url: str, issuer: str | None, resolver: Resolver, most_byte
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Where an issuer may publish what it is: with its path after the well-known part, and for OpenID also before."""
+    """Where an issuer may publish its metadata: its path after the well-known part, for OpenID also before."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
     places = [_SERVER + path, _OPENID + path, path + _OPENID]
@@ -58,10 +58,10 @@ class _Metadata(msgspec.Struct):
 
 
 def _read(document: bytes, issuer: str) -> str:
-    said = msgspec.json.decode(document, type=_Metadata)
-    if said.issuer != issuer:
-        raise ValueError(f"it speaks of {said.issuer[:200]!r}")
-    origin, _ = split_url(said.jwks_uri)
+    metadata = msgspec.json.decode(document, type=_Metadata)
+    if metadata.issuer != issuer:
+        raise ValueError(f"the document is of the issuer {metadata.issuer[:200]!r}")
+    origin, _ = split_url(metadata.jwks_uri)
     if origin.scheme != "https" and origin != split_url(issuer)[0]:
-        raise ValueError("its keys would come unprotected")
-    return said.jwks_uri
+        raise ValueError("jwks_uri is not https")
+    return metadata.jwks_uri

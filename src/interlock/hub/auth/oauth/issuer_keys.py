@@ -1,7 +1,7 @@
-"""The issuer's public keys: fetched off the hot path, kept, and looked for again when a token names one not known.
+"""The public keys of an issuer: fetched in the background, and again when a token names an unknown one.
 
-However many tokens name unknown keys, they are fetched at most once a minute, and whoever asked waits for that. What
-cannot be fetched again for a day is believed no more.
+However many tokens name unknown keys, the hub fetches at most once a minute, and their callers wait for it. Keys that
+could not be fetched again for a day are not used any more.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from interlock.wire.errors import Fault
 PublicKey = RSAKey | ECKey | OKPKey
 
 FETCH_EVERY_S: Final = 600.0
-FETCH_AGAIN_S: Final = 60.0
-"""The least time between two fetches, whatever is asked for."""
-BELIEVED_S: Final = 86_400.0
-FETCH_WITHIN_S: Final = 5.0
-MOST_BYTES: Final = 256 * 1024
-MOST_KEYS: Final = 64
-MOST_WAITING: Final = 1024
-"""Callers who wait while keys are fetched; further ones are told to come back."""
-_NOT_HERE: Final = "the issuer's keys are not here yet"
+MIN_FETCH_INTERVAL_S: Final = 60.0
+MAX_AGE_S: Final = 86_400.0
+FETCH_TIMEOUT_S: Final = 5.0
+MAX_BYTES: Final = 256 * 1024
+MAX_KEYS: Final = 64
+MAX_WAITING: Final = 1024
+"""Callers who wait for a fetch; further ones get SERVER_NOT_READY."""
+_NOT_FETCHED: Final = "the hub is fetching the issuer's keys"
 RSA_BITS: Final = range(2048, 8193)
 
 
@@ -53,53 +52,50 @@ class IssuerKeys:
         self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
         self._waiting = 0
-        """Who waits for what is being fetched."""
-        self._found = ""
-        """Where the issuer says that its keys are."""
+        """Callers who wait for the current fetch."""
+        self._discovered_url = ""
+        """The address of the keys, from the issuer's metadata."""
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to check a token with."""
-        return self.clock() - self._fetched_at < BELIEVED_S
+        """Whether there are keys to check a token with."""
+        return self.clock() - self._fetched_at < MAX_AGE_S
 
     @property
-    def coming(self) -> bool:
-        """Whether they are being fetched just now."""
+    def fetching(self) -> bool:
         return self._fetching is not None and not self._fetching.done()
 
     def find(self, kid: object) -> PublicKey | None:
-        """The key that a token names. One that names none means the only key there is."""
+        """The key that a token names. A token without a key id means the only key."""
         if not self.known:
             return None
         if kid is None:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(kid) if isinstance(kid, str) else None
 
-    def look_again(self) -> Fault | None:
-        """Somebody asks for a key that is not there: perhaps it is new. Gives what they are told until that is known;
-        None where it is known that there is no such key."""
-        if not self.coming and self.clock() - self._tried_at >= FETCH_AGAIN_S:
+    def fetch_unknown(self) -> Fault | None:
+        """Fetch again: an unknown key may be new. Returns the fault for the caller; None if there is no such key."""
+        if not self.fetching and self.clock() - self._tried_at >= MIN_FETCH_INTERVAL_S:
             self._start()
-        if self._fetching is not None and self.coming and self._waiting < MOST_WAITING:
+        if self._fetching is not None and self.fetching and self._waiting < MAX_WAITING:
             self._waiting += 1
-            return AuthenticationPending(_NOT_HERE, self._fetching)
-        return Fault("SERVER_NOT_READY", _NOT_HERE, retry_after_ms=1000) if self.coming or not self.known else None
+            return AuthenticationPending(_NOT_FETCHED, self._fetching)
+        return Fault("SERVER_NOT_READY", _NOT_FETCHED, retry_after_ms=1000) if self.fetching or not self.known else None
 
     def tick(self) -> None:
-        """Fetch what has grown old; after a failure, sooner."""
-        due = FETCH_AGAIN_S if self._fetched_at < self._tried_at else FETCH_EVERY_S
-        if not self.coming and self.clock() - self._tried_at >= due:
-            self._found = ""
+        """Fetch keys that are old; after a failure, sooner."""
+        due = MIN_FETCH_INTERVAL_S if self._fetched_at < self._tried_at else FETCH_EVERY_S
+        if not self.fetching and self.clock() - self._tried_at >= due:
+            self._discovered_url = ""
             self._start()
 
     async def close(self) -> None:
-        """Fetch no more."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
 
     async def settled(self) -> None:
-        """Wait for a fetch under way."""
+        """Wait for the current fetch."""
         if self._fetching is not None:
             await asyncio.gather(self._fetching, return_exceptions=True)
 
@@ -110,12 +106,12 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         try:
-            async with asyncio.timeout(FETCH_WITHIN_S):
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
                 document = await self._read()
             keys = self._keys if document == self._document else await asyncio.to_thread(read_keys, document)
         except (Fault, OSError, ValueError) as cause:
-            self._found = ""
-            self._log(f"the keys of {self._settings.issuer} cannot be read: {str(cause) or 'not in time'}")
+            self._discovered_url = ""
+            self._log(f"the keys of {self._settings.issuer} could not be fetched: {str(cause) or 'timeout'}")
             return
         self._fetched_at = self._tried_at
         if document != self._document:
@@ -127,31 +123,31 @@ class IssuerKeys:
         if settings.jwks_file is not None:
             return await asyncio.to_thread(_read_file, settings.jwks_file)
         if settings.jwks_url is not None:
-            return await fetch_keys(settings.jwks_url, None, self._resolver, MOST_BYTES, FETCH_WITHIN_S)
+            return await fetch_keys(settings.jwks_url, None, self._resolver, MAX_BYTES, FETCH_TIMEOUT_S)
         issuer = settings.issuer or ""
-        self._found = self._found or await keys_url(issuer, self._resolver, FETCH_WITHIN_S)
-        return await fetch_keys(self._found, issuer, self._resolver, MOST_BYTES, FETCH_WITHIN_S)
+        self._discovered_url = self._discovered_url or await keys_url(issuer, self._resolver, FETCH_TIMEOUT_S)
+        return await fetch_keys(self._discovered_url, issuer, self._resolver, MAX_BYTES, FETCH_TIMEOUT_S)
 
 
 def read_keys(document: bytes) -> Mapping[str, PublicKey]:
-    """The keys of a JWK set that can check a signature (RFC 7517). Others are passed over. Raises ValueError.
+    """The keys of a JWK set that can verify a signature (RFC 7517). Raises ValueError if there is none.
 
-    A shared secret is never a key here, whoever publishes it; two keys under one id are both passed over.
+    Shared secrets are ignored, and so are two keys with the same id.
     """
     found: dict[str, PublicKey] = {}
-    twice: set[str] = set()
-    for number, jwk in enumerate(msgspec.json.decode(document, type=_KeySet).keys[:MOST_KEYS]):
+    duplicates: set[str] = set()
+    for number, jwk in enumerate(msgspec.json.decode(document, type=_KeySet).keys[:MAX_KEYS]):
         key = _public_key(jwk)
         if key is None:
             continue
         kid = jwk.get("kid", f"#{number}")
         name = kid if isinstance(kid, str) else f"#{number}"
         if name in found:
-            twice.add(name)
+            duplicates.add(name)
         found[name] = key
-    keys = {name: key for name, key in found.items() if name not in twice}
+    keys = {name: key for name, key in found.items() if name not in duplicates}
     if not keys:
-        raise ValueError("it holds no public key that a signature could be checked with")
+        raise ValueError("the document has no public key that can verify a signature")
     return keys
 
 
@@ -175,12 +171,12 @@ def _public_key(jwk: dict[str, object]) -> PublicKey | None:
 
 
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k", "key_ops"})
-"""What nobody should publish, and what is not needed here."""
+"""Private members, which nobody should publish, and unused ones."""
 
 
 def _read_file(path: str) -> bytes:
     with Path(path).expanduser().open("rb") as file:
-        document = file.read(MOST_BYTES + 1)
-    if len(document) > MOST_BYTES:
-        raise ValueError(f"{path} has more than {MOST_BYTES} bytes")
+        document = file.read(MAX_BYTES + 1)
+    if len(document) > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES} bytes")
     return document

@@ -1,4 +1,4 @@
-"""Everything that access tokens need, put together. What checks signatures is loaded only where tokens are accepted."""
+"""Sets up access tokens. The package that verifies signatures is loaded only where tokens are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TokenAuthentication:
-    """The keys of every issuer, their tokens, and what is published for those who hold them."""
+    """The issuers' keys, their tokens, and the published metadata."""
 
     def __init__(self, settings: OAuth, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource) -> None:
         self.settings = settings
@@ -27,23 +27,22 @@ class TokenAuthentication:
         self.resource = resource
 
     def tick(self) -> None:
-        """A moment has passed: fetch what is due."""
+        """Fetch the keys that are due."""
         for keys in self.keys:
             keys.tick()
 
     async def settled(self) -> None:
-        """Wait for what is being fetched."""
+        """Wait for all fetches."""
         for keys in self.keys:
             await keys.settled()
 
     async def close(self) -> None:
-        """Fetch no more."""
         for keys in self.keys:
             await keys.close()
 
 
 def check_installed(settings: OAuth) -> None:
-    """Raises CannotStart where tokens are to be accepted and nothing here can check them."""
+    """Raises CannotStart if tokens are configured and the package for them is not installed."""
     if settings.every and find_spec("joserfc") is None:
         raise CannotStart("[hub.oauth] needs a package that is not installed", "pip install 'interlock[oauth]'")
 
@@ -56,7 +55,7 @@ def open_token_authentication(
     changed: Callable[[], None],
     now: Callable[[], datetime],
 ) -> TokenAuthentication:
-    """Accept tokens from now on. `changed` is called when those accepted before must be looked at again."""
+    """Start to accept tokens. `changed` is called when accepted tokens must be verified again."""
     check_installed(settings)
     from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
     from interlock.hub.auth.oauth.issuers import Issuers

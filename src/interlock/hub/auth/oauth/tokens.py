@@ -1,6 +1,6 @@
-"""JWT access tokens (RFC 9068): checked once, then looked up by their hash like any key, until they expire.
+"""JWT access tokens (RFC 9068): verified once, then looked up by hash like a key, until they expire.
 
-Who a token stands for is its issuer and subject, and nothing else it says. It is never passed on, kept or logged.
+Issuer and subject alone identify the principal. The hub never forwards, stores or logs a token.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from interlock.hub.auth.principals import TOKEN, Kind, Principal
 from interlock.hub.auth.rights import rights_of
 from interlock.wire.errors import Fault
 
-MOST_CHARACTERS: Final = 8192
-MOST_TOKENS: Final = 10_000
+MAX_CHARACTERS: Final = 8192
+MAX_TOKENS: Final = 10_000
 LEEWAY_S: Final = 30
-"""How far the issuer's clock may be ahead of ours."""
-LONGEST_SUBJECT: Final = 255
+"""How far the issuer's clock may be ahead."""
+MAX_SUBJECT: Final = 255
 
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What is kept of a token that was found good."""
+    """What is remembered of a verified token."""
 
     key: Key
     audiences: frozenset[str]
@@ -61,33 +61,33 @@ class Tokens:
         self._registry = JWSRegistry(algorithms=list(settings.algorithms), strict_check_header=False)
 
     def principal(self, text: str, path: str) -> Principal:
-        """Whom a token stands for at an address. Raises AUTH_REQUIRED and its like, or `Unsettled`."""
-        if len(text) > MOST_CHARACTERS:
-            raise self._bad(f"the token has more than {MOST_CHARACTERS} characters", path)
+        """The principal of a token at an address. Raises AUTH_REQUIRED and related faults, or AuthenticationPending."""
+        if len(text) > MAX_CHARACTERS:
+            raise self._bad(f"the token has more than {MAX_CHARACTERS} characters", path)
         hash_ = TOKEN + hashlib.sha256(text.encode()).hexdigest()
         token = self._verified.get(hash_)
         if token is None:
             token = self._verify(text, hash_, path)
         if not self._resource.accepts(self._settings, token.audiences, path):
-            raise self._bad("the token was made for another audience", path)
+            raise self._bad("the token is for another audience", path)
         key = token.key
         if key.expired(self._now()):
             raise self._expired(path)
-        self._keep(hash_, token)
+        self._remember(hash_, token)
         return Principal(key.principal, key.kind, key.profile, hash_)
 
     def get(self, hash_: str) -> Key | None:
-        """A token that was found good, as a key."""
+        """A verified token, as a key."""
         token = self._verified.get(hash_)
         return None if token is None else token.key
 
     def forget(self) -> None:
-        """Check whatever comes again: the issuer's keys changed, or too many are remembered."""
+        """Verify all tokens again: the issuer's keys changed, or too many tokens are remembered."""
         self._verified.clear()
         self._changed()
 
-    def short_of_scope(self, exposed: str, server: str) -> Fault | None:
-        """What a caller is told whose token's scopes do not cover a target; None where no scope would."""
+    def insufficient_scope(self, exposed: str, server: str) -> Fault | None:
+        """The fault for a token whose scopes do not cover a target; None if no scope does."""
         for scope, permissions in self._settings.scopes.items():
             rights = rights_of(self._settings.kind, permissions)
             if rights.invokes(exposed) if exposed else rights.invokes_all_of(server):
@@ -96,8 +96,8 @@ class Tokens:
                 return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", hint, (scope,))
         return None
 
-    def short_of_right(self, right: str) -> Fault | None:
-        """The same for what is no target but a right, like that to read as an administrator."""
+    def insufficient_right(self, right: str) -> Fault | None:
+        """The fault for a token whose scopes do not give a right; None if no scope does."""
         scope = next((scope for scope, permissions in self._settings.scopes.items() if right in permissions), None)
         if scope is None:
             return None
@@ -109,13 +109,13 @@ class Tokens:
             token = jws.extract_compact(text.encode(), registry=self._registry)
             header = token.headers()
         except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
-            raise self._bad("this credential is neither a key nor a token that can be read", path) from None
+            raise self._bad("the credential is neither a key nor a readable token", path) from None
         if not isinstance(header, dict):
             raise self._bad("the token's header is not an object", path)
         self._check_header(header, path)
         key = self._keys.find(header.get("kid"))
         if key is None:
-            if (wait := self._keys.look_again()) is not None:
+            if (wait := self._keys.fetch_unknown()) is not None:
                 raise wait
             raise self._bad("the token is signed with a key that the issuer does not publish", path)
         try:
@@ -123,19 +123,19 @@ class Tokens:
         except (JoseError, ValueError, TypeError):
             good = False
         if not good:
-            raise self._bad("the token's signature is not good", path)
+            raise self._bad("the token's signature is wrong", path)
         return self._read(token.payload or b"", hash_, path)
 
     def _check_header(self, header: dict[str, object], path: str) -> None:
-        """Before any key is looked for: what no key could make good."""
+        """Refuse tokens that no key could make valid, before looking for a key."""
         if header.get("alg") not in self._settings.algorithms:
-            raise self._bad("the token is signed in a way that is not accepted here", path)
+            raise self._bad("the token's signature algorithm is not accepted", path)
         type_ = header.get("typ", "JWT")
         if not isinstance(type_, str) or type_.lower() not in _TYPES or "crit" in header:
             raise self._bad("this is not an access token", path)
 
     def _read(self, payload: bytes, hash_: str, path: str) -> Verified:
-        """What a token whose signature is good says (RFC 9068, Validating JWT Access Tokens)."""
+        """Check the claims of a token with a valid signature (RFC 9068, Validating JWT Access Tokens)."""
         settings = self._settings
         checks = JWTClaimsRegistry(
             now=int(self._now().timestamp()),
@@ -148,47 +148,54 @@ class Tokens:
         try:
             claims = msgspec.json.decode(payload, type=dict[str, object])
             checks.validate(claims)
-            said = msgspec.convert(claims, _Claims)
-            expires = datetime.fromtimestamp(said.exp, UTC)
+            checked = msgspec.convert(claims, _Claims)
+            expires = datetime.fromtimestamp(checked.exp, UTC)
         except ExpiredTokenError:
             raise self._expired(path) from None
         except (JoseError, msgspec.MsgspecError, ValueError, OverflowError, OSError, RecursionError) as cause:
             why = getattr(cause, "description", "") if isinstance(cause, JoseError) else ""
-            raise self._bad(f"the token is not good here: {_plain(why) or 'its claims cannot be read'}", path) from None
+            raise self._bad(f"the token is not valid: {_plain(why) or 'its claims cannot be read'}", path) from None
         if "cnf" in claims:
-            raise self._bad("the token is bound to a key that the client would have to prove here", path)
-        if not 0 < len(said.sub) <= LONGEST_SUBJECT or not said.sub.isprintable():
-            raise self._bad("the token's subject is not a name", path)
-        kind: Kind = "person" if said.sub in settings.people else settings.kind
+            raise self._bad("the token is bound to a key of the client, which is not supported", path)
+        if not 0 < len(checked.sub) <= MAX_SUBJECT or not checked.sub.isprintable():
+            raise self._bad("the token's subject is empty, too long or not printable", path)
+        kind: Kind = "person" if checked.sub in settings.people else settings.kind
         key = Key(
-            hash_, "", f"{said.iss}#{said.sub}", kind, "", settings.profile, expires, self._permissions(claims, path)
+            hash_,
+            "",
+            f"{checked.iss}#{checked.sub}",
+            kind,
+            "",
+            settings.profile,
+            expires,
+            self._permissions(claims, path),
         )
-        audiences = (said.aud,) if isinstance(said.aud, str) else said.aud
+        audiences = (checked.aud,) if isinstance(checked.aud, str) else checked.aud
         return Verified(key, frozenset(name.rstrip("/") for name in audiences))
 
     def _permissions(self, claims: dict[str, object], path: str) -> tuple[str, ...] | None:
-        """What the scopes permit; None for what the kind does. Raises INSUFFICIENT_SCOPE for a token that has none."""
+        """The permissions of the token's scopes; None for those of its kind. Raises INSUFFICIENT_SCOPE."""
         settings = self._settings
         if not settings.scopes:
             return None
-        held = claims.get(settings.scope_claim)
-        named = held.split(" ") if isinstance(held, str) else held if isinstance(held, list) else []
+        scopes = claims.get(settings.scope_claim)
+        named = scopes.split(" ") if isinstance(scopes, str) else scopes if isinstance(scopes, list) else []
         found = (
             permission for scope in named if isinstance(scope, str) for permission in settings.scopes.get(scope, ())
         )
         permissions = tuple(dict.fromkeys(found))
         if not permissions:
-            message, hint = "the token has none of the scopes that permit anything here", "ask for one of them"
+            message, hint = "the token has no scope that permits anything here", "request one of the scopes"
             raise self._resource.refusal("INSUFFICIENT_SCOPE", message, path, hint)
         return permissions
 
-    def _keep(self, hash_: str, token: Verified) -> None:
+    def _remember(self, hash_: str, token: Verified) -> None:
         if hash_ in self._verified:
             return
-        if len(self._verified) >= MOST_TOKENS:
+        if len(self._verified) >= MAX_TOKENS:
             now = self._now()
-            self._verified = {kept: of for kept, of in self._verified.items() if not of.key.expired(now)}
-        if len(self._verified) >= MOST_TOKENS:
+            self._verified = {known: other for known, other in self._verified.items() if not other.key.expired(now)}
+        if len(self._verified) >= MAX_TOKENS:
             self.forget()
         self._verified[hash_] = token
 
@@ -207,5 +214,5 @@ class _Claims(msgspec.Struct):
 
 
 def _plain(text: str) -> str:
-    """A library's words without what could end a quoted string in a header."""
+    """A text without characters that could end a quoted string in a header."""
     return "".join(char for char in text if char.isascii() and char.isprintable() and char not in '"\\')[:200]

@@ -34,7 +34,7 @@ class PermissionsGate:
         """Known before the arguments are; a change makes plans old, and an expiry ends them."""
         if target.tool is None:
             return PASS
-        lacking, until = self._permissions.lacking(target.tool)
+        lacking, until = self._permissions.missing(target.tool)
         ends = self._until(until)
         if not lacking:
             return PASS if ends == FOREVER else Pass(ends)

@@ -83,7 +83,7 @@ class CallApprovals:
         rule = self._inbox.rule_for(question)
         if rule is not None:
             return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
-        decision = self._inbox.standing(question)
+        decision = self._inbox.current(question)
         if decision is None or decision.state is not DecisionState.APPROVED:
             return None
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)

@@ -1,0 +1,122 @@
+"""Turns batches of entries into rows of one chain: redacts, encodes, hashes and appends them.
+
+Everything in this file runs on the store's writer thread, inside a transaction. A batch may be written twice: the
+first commit may have succeeded although the connection broke before the hub learned of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import sleep, time_ns
+from typing import Any, Final
+
+import msgspec
+
+from interlock.hub.audit.call_rows import CallRows
+from interlock.hub.audit.chain import row_of
+from interlock.hub.audit.entries import Entry, Ticket
+from interlock.hub.audit.record import Record
+from interlock.hub.audit.recorded_changes import RecordedChange, attempt
+from interlock.hub.audit.redaction import RedactText, redact, redact_text
+from interlock.hub.audit.resume import Resumed, resume
+from interlock.store import records as rows
+from interlock.store.database import Database
+
+SMALL_BATCH: Final = 128
+PIECE: Final = 16
+PAUSE_S: Final = 0.00002
+"""With few callers, each would wait for the whole batch: a small batch is written in pieces, and the event loop runs in
+between. A larger batch is written in one go, which costs less in total."""
+
+
+class BatchWriter:
+    """Writes the batches of one chain."""
+
+    def __init__(self, chain: str, redact_texts: RedactText) -> None:
+        self._chain = chain
+        self._redact = redact_texts
+        self._calls = CallRows(chain)
+
+    def write(
+        self,
+        batch: list[Entry],
+        previous: bytes,
+        changes: Mapping[int, RecordedChange],
+        retry: bool,
+        database: Database,
+    ) -> tuple[bytes, list[Entry]]:
+        """Append a batch after the record with the hash `previous`. Returns the last hash and the entries as written.
+
+        `changes` holds the changes to commit with their records, by sequence number.
+        """
+        database.hold(self._chain)
+        if changes:
+            batch = attempt(database, self._chain, batch, changes, doubtful=retry)
+        written: list[Entry] = []
+        size = len(batch) if retry or len(batch) > SMALL_BATCH else PIECE
+        for start in range(0, len(batch), size):
+            if start:
+                sleep(PAUSE_S)
+            values = []
+            for entry in batch[start : start + size]:
+                short = self._calls.row(entry, previous) if type(entry) is Ticket else None
+                if short is not None:
+                    row, previous = short
+                    written.append(entry)
+                else:
+                    record, whole = self._row(entry, previous)
+                    row, previous = rows.values_of(whole), whole.hash
+                    written.append(record)
+                values.append(row)
+            if retry:
+                found = rows.get(database, self._chain, written[-1].seq)
+                if found is not None and found.hash == previous:
+                    break  # The first commit succeeded.
+            rows.append_values(database, values)
+        return previous, written
+
+    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+        """The record as it is written, and its row."""
+        record = entry.record() if isinstance(entry, Ticket) else entry
+        try:
+            clean = self._clean(record)
+            return clean, row_of(self._chain, clean, previous)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
+            # A value that cannot be encoded must not keep the rest from being recorded.
+            clean = _encodable(record, cause)
+            return clean, row_of(self._chain, clean, previous)
+
+    def _clean(self, record: Record) -> Record:
+        if not record.details and not record.reason and record.kind != "resource":
+            return record
+        return msgspec.structs.replace(
+            record,
+            name=redact_text(record.name, self._redact),
+            reason=redact_text(record.reason, self._redact),
+            details=redact(record.details, self._redact),
+        )
+
+
+def open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
+    """Append the first records of a run. Returns the sequence number and the hash of the last one."""
+    # The database may still be committing the last batch of a killed process: wait for it before looking.
+    database.hold(chain)
+    resumed = resume(chain, head_file, database)
+    appended, previous = [], resumed.hash
+    for seq, entry in enumerate(resumed.entries, resumed.seq + 1):
+        appended.append(row_of(chain, msgspec.structs.replace(entry, seq=seq, at=time_ns() // 1000), previous))
+        previous = appended[-1].hash
+    rows.append(database, appended)
+    return resumed, appended[-1].seq, previous
+
+
+def _encodable(record: Record, cause: Exception) -> Record:
+    """The record without the details, and with texts that UTF-8 can hold."""
+    changed: dict[str, Any] = {
+        name: value.encode("utf-8", "replace").decode()
+        for name in record.__struct_fields__
+        if isinstance(value := getattr(record, name), str)
+    }
+    changed["details"] = {"not_recorded": f"the details: {type(cause).__name__}"}
+    return msgspec.structs.replace(record, **changed)
