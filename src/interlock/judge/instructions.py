@@ -16,7 +16,7 @@ from typing import NamedTuple
 from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
-from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
+from interlock.judge.signals import NAME, SAYS, Signal, read_signals
 from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.text import bare
 
@@ -68,8 +68,9 @@ def is_calm(text: str) -> bool:
     """
     if len(text) > _SHORT or not text.isascii():
         return False
+    signals = _signals()
     for _, reading in _readings(text, unfold(text), False):
-        if sum(_ALL_SIGNALS[index].weight for index, _ in _signals().matching(reading.encode())) >= ENOUGH:
+        if sum(signals.rows[index].weight for index, _ in signals.regexes.matching(reading.encode())) >= ENOUGH:
             return False
     return next(deeds_in(text), None) is None
 
@@ -112,11 +113,12 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool)
 
 def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[tuple[Signal, str]]:
     """Each signal once, with what says so. A long text is read in stretches, so that little of noise is enough."""
+    signals = _signals()
     seen: set[int] = set()
     for start in range(0, max(1, len(octets)), _STRETCH):
         stretch = octets[max(0, start - _OVERLAP) : start + _STRETCH]
-        for index, regex in _signals().matching(stretch):
-            if index in seen or (index >= len(_TEXT_SIGNALS) and not name):
+        for index, regex in signals.regexes.matching(stretch):
+            if index in seen or (index >= signals.for_text and not name):
                 continue
             match = regex.search(stretch) if not quotes else _said(regex, stretch)
             if match is None:
@@ -125,7 +127,7 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[tuple[Signa
             if stretch[first : first + 7].lower() == b"without" and _DENIED.search(stretch[max(0, first - 80) : first]):
                 continue  # "never without asking" asks
             seen.add(index)
-            yield _ALL_SIGNALS[index], stretch[first:last].decode("utf-8", "replace").strip()
+            yield signals.rows[index], stretch[first:last].decode("utf-8", "replace").strip()
 
 
 _DENIED = re.compile(rb"(?i)\b(?:never|not|don'?t|cannot|mustn'?t|shouldn'?t)\b[^.!?\n]*$")
@@ -164,28 +166,23 @@ def _added(heaviest: dict[str, float], signal: Signal) -> float:
     return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
 
 
-_TEXT_SIGNALS = ENGLISH + LATIN_SCRIPT + OTHER_SCRIPTS
-_ALL_SIGNALS = _TEXT_SIGNALS + NAMES
+class _Signals:
+    """All signals, and their patterns compiled together."""
+
+    def __init__(self) -> None:
+        self.rows = read_signals()
+        self.for_text = sum(signal.language != NAME for signal in self.rows)
+        self.regexes = OctetRegexes(signal.pattern for signal in self.rows)
 
 
 @lru_cache(maxsize=1)
-def _signals() -> OctetRegexes:
-    return OctetRegexes(_spelled_out(signal.pattern) for signal in _ALL_SIGNALS)
+def _signals() -> _Signals:
+    return _Signals()
 
 
 def let_go() -> None:
-    """Drop the compiled signals: several megabytes that are made again when text is next weighed, in a tenth of a
-    second."""
+    """Drop the signals: several megabytes that are made again when text is next weighed, in a tenth of a second."""
     _signals.cache_clear()
-
-
-def _spelled_out(pattern: str) -> str:
-    joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
-    return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)
-
-
-_JOINT = re.compile(r"(?<![\\\[]) (?![?\]|)])")
-_SENTENCE = re.compile(r"<(\d+)>")
 
 
 def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
