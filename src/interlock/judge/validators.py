@@ -153,14 +153,14 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
 
 def _environment(found: Found) -> tuple[Finding, ...]:
     """Variables that are set for a command in an argument beside it."""
-    from interlock.judge.shell.programs import RISKY_VARIABLES
+    from interlock.judge.shell.patterns import compiled
 
     for key in ENVIRONMENT if found.beside else ():
         given = found.beside.get(key)
         named = given.keys() if isinstance(given, dict) else given if isinstance(given, list) else ()
         for each in named:
             name = str(each.get("name", "") if isinstance(each, dict) else each).partition("=")[0]
-            if RISKY_VARIABLES.match(name[:80]):
+            if compiled("<RISKY_VARIABLES>").match(name[:80]):
                 message = f"setting {name[:40]!r} beside the command can change what runs"
                 return (Finding("shell.environment", message, "leave it out, or let the operator set it"),)
     return ()

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.findings import Finding, told
-from interlock.judge.shell import programs, quoting
+from interlock.judge.shell import quoting
 from interlock.judge.shell.commands import judge_argv
 from interlock.judge.shell.lookalikes import find_lookalikes
+from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.syntax import Command, Redirect, Script, Word, parse
 
@@ -160,7 +161,7 @@ def _odd_name(name: str) -> bool:
 
 
 def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
-    if programs.RISKY_VARIABLES.match(name) or "/" in value.text or value.dynamic or " " in value.text:
+    if compiled("<RISKY_VARIABLES>").match(name) or "/" in value.text or value.dynamic or " " in value.text:
         yield Finding(
             "shell.environment",
             f"setting {name!r} can change what runs",
@@ -174,7 +175,7 @@ def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
     target = redirect.target.text if redirect.target is not None else ""
     if target.startswith(("/dev/tcp/", "/dev/udp/")):
         yield Finding("shell.network", "opens a connection by redirection", "use a network tool", span)
-    if programs.SECRETS.search(target) or (">" in redirect.operator and programs.WRITE_TARGETS.search(target)):
+    if compiled("<SECRETS>").search(target) or (">" in redirect.operator and compiled("<WRITE>").search(target)):
         yield Finding("shell.system_file", f"redirects to or from {target[:60]!r}", "use a file of your own", span)
     if "<<" in redirect.operator:
         yield Finding("shell.heredoc", "gives text to a program's input", "pass the text as an argument", span)
