@@ -28,22 +28,7 @@ def cleans(use: Use) -> bool:
 
 
 def runs_programs(use: Use) -> bool:
-    return _verb(use.arguments)[0] in _PROGRAM_VERBS
-
-
-_PROGRAM_VERBS = frozenset(
-    [
-        "filter-branch",
-        "daemon",
-        "fast-import",
-        "shell",
-        "hook",
-        "upload-pack",
-        "receive-pack",
-        "cvsserver",
-        "web--browse",
-    ]
-)
+    return _verb(use.arguments)[0] in lists()["git-programs"]
 
 
 def configures_program(use: Use) -> bool:
@@ -95,9 +80,9 @@ def changes(use: Use) -> bool:
         return True
     if verb in lists()["git-reads"]:
         return False
-    if verb in _LISTING:
+    if verb in ("branch", "tag"):
         lists_only = not rest or uses_flag(flags, lists()["git-lists"]) is not None
-        return uses_flag(flags, _LISTING[verb], "n") is not None or not lists_only
+        return uses_flag(flags, lists()[f"git-{verb}-changes"], "n") is not None or not lists_only
     if verb == "config":
         return not _reads_setting(rest, flags)
     if verb == "archive":
@@ -109,57 +94,8 @@ def changes(use: Use) -> bool:
     return f"{verb}:{rest[0] if rest else ''}" not in lists()["git-reads-after"]
 
 
-_LISTING = {
-    "branch": frozenset(
-        [
-            "-d",
-            "-D",
-            "-m",
-            "-M",
-            "-c",
-            "-C",
-            "-f",
-            "-u",
-            "-t",
-            "--delete",
-            "--move",
-            "--copy",
-            "--force",
-            "--set-upstream-to",
-            "--track",
-            "--unset-upstream",
-            "--edit-description",
-            "--no-track",
-            "--create-reflog",
-        ]
-    ),
-    "tag": frozenset(
-        [
-            "-d",
-            "--delete",
-            "-a",
-            "--annotate",
-            "-s",
-            "--sign",
-            "-m",
-            "--message",
-            "-F",
-            "--file",
-            "-f",
-            "--force",
-            "-u",
-            "--local-user",
-        ]
-    ),
-}
-"""Verbs that list references unless one of these options is there."""
-_READS_SETTING = frozenset(
-    ["--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "--get-color", "--get-colorbool"]
-)
-
-
 def _reads_setting(rest: Sequence[str], flags: Sequence[str]) -> bool:
-    if uses_flag(flags, _READS_SETTING) or rest[:1] in (["get"], ["list"]):
+    if uses_flag(flags, lists()["git-config-reads"]) or rest[:1] in (["get"], ["list"]):
         return True
     return len(rest) == 1 and "." in rest[0] and lists()["git-config-edits"].isdisjoint(flags)
 
