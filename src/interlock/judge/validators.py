@@ -49,6 +49,8 @@ class Rules(msgspec.Struct, frozen=True):
     dialect: str | None = None
     tells_language: bool = False
     """Whether a call says which language its code is in; one that was not asked to is not believed."""
+    inferred: bool = False
+    """Whether nobody asked for the judgement: then everyday commands pass, though they are more than one simple one."""
     ignored: tuple[str, ...] = ()
 
 
@@ -192,7 +194,9 @@ def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, .
 def _shell_rules(rules: Rules) -> ShellRules:
     from interlock.judge.shell.rules import ShellRules
 
-    return ShellRules(rules.programs, rules.blocked_programs, windows_shells=rules.windows_shells)
+    return ShellRules(
+        rules.programs, rules.blocked_programs, windows_shells=rules.windows_shells, everyday=rules.inferred
+    )
 
 
 @lru_cache(maxsize=256)

@@ -346,8 +346,10 @@ class TreeJudge:
             if name in ("open", "fdopen", "FileIO", "open_file")
             else ()
         )
-        if opener or (name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0)):
-            self._judge_open(node, next(iter(opener), "open"))
+        if opener:
+            self._judge_open(node, next(iter(opener)))
+        elif name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0):
+            self._note("code.file", node, "opens a file for writing", "return the data instead of writing it")
 
     def _judge_attribute_name(self, node: ast.Call, name: str) -> None:
         position = 0 if name in ("attrgetter", "methodcaller") or name.startswith("__") else 1

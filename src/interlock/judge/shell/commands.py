@@ -38,9 +38,13 @@ def judge_argv(
         yield Finding("shell.nested", message, "run the inner command directly", span)
         return
     name = program_name(argv[0])
+    text = shell_text(name, argv[1:]) if rules.everyday else None
+    if text is not None:
+        yield from judge_text(text, depth + 1)
+        return
     for rule, message, hint in _judge_use(name, argv, rules):
         yield Finding(rule, message, hint, span)
-    if _is_harmless(known(name), name, argv[1:]):
+    if _is_harmless(known(name), name, argv[1:], rules):
         return
     inner, texts = inner_commands(name, argv[1:])
     for command in inner:
@@ -49,16 +53,27 @@ def judge_argv(
         yield from judge_text(text, depth + 1)
 
 
-def _is_harmless(program: Program, name: str, arguments: Sequence[str]) -> bool:
+def shell_text(name: str, arguments: Sequence[str]) -> str | None:
+    """The text that `bash -c` or `sh -lc` runs."""
+    if "shell" not in known(name).kinds or len(arguments) < 2 or not _COMMAND_OPTION.fullmatch(arguments[0]):
+        return None
+    return arguments[1]
+
+
+_COMMAND_OPTION = re.compile(r"-[eluxo]*c")
+
+
+def _is_harmless(program: Program, name: str, arguments: Sequence[str], rules: ShellRules) -> bool:
     if len(arguments) == 1 and arguments[0] in _HARMLESS:
         return True
-    return bool(program.harmless) and program.is_harmless(Use(name, arguments))
+    forms = program.harmless or program.everyday
+    return bool(forms) and program.is_harmless(Use(name, arguments), everyday=rules.everyday)
 
 
 def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Verdict]:
     program, arguments = known(name), argv[1:]
     yield from _by_rules(name, argv[0], rules)
-    if _is_harmless(program, name, arguments):
+    if _is_harmless(program, name, arguments, rules):
         return
     by_name = _by_name(name, argv[0], program, rules)
     if by_name is not None:
@@ -173,7 +188,10 @@ def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iter
             if verdict is not None:
                 yield verdict
             target = argument.partition("=")[2] or argument
-            if (writes or (copies and index == last)) and compiled("<WRITE>").search(target):
+            touches = writes or (copies and index == last) or name == "mv"
+            if touches and compiled("<HOOKS>").search(target):
+                yield Verdict("shell.persistence", "writes a program that git runs later", "leave hooks to a person")
+            if touches and compiled("<WRITE>").search(target):
                 message = f"{name!r} touches {argument[:60]!r}"
                 yield Verdict("shell.system_file", message, "write below the working directory")
         elif "shell" in known(argument).kinds and arguments[index + 1 : index + 2] == ["-c"]:

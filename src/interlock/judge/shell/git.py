@@ -67,6 +67,24 @@ def names_hooks(use: Use) -> bool:
     return verb in ("fetch", "pull", "ls-remote") and uses_flag(rest, frozenset({"--upload-pack"}), "bcjo") is not None
 
 
+def forces_protected(use: Use) -> bool:
+    """`git push --force` to a branch that others build on, to all, or to one that is not named."""
+    verb, rest, words = _verb(use.arguments)
+    if verb != "push":
+        return False
+    named = [word.removeprefix("+").rpartition(":")[2].rpartition("/")[2] for word in words[2:]]
+    protected = not lists()["protected-branches"].isdisjoint(named) or any(
+        name.startswith("release-") for name in named
+    )
+    plus = any(word.startswith("+") for word in words[2:])
+    forced = uses_flag(rest, frozenset({"-f", "--force"}), "o", abbreviated=False) is not None or plus
+    leased = any(word.startswith("--force-with-lease") for word in rest)
+    everything = not {"--all", "--mirror"}.isdisjoint(rest)
+    deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o", abbreviated=False) is not None
+    deletes = deletes or any(word.startswith(":") for word in words[2:])
+    return (forced and (protected or everything or not named)) or (protected and (leased or deletes))
+
+
 def changes(use: Use) -> bool:
     """Whether a use changes the repository, runs programs, or is not known to only read."""
     if known("git").refused(use):

@@ -18,4 +18,6 @@ def _patterns() -> dict[str, str]:
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
     """A pattern in which `<NAME>` stands for a named one."""
-    return re.compile(_NAME.sub(lambda match: f"(?:{_patterns()[match[1]]})", pattern))
+    while (whole := _NAME.sub(lambda match: f"(?:{_patterns()[match[1]]})", pattern)) != pattern:
+        pattern = whole
+    return re.compile(pattern)

@@ -8,10 +8,12 @@ from itertools import pairwise
 
 from interlock.judge.shell import embedded, git, sources
 from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.everyday import is_inside
 from interlock.judge.shell.flags import operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, lists
 from interlock.judge.shell.sed import sed_effects, sed_scripts
+from interlock.judge.shell.wrappers import run_on_matches
 
 git_setting = git.sets_program
 git_option = git.names_program
@@ -22,6 +24,7 @@ git_runs = git.runs_command
 git_system = git.writes_system
 git_hooks = git.names_hooks
 git_changes = git.changes
+git_forces = git.forces_protected
 installs_from_address = sources.installs_from_address
 sets_source = sources.sets_source
 runs_address = sources.runs_address
@@ -171,3 +174,100 @@ def client_writes(use: Use) -> bool:
     if any(not _CLIENT_LOOKS.match(text) for text in own):
         return True
     return any(judge_readonly_sql(text) for text in given if text not in own)
+
+
+def removes_made(use: Use) -> bool:
+    """`rm -rf node_modules dist`: folders and files of the project that tools make again, by name."""
+    words = operands(use.arguments)
+    options = [word for word in use.arguments if word[:1] == "-" and word != "--"]
+    plain = all(_REMOVAL.fullmatch(option) for option in options)
+    endings = lists()["made-endings"] | lists()["leftover-endings"]
+    return plain and bool(words) and all(_is_made(word, endings) for word in words)
+
+
+def deletes_made(use: Use) -> bool:
+    """`find . -name '*.pyc' -delete`, `find . -name __pycache__ -exec rm -rf {} +`."""
+    starts = [word for word in use.arguments[: _first_test(use.arguments)] if word[:1] != "-"]
+    named = [value for test, value in pairwise(use.arguments) if test in ("-name", "-iname")]
+    ran = list(run_on_matches("find", use.arguments))
+    removes = all(command[:1] == ["rm"] and command[-1] == "{}" and len(command) < 4 for command in ran)
+    prints = any(word.startswith("-fprint") or word in ("-fls", "-ok", "-okdir") for word in use.arguments)
+    acts = bool(ran) or "-delete" in use.arguments
+    inside = all(is_inside(start) for start in starts)
+    made = bool(named) and all(_is_made(name, lists()["made-endings"]) for name in named)
+    return acts and removes and inside and made and not prints
+
+
+def _first_test(arguments: Sequence[str]) -> int:
+    return next((at for at, word in enumerate(arguments) if word[:1] in "-(!"), len(arguments))
+
+
+def _is_made(path: str, endings: frozenset[str]) -> bool:
+    name = path.rstrip("/").rpartition("/")[2]
+    made = name in lists()["made-again"] or any(name.endswith(ending) and name != ending for ending in endings)
+    return made and is_inside(path) and "$" not in path
+
+
+_REMOVAL = re.compile(r"-[rRfvdi]+|--(?:recursive|force|verbose|dir)")
+
+
+def activates(use: Use) -> bool:
+    """`source .venv/bin/activate`, `. ~/.nvm/nvm.sh`."""
+    return len(use.arguments) == 1 and _ACTIVATION.fullmatch(use.arguments[0]) is not None
+
+
+_ACTIVATION = re.compile(
+    r"(?:(?!\.\.)[\w.-]+/)*(?:bin|Scripts)/activate|(?:~|_)/(?:\.nvm/nvm\.sh|\.cargo/env|nvm\.sh|\.sdkman/bin/sdkman-init\.sh)"
+)
+
+
+def runs_harmless_code(use: Use) -> bool:
+    """Code in an argument, such as `python -c`, in which the judge of code finds nothing wrong."""
+    from interlock.judge.code import CodeRules, judge_code
+
+    program = known(use.name)
+    code = ""
+    for at, word in enumerate(use.arguments):
+        if _GIVES_CODE[program.language].fullmatch(word):
+            code = use.arguments[at + 1] if at + 1 < len(use.arguments) else ""
+            break
+        if not _BEFORE_CODE.fullmatch(word):
+            return False
+    files = use.arguments[at + 2 :] if code else []
+    writes = program.language == "perl" and any("i" in word for word in use.arguments[: at + 1])
+    if not code or (writes and not all(is_inside(file) for file in files)):
+        return False
+    secret = compiled("<SECRETS>|<ENVIRONMENT_FILE>")
+    if any(secret.search(file) for file in files) or embedded.runs_process(code):
+        return False
+    return not judge_code(code, CodeRules(language=program.language))
+
+
+_GIVES_CODE = {
+    "python": re.compile(r"-[uBIsESq]*c"),
+    "javascript": re.compile(r"-e|-p|-pe|--eval|--print"),
+    "perl": re.compile(r"-[0-7]*[lnpwaiE]*e"),
+    "ruby": re.compile(r"-[npl]*e"),
+    "php": re.compile(r"-r"),
+}
+_BEFORE_CODE = re.compile(r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--")
+
+
+def runs_harmless_module(use: Use) -> bool:
+    """`python -m pip install x` as `pip install x`, and `python -m cProfile script.py`."""
+    if use.arguments[:1] != ["-m"] or len(use.arguments) < 3:
+        return False
+    module, rest = use.arguments[1], use.arguments[2:]
+    if module == "pip":
+        return _PIP_PROJECT.search(" ".join(rest)) is not None and not known("pip").refused(Use("pip", rest))
+    if module == "http.server":
+        return any(option == "--bind" and value in _LOOPBACK for option, value in pairwise(rest))
+    return module in lists()["script-modules"] and any(word.endswith(".py") and is_inside(word) for word in rest)
+
+
+_PIP_PROJECT = re.compile(
+    r"^install (?:(?:-q|--quiet|-U|--upgrade|--user|--no-cache-dir) )*"
+    r"(?:(?:-r|--requirement|-c|-e|--editable) \S+|(?:pip|setuptools|wheel|build|\.(?:\[[\w,-]+\])?)(?:$| ))"
+)
+"""What a project itself asks to have installed; another package is named by its registry's own program."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")

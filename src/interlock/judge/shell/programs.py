@@ -67,6 +67,11 @@ class Program(msgspec.Struct, frozen=True):
     saves: tuple[str, str, str] | None = None
     values: frozenset[str] = frozenset()
     harmless: tuple[tuple[Condition, ...], ...] = ()
+    everyday: tuple[tuple[Condition, ...], ...] = ()
+    """Forms that pass where everyday commands do."""
+    language: str = ""
+    """The language of the code that `code_option` gives it."""
+    code_option: str = ""
     refusals: tuple[Refusal, ...] = ()
     reader: Reader | None = None
     read_values: frozenset[str] = frozenset()
@@ -78,8 +83,14 @@ class Program(msgspec.Struct, frozen=True):
         """Whether the name alone, in any spelling, is a reason to look closely."""
         return bool(self.refusals or self.kinds & {"privilege", "destroyer", "evaluator", "shell"})
 
-    def is_harmless(self, use: Use) -> bool:
-        return any(all_hold(conditions, use) for conditions in self.harmless)
+    @property
+    def reads_sql(self) -> bool:
+        """Whether its input is SQL."""
+        return any(refusal.says == "sql-reaches" for refusal in self.refusals)
+
+    def is_harmless(self, use: Use, *, everyday: bool = False) -> bool:
+        forms = (*self.harmless, *self.everyday) if everyday else self.harmless
+        return any(all_hold(conditions, use) for conditions in forms)
 
     def refused(self, use: Use) -> list[Verdict]:
         """The verdicts on a use."""
@@ -141,6 +152,9 @@ def _read(name: str) -> Program:
         saves=_saves(one["saves"]) if "saves" in one else None,
         values=_names(one, "values"),
         harmless=tuple(read_conditions(value) for key, value in fields if key == "harmless"),
+        everyday=tuple(read_conditions(value) for key, value in fields if key == "everyday"),
+        language=one.get("language", "").partition(" ")[0],
+        code_option=one.get("language", "").partition(" ")[2],
         refusals=tuple(_refusal(key, value) for key, value in fields if key in ("refuse", "else")),
         reader=_reader(reads, one) if reads is not None else None,
         read_values=_names(one, "read-values"),
