@@ -27,6 +27,9 @@ SAYS: Final = {
 NAME: Final = "name"
 """The language of signals that are only for names of parameters."""
 
+RESULT: Final = "result"
+"""The language of signals that are only for results: a definition may address the model, a result may not."""
+
 
 class Signal(NamedTuple):
     """Something that an instruction to a model says, and how much it weighs."""
@@ -36,25 +39,27 @@ class Signal(NamedTuple):
     pattern: str
     name: str = ""
     language: str = ""
+    address: bool = False
+    """Whether it only addresses the model, or speaks firmly, as honest definitions do too."""
 
 
 def read_signals() -> list[Signal]:
-    """All signals of all tables; those for names of parameters stand last."""
+    """All signals of all tables; those for results and then those for names of parameters stand last."""
     fragments = {row.head[0]: row.one("=") for row in read_table(__name__, "fragments.txt")}
     signals = [_signal(rule, row, fragments) for rule in SAYS for row in read_table(__name__, f"{rule}.txt")]
-    return sorted(signals, key=lambda signal: signal.language == NAME)
+    return sorted(signals, key=lambda signal: (signal.language == NAME, signal.language == RESULT))
 
 
 def read_examples() -> Iterator[tuple[str, str, str]]:
     """For each signal its name, a text that it matches, and a text that it does not match."""
     for rule in SAYS:
         for row in read_table(__name__, f"{rule}.txt"):
-            yield row.head[0], row.one("+"), row.one("-")
+            yield row.head[0], row.one("+").replace("\\n", "\n"), row.one("-").replace("\\n", "\n")
 
 
 def _signal(rule: str, row: Row, fragments: dict[str, str]) -> Signal:
-    name, weight, language = row.head
-    return Signal(rule, float(weight), _spelled_out(row.one("="), fragments), name, language)
+    name, weight, language, *address = row.head
+    return Signal(rule, float(weight), _spelled_out(row.one("="), fragments), name, language, bool(address))
 
 
 def _spelled_out(pattern: str, fragments: dict[str, str]) -> str:
