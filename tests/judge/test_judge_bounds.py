@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
-from interlock.judge.shell import judge_shell
+from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.quoting import expand_braces
 from interlock.judge.sql import judge_readonly_sql
 
 JUDGES: list[Callable[[str], tuple[Finding, ...]]] = [
     judge_shell,
+    lambda text: judge_shell(text, ShellRules(everyday=True)),
     judge_readonly_shell,
     judge_readonly_sql,
     judge_code,
@@ -125,6 +126,9 @@ def test_any_argument_list_is_judged(argv: list[str]) -> None:
         "a=[a]\nb=a[0]\n",
         "x=x+x\n",
         "a=b or c\nb=a or c\nc=a or b\n",
+        "a=$a$b;b=$b$a;",
+        "for a in $a $b; do $a; done;",
+        "python -c 'x' | ",
         "f(a)\n",
         "- ",
         "select 1;",

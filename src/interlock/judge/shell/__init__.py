@@ -75,6 +75,9 @@ def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) ->
             yield from judge_argv(argv, rules, span, lambda inner, level: _judge_text(inner, rules, level), depth)
         for inner in everyday.given_to_shell(command):
             yield from _judge_text(inner, rules, depth + 1)
+    if everyday.too_many:
+        message = "variables take more values than are followed"
+        yield Finding("shell.too_many", message, "use fewer values at a time", (0, len(text)))
 
 
 def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ are followed to their values; a file is written only inside the project or in th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded
@@ -16,8 +17,10 @@ from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import known, program_name
 from interlock.judge.shell.syntax import Command, Redirect, Script, Word
 
-_MOST_READINGS = 16
-_MOST_DEPTH = 4
+_MOST_READINGS = 64
+_MOST_TOGETHER = 400
+"""Readings of words with variables, of one text."""
+_LONGEST = 4_096
 _INSERTED = re.compile(r"\$\{(\w*)\}")
 _UNKNOWN = "_"
 """Stands for the value of an expansion that is not known before the command runs."""
@@ -36,9 +39,20 @@ class Everyday:
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.values: dict[str, list[Word]] = {}
+        self.values: dict[str, list[str]] = {}
+        self.too_many = False
+        self.left = _MOST_TOGETHER
+        self.unknown: set[str] = set()
+        """Variables of which a value is not wholly in the text."""
+        # In their order and once each, so that variables that are made of each other cost no more than others.
         for name, value in script.assignments:
-            self.values.setdefault(name, []).append(value)
+            if not self.is_known(value):
+                self.unknown.add(name)
+            given = self.values.setdefault(name, [])
+            given += [text for text in self.texts(value) if text not in given]
+            if len(given) > _MOST_READINGS:
+                self.too_many = True
+                del given[_MOST_READINGS:]
 
     def judge_setting(self) -> Iterator[Finding]:
         """Findings about variables and redirections."""
@@ -95,14 +109,13 @@ class Everyday:
         name = program_name(command.words[0].text)
         body = self._input_of(command)
         program = known(name)
-        words = [self.texts(word) for word in command.words]
-        if body and program.language and not operands([texts[0] for texts in words[1:]]):
+        if body and program.language and not operands([word.text for word in command.words[1:]]):
             yield [name, program.code_option, body]
             return
-        for turn in range(min(max(map(len, words)), _MOST_READINGS)):
+        for choice in self._choices(command.words):
             argv: list[str] = []
-            for word, texts in zip(command.words, words, strict=True):
-                text = texts[turn % len(texts)]
+            for word in command.words:
+                text = _filled(word, choice)
                 # The shell splits the value of a variable outside quotes into words.
                 argv += text.split() if word.dynamic and word.text[:1] != '"' else [text]
             argv = argv or [_UNKNOWN]
@@ -115,29 +128,23 @@ class Everyday:
         if body and wrapper is not None and wrapper.joins:
             yield body
 
-    def texts(self, word: Word, depth: int = 0) -> list[str]:
+    def texts(self, word: Word) -> list[str]:
         """The texts that a word may stand for; unknown parts are left open."""
-        if not word.dynamic:
-            return [word.text]
-        found = [""]
-        at = 0
-        for match in _INSERTED.finditer(word.template):
-            fixed = word.template[at : match.start()]
-            given = self._values(match[1], depth) or [_UNKNOWN if match[1] != "HOME" else "~"]
-            found = [head + fixed + value for head in found for value in given][:_MOST_READINGS]
-            at = match.end()
-        return [head + word.template[at:] for head in found]
+        return [_filled(word, choice) for choice in self._choices([word])]
+
+    def _choices(self, words: Sequence[Word]) -> list[dict[str, str]]:
+        """Each choice of values for the variables in some words."""
+        names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
+        given = [self.values.get(name) or ["~" if name == "HOME" else _UNKNOWN] for name in names]
+        most = min(_MOST_READINGS, self.left)
+        choices = list(islice(product(*given), most + 1))
+        self.too_many |= len(choices) > most
+        self.left -= len(choices) if names else 0
+        return [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
 
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""
-        named = _INSERTED.findall(word.template)
-        return all(name and name in self.values for name in named) and all(
-            not value.dynamic for name in named for value in self.values[name]
-        )
-
-    def _values(self, name: str, depth: int) -> list[str]:
-        given = self.values.get(name, []) if depth < _MOST_DEPTH else []
-        return [text for value in given[:_MOST_READINGS] for text in self.texts(value, depth + 1)]
+        return all(name in self.values and name not in self.unknown for name in _INSERTED.findall(word.template))
 
     def _input_of(self, command: Command) -> str:
         """The here-document that a command reads."""
@@ -166,6 +173,13 @@ class Everyday:
                 message = f"hands the secret in ${name} to a program"
                 hint = "let the program read the variable itself"
                 yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
+
+
+def _filled(word: Word, choice: dict[str, str]) -> str:
+    """A word with the values of its variables."""
+    if not word.dynamic:
+        return word.text
+    return _INSERTED.sub(lambda match: choice[match[1]], word.template)[:_LONGEST]
 
 
 def is_inside(path: str) -> bool:
