@@ -49,9 +49,9 @@ class Rules(msgspec.Struct, frozen=True):
     dialect: str | None = None
     tells_language: bool = False
     """Whether a call says which language its code is in; one that was not asked to is not believed."""
+    ignored: tuple[str, ...] = ()
     inferred: bool = False
     """Whether nobody asked for the judgement: then everyday commands pass, though they are more than one simple one."""
-    ignored: tuple[str, ...] = ()
 
 
 def judge_value(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:

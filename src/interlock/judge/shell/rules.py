@@ -16,7 +16,7 @@ class ShellRules(msgspec.Struct, frozen=True):
     """Rules that are switched off, by finding name: `("shell.pipe", "shell.variable")`."""
     windows_shells: bool = False
     """Whether PowerShell and cmd may be used. Their text is not parsed, so what they run is not judged."""
-    everyday: bool = False
-    """Whether commands may be joined, use variables and write inside the project, where each part of them passes."""
     max_length: int = 8_192
     """Characters beyond which a command is refused unread."""
+    everyday: bool = False
+    """Whether commands may be joined, use variables and write inside the project, where each part of them passes."""
