@@ -151,6 +151,12 @@ def shell_sandbox(row: Row) -> bool:
     return bool(_from_module("interlock.judge.shell", "judge_shell")(row["input"]["command"]))
 
 
+def shell_inferred(row: Row) -> bool:
+    """The same commands as the hub judges them where it only infers that an argument is one."""
+    rules = _from_module("interlock.judge.shell", "ShellRules")(everyday=True)
+    return bool(_from_module("interlock.judge.shell", "judge_shell")(row["input"]["command"], rules))
+
+
 def shell_readonly(row: Row) -> bool:
     given = row["input"]
     if "sql" in given:
@@ -281,6 +287,7 @@ SUITES: dict[str, Judge] = {
         *(
             ssrf,
             shell_sandbox,
+            shell_inferred,
             shell_readonly,
             code_safety,
             tool_defs,
@@ -292,6 +299,10 @@ SUITES: dict[str, Judge] = {
         *(jsonrpc_envelope, http_raw, log_header_injection, naughty_strings, config_import, redos_glob, ws_frames),
     )
 }
+
+
+VECTORS = {"shell_inferred": "shell_sandbox"}
+"""Suites that judge the vectors of another one."""
 
 
 class Counts(msgspec.Struct):
@@ -427,7 +438,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     report: dict[str, dict[str, object]] = {}
     for suite in options.suite or SUITES:
-        path = options.folder / f"{suite}.jsonl"
+        path = options.folder / f"{VECTORS.get(suite, suite)}.jsonl"
         wrong: list[str] | None = [] if options.show else None
         if suite not in SUITES:
             report[suite] = {"not_measured": "no such suite"}

@@ -131,6 +131,8 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
         "open('a', mode='a')",
         "open(*a)",
         "from pathlib import Path\nPath('a').unlink()",
+        "from pathlib import Path\nPath('a').open('w')",
+        "from pathlib import Path\np = Path('a')\nwith p.open('ab') as file:\n    file.write(b'x')",
         "import os\nos.remove('a')",
         "import os\nos.chmod('a', 0)",
         "asyncio.create_subprocess_exec('a')",

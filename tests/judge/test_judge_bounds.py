@@ -11,19 +11,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from interlock.judge.code import CodeRules, Level, judge_code
-from interlock.judge.code.prefilter import may_be_refused
-from interlock.judge.code.python import parse_python
-from interlock.judge.code.tree import TreeJudge
+from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
-from interlock.judge.shell import judge_shell
+from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.quoting import expand_braces
 from interlock.judge.sql import judge_readonly_sql
 
 JUDGES: list[Callable[[str], tuple[Finding, ...]]] = [
     judge_shell,
+    lambda text: judge_shell(text, ShellRules(everyday=True)),
     judge_readonly_shell,
     judge_readonly_sql,
     judge_code,
@@ -48,8 +46,6 @@ SQL_PIECES = [
     "--", "/*", "*/", "(", ")", ",", ".", "*", "=", "WITH", "AS", "CASE", "WHEN", "END", "UNION", "$$", "#",
     "\\", "PRAGMA", "EXPLAIN",
 ]  # fmt: skip
-LEVELS: tuple[Level, ...] = ("standard", "strict", "readonly")
-IMPORT_PIECES = ["import resource", "from glob import os", "os.path", "open('a')", "x.os", "asyncio"]
 texts = st.one_of(
     st.text(max_size=80),
     st.lists(st.sampled_from(SHELL_PIECES), max_size=14).map(" ".join),
@@ -130,6 +126,9 @@ def test_any_argument_list_is_judged(argv: list[str]) -> None:
         "a=[a]\nb=a[0]\n",
         "x=x+x\n",
         "a=b or c\nb=a or c\nc=a or b\n",
+        "a=$a$b;b=$b$a;",
+        "for a in $a $b; do $a; done;",
+        "python -c 'x' | ",
         "f(a)\n",
         "- ",
         "select 1;",
@@ -153,78 +152,6 @@ def _seconds(judge: Callable[[str], tuple[Finding, ...]], text: str) -> float:
     started = time.process_time()
     judge(text)
     return time.process_time() - started
-
-
-@relaxed
-@given(
-    pieces=st.lists(
-        st.sampled_from([*CODE_PIECES, *IMPORT_PIECES]),
-        max_size=10,
-    )
-)
-def test_skipping_the_walk_never_changes_the_judgement(pieces: list[str]) -> None:
-    code = " ".join(pieces)
-    tree = parse_python(code)
-    for level in LEVELS:
-        rules = CodeRules(level=level)
-        if tree is not None and not may_be_refused(code, rules):
-            assert {finding.rule for finding in TreeJudge(code, rules).judge(tree)} <= {"code.assembled_name"}
-
-
-STATEMENTS = [
-    "import os", "import os as o", "import re, json", "from os import path", "from pathlib import Path",
-    "import gzip", "import io", "from \\\n os import remove", "import zipfile", "x = os", "x = o", "p = 'data.csv'",
-    "p = '/etc/passwd'", "open('data.csv')", "open(p)", "open('data.csv', 'w')", "open('data.csv', encoding='utf-8')",
-    "gzip.open('a', 'wb')", "os.open('a')", "x = 'open(' or eval or ')'", "x = \"open(\"; eval(\")\")",
-    "io.open('../a')", "open('a/../b')", "getattr(x, 'name', None)", "getattr(os, 'remove')", "getattr(x, n)",
-    "hasattr(x, 'system')", "setattr(x, 'a', 1)", "n = 'sys' + 'tem'", "n = '_' + '_class_' + '_'", "re.compile('a')",
-    "x.compile('a')", "compile('a')", "f = eval", "x.remove(p)", "os.remove(p)", "(os.\n remove)(p)",
-    "(os. # a\n\n # b\n link)(p)", "x.link(p)", "link = 1", "Path(p)", "Path('/' + 'etc')", "Path('~')",
-    "os.listdir('a')", "zipfile.os.remove(p)", "x = 2 ** 10", "x = 10 ** 4 ** 9", "x = [0] * 10 ** 9", "x = 1 << 20",
-    "x = 1 << 99999999", "x = 'a' * 1234567890", "while 1: pass", "while True:  # wait\n  pass", "x = '\\x65val'",
-    "x = '\\x1b[0m'", "x = b'\\x00'", "x = 'ev\\\nal'", "print(x)", "def __getitem__(self, k): pass",
-    "x.__getitem__('a')", "print('{0.__class__}')", "self.__x = 1", "if __name__ == '__main__': x()", "x.post(p)",
-    "input()", "import numpy", "from a import (os)", "from http import (server)", "import http", "import http.server",
-    "from os import (  # )\n  remove)", "from a import *", "x = '{0.__cla' + 'ss__}'", "'{x.__init__}'.format(x=1)",
-    "f(os)", "import sys as s", "f(s)", "f(x)", "return_ = lambda: os", "import os as a, re as b", "f(a)", "x = (os)",
-    "n = chr(95)", "n = bytes.fromhex('5f').decode()", "def f(open): pass", "for k in dir(x): getattr(x, k)",
-    "df.query('@pd.x()')", "YAML(typ='unsafe')", "np.load('a', allow_pickle=True)", "import doctest",
-    "doctest.testmod()", "eval = eval", "open = open", "match os:\n  case object(x=y): pass",
-    "match x:\n  case True: pass",
-    "import http . server", "server = http", "from concurrent.futures import process", "os.rename(p, 'a')",
-]  # fmt: skip
-
-
-@relaxed
-@given(statements=st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5))
-def test_harmless_forms_of_words_hide_none_that_matters(statements: list[str]) -> None:
-    code = "\n".join(statements)
-    tree = parse_python(code)
-    assert tree is not None
-    for level in LEVELS:
-        rules = CodeRules(level=level)
-        found = {finding.rule for finding in TreeJudge(code, rules).judge(tree)}
-        # A name put together from pieces is nothing until something looks it up.
-        if found - {"code.assembled_name"}:
-            assert may_be_refused(code, rules)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import re\nLINK = re.compile('a+')",
-        "with open('data/orders.csv', newline='', encoding='utf-8') as file:\n    print(file.read())",
-        "from pathlib import Path\nfor path in Path('notes').glob('*.md'):\n    print(path.name)",
-        "print(getattr(answer, 'status', None), hasattr(answer, 'text'))",
-        "import os\nprint(os.environ.get('HOME'), os.path.join('a', 'b'))\nlink = 'x'",
-        "print('\\x1b[1m' + 'bold' + '\\x1b[0m', 2 ** 10, 1 << 20)",
-        "if __name__ == '__main__':\n    print(1)",
-        "from a import (\n    commands,\n    profile,\n)\nurl = 'http://x/'\nserver = url",
-        "class A:\n    def __init__(self):\n        self.__x = 1",
-    ],
-)
-def test_everyday_code_is_not_parsed(code: str) -> None:
-    assert not may_be_refused(code, CodeRules())
 
 
 @given(letters=st.text("abcdefr", max_size=6), other=st.text("abcdef", max_size=6))

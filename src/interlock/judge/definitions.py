@@ -112,14 +112,14 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
             )
         if len(text) < _SHORTEST:
             continue
-        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
-        if weighed.weight >= ENOUGH:
+        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)), nearby=True)
+        if weighed.acts and weighed.weight >= ENOUGH:
             instructed = True
             yield from weighed.findings
     told = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
     if not instructed and len(told) > 1:
         together = weigh("\n".join(told), "The whole definition")
-        if together.weight >= ENOUGH_TOGETHER:
+        if together.acts and together.weight >= ENOUGH_TOGETHER:
             yield from together.findings
 
 

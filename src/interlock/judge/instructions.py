@@ -9,14 +9,14 @@ import base64
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
-from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
+from interlock.judge.signals import NAME, RESULT, SAYS, Signal, read_signals
 from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.text import bare
 
@@ -32,6 +32,8 @@ class Weighed(NamedTuple):
 
     weight: float
     findings: tuple[Finding, ...]
+    acts: bool = False
+    """Whether it does more than to address the model firmly."""
 
 
 def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...]:
@@ -39,21 +41,24 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
 
     A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
     """
-    weighed = weigh(text, where, quotes=True)
+    weighed = weigh(text, where, quotes=True, nearby=True)
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:
+def weigh(
+    text: str, where: str = "The text", *, name: bool = False, quotes: bool = False, nearby: bool = False
+) -> Weighed:
     """How strongly the text instructs the model. With `name`, read as the name of a parameter.
 
-    With `quotes`, what is quoted as an example does not count.
+    With `quotes`, for results, a phrase that is quoted as an example does not count. With `nearby`, weak signals of a
+    long text count together only where they stand together.
     """
     if len(text) > LONGEST:
         text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
     best = Weighed(0.0, ())
     plain = unfold(text)
     for disguise, reading in _readings(text, plain, name):
-        found = _weigh_plain(reading, where, disguise, name, quotes)
+        found = _weigh_plain(reading, where, disguise, name, quotes, nearby)
         if found.weight > best.weight:
             best = found
             if best.weight >= ENOUGH:
@@ -68,8 +73,10 @@ def is_calm(text: str) -> bool:
     """
     if len(text) > _SHORT or not text.isascii():
         return False
+    signals = _signals()
     for _, reading in _readings(text, unfold(text), False):
-        if sum(_ALL_SIGNALS[index].weight for index, _ in _signals().matching(reading.encode())) >= ENOUGH:
+        found = [index for index, _ in signals.regexes.matching(reading.encode())]
+        if sum(signals.rows[index].weight for index in found if signals.languages[index] != RESULT) >= ENOUGH:
             return False
     return next(deeds_in(text), None) is None
 
@@ -91,32 +98,57 @@ _TWINS = str.maketrans(
 _MIXED_WORD = re.compile(r"(?<!\w)(?=[A-Za-z0-9_]*+[^\W\x00-\x7f])(?=\w*?[A-Za-z])\w++")
 
 
-def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool) -> Weighed:
+class _Said(NamedTuple):
+    """A signal in a text: where it stands, in octets, and the words that gave it."""
+
+    at: int
+    signal: Signal
+    words: str
+
+
+def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool, nearby: bool) -> Weighed:
+    found = list(_signals_in(text.encode("utf-8", "replace"), name, quotes))
+    if not name and (not disguise or len(text) <= _SHORT):
+        found += [_Said(text.lower().find(said), Signal(rule, heavy, ""), said) for rule, heavy, said in deeds_in(text)]
+    if nearby and len(text) > _NEARBY:
+        groups = [[each for each in found if 0 <= each.at - first.at <= _NEARBY] for first in found]
+        found = max(groups, key=_weight_of, default=[])
+    kept: list[_Said] = []
+    for each in found:
+        kept.append(each)
+        if _weight_of(kept) >= _PLENTY:
+            break
+    hidden = f" ({disguise})" if disguise else ""
+    findings = [
+        Finding(f"instruction.{rule}", f"{where} {SAYS[rule]}{hidden}: {words[:120]!r}.", _MEND)
+        for _, (rule, *_), words in kept
+    ]
+    return Weighed(_weight_of(kept), tuple(findings), any(not each.signal.address for each in found))
+
+
+def _weight_of(found: Sequence[_Said]) -> float:
+    """What signals weigh together. Several weak ones of one rule count less than the same number of different rules."""
     weight = 0.0
     heaviest: dict[str, float] = {}
-    found = []
-    hidden = f" ({disguise})" if disguise else ""
-    for signal, said in _signals_in(text.encode("utf-8", "replace"), name, quotes):
-        message = f"{where} {SAYS[signal.rule]}{hidden}: {said[:120]!r}."
-        found.append(Finding(f"instruction.{signal.rule}", message, _MEND))
-        weight += _added(heaviest, signal)
-        if weight >= _PLENTY:
-            return Weighed(weight, tuple(found))
-    if not name and (not disguise or len(text) <= _SHORT):
-        for rule, heavy, said in deeds_in(text):
-            message = f"{where} {SAYS[rule]}: {said[:120]!r}."
-            found.append(Finding(f"instruction.{rule}", message, _MEND))
-            weight += _added(heaviest, Signal(rule, heavy, ""))
-    return Weighed(weight, tuple(found))
+    for _, signal, _ in found:
+        before = heaviest.get(signal.rule, 0.0)
+        heaviest[signal.rule] = max(before, signal.weight)
+        weight += signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
+    return weight
 
 
-def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[tuple[Signal, str]]:
+_NEARBY = 1_000
+
+
+def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_Said]:
     """Each signal once, with what says so. A long text is read in stretches, so that little of noise is enough."""
+    signals = _signals()
     seen: set[int] = set()
     for start in range(0, max(1, len(octets)), _STRETCH):
         stretch = octets[max(0, start - _OVERLAP) : start + _STRETCH]
-        for index, regex in _signals().matching(stretch):
-            if index in seen or (index >= len(_TEXT_SIGNALS) and not name):
+        for index, regex in signals.regexes.matching(stretch):
+            language = signals.languages[index]
+            if index in seen or (language == NAME and not name) or (language == RESULT and not quotes):
                 continue
             match = regex.search(stretch) if not quotes else _said(regex, stretch)
             if match is None:
@@ -125,7 +157,8 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[tuple[Signa
             if stretch[first : first + 7].lower() == b"without" and _DENIED.search(stretch[max(0, first - 80) : first]):
                 continue  # "never without asking" asks
             seen.add(index)
-            yield _ALL_SIGNALS[index], stretch[first:last].decode("utf-8", "replace").strip()
+            words = stretch[first:last].decode("utf-8", "replace").strip()
+            yield _Said(max(0, start - _OVERLAP) + first, signals.rows[index], words)
 
 
 _DENIED = re.compile(rb"(?i)\b(?:never|not|don'?t|cannot|mustn'?t|shouldn'?t)\b[^.!?\n]*$")
@@ -157,35 +190,23 @@ _EXAMPLE = re.compile(
 _MEND = "Describe what the tool does; leave to the person and the client what the model shall do."
 
 
-def _added(heaviest: dict[str, float], signal: Signal) -> float:
-    """What a signal adds. Several weak ones of one rule count less than the same number of different rules."""
-    before = heaviest.get(signal.rule, 0.0)
-    heaviest[signal.rule] = max(before, signal.weight)
-    return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
+class _Signals:
+    """All signals, and their patterns compiled together."""
 
-
-_TEXT_SIGNALS = ENGLISH + LATIN_SCRIPT + OTHER_SCRIPTS
-_ALL_SIGNALS = _TEXT_SIGNALS + NAMES
+    def __init__(self) -> None:
+        self.rows = read_signals()
+        self.languages = [signal.language if signal.language in (NAME, RESULT) else "" for signal in self.rows]
+        self.regexes = OctetRegexes(signal.pattern for signal in self.rows)
 
 
 @lru_cache(maxsize=1)
-def _signals() -> OctetRegexes:
-    return OctetRegexes(_spelled_out(signal.pattern) for signal in _ALL_SIGNALS)
+def _signals() -> _Signals:
+    return _Signals()
 
 
 def let_go() -> None:
-    """Drop the compiled signals: several megabytes that are made again when text is next weighed, in a tenth of a
-    second."""
+    """Drop the signals: several megabytes that are made again when text is next weighed, in a tenth of a second."""
     _signals.cache_clear()
-
-
-def _spelled_out(pattern: str) -> str:
-    joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
-    return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)
-
-
-_JOINT = re.compile(r"(?<![\\\[]) (?![?\]|)])")
-_SENTENCE = re.compile(r"<(\d+)>")
 
 
 def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from interlock.judge.findings import Finding, told
-from interlock.judge.shell import programs, read_forms
-from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING, program_name
-from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.flags import operands, uses_flag
 from interlock.judge.shell.lookalikes import find_lookalikes
-from interlock.judge.shell.readers import READERS, Reader
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import Program, known, program_name
 from interlock.judge.shell.syntax import Command, Redirect, Script, parse
-from interlock.judge.shell.wrappers import inner_commands
+from interlock.judge.shell.wrappers import inner_commands, run_on_matches
 
 
 class ReadonlyRules(msgspec.Struct, frozen=True):
@@ -35,11 +36,6 @@ MAX_FINDINGS = 32
 MAX_ARGUMENTS = 2_048
 MAX_NESTED_LENGTH = 2_048
 _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
-_WRAPPERS = names(
-    "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
-    "coreutils setarch linux32 linux64 "
-    "sudo doas unbuffer ifne chronic numactl arch jc"
-)
 _READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
 
 
@@ -113,13 +109,10 @@ def _keeps_a_value(assignment: str, script: Script) -> bool:
         return False
     for command in script.commands:
         if any(word.dynamic for word in command.words):
-            name = program_name(command.words[0].text)
-            if READERS.get(name) != _ANY_ARGUMENTS or name in read_forms.FORMS:
+            program = known(program_name(command.words[0].text))
+            if program.reader is None or not program.reader.takes_anything or program.writes:
                 return False
     return True
-
-
-_ANY_ARGUMENTS = Reader()
 
 
 def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
@@ -136,7 +129,7 @@ def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
 def _judge_command(command: Command, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
     span = (command.start, command.end)
     for name, value in command.assignments:
-        if programs.RISKY_VARIABLES.match(name) or value.dynamic:
+        if compiled("<RISKY_VARIABLES>").match(name) or value.dynamic:
             yield Finding("readonly.environment", f"setting {name!r} can change what runs", "leave it out", span)
     if not command.words:
         return
@@ -167,38 +160,37 @@ def _judge_argv(
         return
     if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
         return
-    if (len(arguments) == 1 or name in READERS) and {"--help", "--version"}.intersection(arguments[-1:]):
+    program = known(name)
+    reader = program.reader
+    if (len(arguments) == 1 or reader is not None) and {"--help", "--version"}.intersection(arguments[-1:]):
         return
-    if name in READERS and READERS[name].verbs and arguments[-1:] in (["-h"], ["help"]):
+    if reader is not None and reader.verbs and arguments[-1:] in (["-h"], ["help"]):
         return
-    if name in _WRAPPERS:
+    if "transparent" in program.kinds:
         yield from _judge_inner(name, arguments, rules, span, depth)
         return
-    form = read_forms.FORMS.get(name)
-    reader = READERS.get(name)
-    if form is None and reader is None:
+    if program.writes is None:
         yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_MEND, span)
         return
-    reason = (form(arguments) if form is not None else None) or (
-        _why_writes(name, reader, arguments) if reader is not None else None
-    )
+    reason = _why_writes(name, program, arguments)
     if reason is not None:
         yield Finding("readonly.writes", f"{name}: {reason}", _READ_MEND, span)
-    for command in read_forms.ran_by(name, arguments):
+    for command in run_on_matches(name, arguments):
         yield from _judge_argv(command, rules, span, depth + 1)
 
 
 def _judge_inner(
     name: str, arguments: Sequence[str], rules: ReadonlyRules, span: tuple[int, int] | None, depth: int
 ) -> Iterator[Finding]:
+    kinds = known(name).kinds
     if name == "command" and arguments[:1] in (["-v"], ["-V"]):
         return
     if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
         yield Finding("readonly.writes", "time: '-o' writes a file", _READ_MEND, span)
-    if name in _SCHEDULERS and uses_flag(arguments, frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"}), "cn"):
+    if "scheduler" in kinds and uses_flag(arguments, _PROCESSES, "cn"):
         yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_MEND, span)
     inner, texts = inner_commands(name, arguments)
-    if name in _SHELL_OTHERWISE and not inner:
+    if "else-shell" in kinds and not inner:
         yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
     for command in inner:
         yield from _judge_argv(command, rules, span, depth + 1)
@@ -206,33 +198,31 @@ def _judge_inner(
         yield from _judge_text(text, rules, depth + 1)
 
 
-_SHELL_OTHERWISE = names("sudo doas setarch linux32 linux64")
-"""Wrappers that, with nothing to run, start a shell or an editor."""
-_SCHEDULERS = frozenset({"ionice", "chrt", "taskset"})
-_JUDGED_INSIDE = frozenset({"fd", "fdfind"})
-"""What these run is judged itself."""
+_PROCESSES = frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"})
 
 
-def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | None:
+def _why_writes(name: str, program: Program, arguments: Sequence[str]) -> str | None:
     """What makes this use of a reading program a write."""
-    used = uses_flag(arguments, reader.writes, reader.values)
-    if used is None and name in programs.CODE_FLAG_SETS and name not in _JUDGED_INSIDE:
-        used = uses_flag(arguments, *programs.CODE_FLAG_SETS[name])
+    reader = program.reader
+    reason = program.why_writes(Use(name, arguments, reader.values if reader is not None else program.read_values))
+    if reason is not None or reader is None:
+        return reason
+    used = uses_flag(arguments, reader.writes, reader.letters)
+    if used is None and program.runs is not None and "judged-inside" not in program.kinds:
+        used = uses_flag(arguments, *program.runs)
     if used is not None:
         return f"{used[:40]!r} writes or runs something"
-    if reader.needs and not uses_flag(arguments, reader.needs, reader.values) and not _bundled(name, arguments):
+    if reader.needs and not uses_flag(arguments, reader.needs, reader.letters) and not _bundled(program, arguments):
         return "without one of " + ", ".join(sorted(reader.needs)) + " it writes"
-    words = operands(arguments, reader.value_options)
-    if reader.operands is not None and len([word for word in words if not word.startswith("+")]) > reader.operands:
-        return f"more than {reader.operands} operands set or write something"
+    words = operands(arguments, reader.values)
+    if reader.most is not None and len([word for word in words if not word.startswith("+")]) > reader.most:
+        return f"more than {reader.most} operands set or write something"
     if (
         reader.verbs
-        and (words or not reader.bare)
+        and (words or reader.needs_verb)
         and not any(_starts(words, arguments, verb) for verb in reader.verbs)
     ):
         return f"{' '.join(words[:2] or [name])[:40]!r} is not known to only read"
-    if name == "sysctl" and any("=" in word for word in words):
-        return "an assignment sets a value"
     return None
 
 
@@ -241,14 +231,10 @@ def _starts(words: Sequence[str], arguments: Sequence[str], verb: tuple[str, ...
     return tuple(words[: len(verb)]) == verb or given == verb or tuple(arguments[: len(verb)]) == verb
 
 
-def _bundled(name: str, arguments: Sequence[str]) -> bool:
+def _bundled(program: Program, arguments: Sequence[str]) -> bool:
     """`tar tvf x`: the old form of options without a dash."""
-    return (
-        name in ("tar", "gtar", "bsdtar")
-        and bool(arguments)
-        and "t" in arguments[0]
-        and not set("xcruA") & set(arguments[0])
-    )
+    lists = bool(arguments) and "t" in arguments[0] and not set("xcruA") & set(arguments[0])
+    return lists and "dashless" in program.kinds
 
 
 def _too_long(rules: ReadonlyRules) -> Finding:

@@ -50,6 +50,8 @@ class Rules(msgspec.Struct, frozen=True):
     tells_language: bool = False
     """Whether a call says which language its code is in; one that was not asked to is not believed."""
     ignored: tuple[str, ...] = ()
+    inferred: bool = False
+    """Whether nobody asked for the judgement: then everyday commands pass, though they are more than one simple one."""
 
 
 def judge_value(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
@@ -153,14 +155,14 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
 
 def _environment(found: Found) -> tuple[Finding, ...]:
     """Variables that are set for a command in an argument beside it."""
-    from interlock.judge.shell.programs import RISKY_VARIABLES
+    from interlock.judge.shell.patterns import compiled
 
     for key in ENVIRONMENT if found.beside else ():
         given = found.beside.get(key)
         named = given.keys() if isinstance(given, dict) else given if isinstance(given, list) else ()
         for each in named:
             name = str(each.get("name", "") if isinstance(each, dict) else each).partition("=")[0]
-            if RISKY_VARIABLES.match(name[:80]):
+            if compiled("<RISKY_VARIABLES>").match(name[:80]):
                 message = f"setting {name[:40]!r} beside the command can change what runs"
                 return (Finding("shell.environment", message, "leave it out, or let the operator set it"),)
     return ()
@@ -192,7 +194,9 @@ def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, .
 def _shell_rules(rules: Rules) -> ShellRules:
     from interlock.judge.shell.rules import ShellRules
 
-    return ShellRules(rules.programs, rules.blocked_programs, windows_shells=rules.windows_shells)
+    return ShellRules(
+        rules.programs, rules.blocked_programs, windows_shells=rules.windows_shells, everyday=rules.inferred
+    )
 
 
 @lru_cache(maxsize=256)

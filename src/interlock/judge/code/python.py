@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 
 from interlock.judge.code.doctests import with_examples
-from interlock.judge.code.prefilter import may_be_refused
 from interlock.judge.code.quiet import quiet
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
@@ -38,8 +37,6 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
     cookie = _COOKIE.search(code, 0, 400)
     if cookie and cookie[1].lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "latin-1", "us-ascii"):
         yield Finding("code.encoding", f"the encoding {cookie[1]!r} hides the code", "write UTF-8", cookie.span())
-    if not may_be_refused(code, rules):
-        return
     tree, line = _parse(code)
     if tree is None:
         span = _line(code, line)

@@ -10,14 +10,12 @@ import ast
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import Disguises, begins_plainly
 from interlock.judge.code.origins import Origins
-from interlock.judge.code.prefilter import occurrences
 from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.scopes import may_be_builtin
@@ -85,6 +83,8 @@ class TreeJudge:
         self.handed_in: ast.expr | None = None
         """A name that is looked up although it was given to a function."""
         self.hands_over = False
+        self.names: dict[str, list[tuple[ast.Name, ast.AST]]] = {}
+        """Where each name is read, with the node around it."""
         self.found: list[Finding] = []
 
     def judge(self, tree: ast.Module) -> list[Finding]:
@@ -94,24 +94,10 @@ class TreeJudge:
         for name in _JUDGED_BY_USE & self.origins.bound:
             if may_be_builtin(self.code, name):
                 self.origins.bound.discard(name)
+        self._judge_names()
         found = self.found
-        judged = words.JUDGED_ATTRIBUTES
         for node, parent in nodes:
-            kind = node.__class__
-            if kind is ast.Name and node.id not in _EVERY_USE and node.id.isascii():  # type: ignore[attr-defined]
-                for origin in self.origins.of_name(node.id):  # type: ignore[attr-defined]
-                    self._judge_origin(origin, node)
-                    if origin in words.HANDED_MODULES and not _is_followed(parent):
-                        self._note("code.leaked_module", node, f"hands {origin!r} on as a value", "use what is in it")
-                continue
-            # An attribute matters by its own name, or because it hangs from something imported or renamed.
-            if kind is ast.Attribute and node.attr not in judged and node.attr.isascii():  # type: ignore[attr-defined]
-                base = node.value  # type: ignore[attr-defined]
-                while base.__class__ is ast.Attribute:
-                    base = base.value
-                if base.__class__ is ast.Name and not self.origins.of_name(base.id):
-                    continue
-            _HANDLERS[kind](self, node, parent)
+            _HANDLERS[node.__class__](self, node, parent)
         if self.examples_judged or self.handed_in is not None:
             self._judge_as_a_whole(nodes)
         if self.origins.exhausted:
@@ -121,18 +107,34 @@ class TreeJudge:
         found.sort(key=lambda finding: finding.span or (0, 0))
         return found
 
+    def _judge_names(self) -> None:
+        """Each name by its first use; builtins that matter, and modules that must stay in sight, by every use."""
+        modules, values = self.origins.modules, self.origins.values
+        for name, uses in self.names.items():
+            if name in _EVERY_USE or name[:2] == "__" or not name.isascii():
+                for node, parent in uses:
+                    self.on_name(node, parent)
+            elif name in modules or name in values:
+                for origin in self.origins.of_name(name):
+                    self._judge_origin(origin, uses[0][0])
+                    if origin in words.HANDED_MODULES:
+                        self._judge_handed_on(origin, uses)
+
+    def _judge_handed_on(self, module: str, uses: list[tuple[ast.Name, ast.AST]]) -> None:
+        for node, parent in uses:
+            if not _is_followed(parent):
+                self._note("code.leaked_module", node, f"hands {module!r} on as a value", "use what is in it")
+
     def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
         """What can only be told when all names are known: where a module goes, and what a function is handed."""
-        for node, parent in nodes:
-            if type(node) is ast.Call and self.handed_in is not None and not self.hands_over:
-                self._note_handed_over(node)
-            elif (
-                self.examples_judged
-                and type(node) is ast.Name
-                and type(parent) is not ast.Attribute
-                and "doctest" in self.origins.of_name(node.id)
-            ):
-                self._note("code.import", node, "hands 'doctest' on as a value", "call doctest.testmod()")
+        for call, _ in nodes:
+            if type(call) is ast.Call and self.handed_in is not None and not self.hands_over:
+                self._note_handed_over(call)
+        for name, uses in self.names.items() if self.examples_judged else ():
+            if "doctest" in self.origins.of_name(name):
+                for node, parent in uses:
+                    if type(parent) is not ast.Attribute:
+                        self._note("code.import", node, "hands 'doctest' on as a value", "call doctest.testmod()")
         if self.handed_in is not None and self.hands_over:
             self._note(
                 "code.dynamic_attribute", self.handed_in, "looks up a name that is made while running", "name it"
@@ -142,8 +144,7 @@ class TreeJudge:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
         origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
-        every_use = _EVERY_USE | _modules_in(self.code)
-        seen: set[str] = set()
+        names = self.names
         level: list[Any] = [tree]
         count = depth = 0
         while level:
@@ -165,13 +166,11 @@ class TreeJudge:
                         kind = child.__class__
                         if kind is named:
                             name = child.id
-                            if name in seen and name not in every_use:
-                                continue
-                            if child.ctx.__class__ is load:
-                                seen.add(name)
-                                found.append((child, node))
-                            elif name[:2] == "__" or not name.isascii():
-                                found.append((child, node))
+                            if child.ctx.__class__ is load or name[:2] == "__" or not name.isascii():
+                                if name in names:
+                                    names[name].append((child, node))
+                                else:
+                                    names[name] = [(child, node)]
                         elif kind is constant:
                             text = child.value
                             if (text.__class__ is str and "__" in text) or text.__class__ is bytes:
@@ -253,7 +252,18 @@ class TreeJudge:
             self._judge_origin(origin, node)
 
     def on_attribute(self, node: ast.Attribute, parent: ast.AST) -> None:
-        name = node.attr if node.attr.isascii() else unicodedata.normalize("NFKC", node.attr)
+        """An attribute matters by its own name, or because it hangs from something imported or renamed."""
+        name = node.attr
+        if not name.isascii():
+            name = unicodedata.normalize("NFKC", name)
+        elif name not in words.JUDGED_ATTRIBUTES and name[0] != "_":
+            base = node.value
+            while base.__class__ is ast.Attribute:
+                base = base.value
+            if base.__class__ is not ast.Name or self.origins.of_name(base.id):
+                for origin in self.origins.of(node):
+                    self._judge_origin(origin, node)
+            return
         called = isinstance(parent, ast.Call) and parent.func is node
         if (name in words.BLOCKED_ATTRIBUTES and not self._is_method_call_on_super(node)) or (
             name.startswith("_") and words.MANGLED.match(name)
@@ -336,8 +346,10 @@ class TreeJudge:
             if name in ("open", "fdopen", "FileIO", "open_file")
             else ()
         )
-        if opener or (name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0)):
-            self._judge_open(node, next(iter(opener), "open"))
+        if opener:
+            self._judge_open(node, next(iter(opener)))
+        elif name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0):
+            self._note("code.file", node, "opens a file for writing", "return the data instead of writing it")
 
     def _judge_attribute_name(self, node: ast.Call, name: str) -> None:
         position = 0 if name in ("attrgetter", "methodcaller") or name.startswith("__") else 1
@@ -546,26 +558,6 @@ def _trusts(word: ast.keyword) -> bool:
     return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
 
 
-_RENAMED_AS = re.compile(r"\s+as\s+(\w+)")
-_RENAMED_TO = re.compile(r"(\w+)\s*:?=$")
-_MOST_RENAMED = 64
-
-
-def _modules_in(code: str) -> frozenset[str]:
-    """The names under which modules that must stay in sight are used."""
-    renamed: set[str] = set()
-    for module in words.HANDED_MODULES:
-        for at in islice(occurrences(code, module), _MOST_RENAMED):
-            end = at + len(module)
-            if code[end : end + 1] == ".":
-                continue
-            before = code[max(0, at - 60) : at].rstrip(" \t\n([")
-            match = _RENAMED_TO.search(before) if before.endswith("=") else _RENAMED_AS.match(code, end)
-            if match is not None:
-                renamed.add(match[1])
-    return words.HANDED_MODULES | renamed
-
-
 def _is_followed(parent: ast.AST) -> bool:
     """Whether what becomes of a module is known: something in it is taken, it is renamed, or asked for a name."""
     match parent:
@@ -605,7 +597,6 @@ def _has_safe_loader(node: ast.Call) -> bool:
 _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.Import: TreeJudge.on_import,
     ast.ImportFrom: TreeJudge.on_import_from,
-    ast.Name: TreeJudge.on_name,
     ast.Attribute: TreeJudge.on_attribute,
     ast.Call: TreeJudge.on_call,
     ast.Constant: TreeJudge.on_constant,

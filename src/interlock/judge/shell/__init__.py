@@ -7,12 +7,14 @@ tables, with no operator, expansion or disguise. What cannot be read is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from interlock.judge.findings import Finding, told
-from interlock.judge.shell import programs, quoting
+from interlock.judge.shell import quoting
 from interlock.judge.shell.commands import judge_argv
+from interlock.judge.shell.everyday import Everyday
 from interlock.judge.shell.lookalikes import find_lookalikes
+from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.syntax import Command, Redirect, Script, Word, parse
 
@@ -54,24 +56,46 @@ def _judge_text(text: str, rules: ShellRules, depth: int) -> Iterator[Finding]:
     yield from find_lookalikes(text)
     lead = text.index(stripped[0])
     script = parse(stripped)
-    for finding in _judge_script(stripped, script, rules, depth):
+    judge = _judge_everyday if rules.everyday else _judge_script
+    for finding in judge(stripped, script, rules, depth):
         yield _moved(finding, lead) if lead else finding
 
 
-def _judge_script(text: str, script: Script, rules: ShellRules, depth: int) -> Iterator[Finding]:
+def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) -> Iterator[Finding]:
+    """Joined commands, each by itself. What cannot be read, or leaves something running, stays refused."""
+    yield from _judge_shape(script, frozenset({"background", "function"}))
+    everyday = Everyday(script)
+    yield from everyday.judge_setting()
+    for command in script.commands:
+        if not command.words:
+            continue
+        yield from _judge_words(command, known=everyday.is_known(command.words[0]))
+        span = (command.start, command.end)
+        for argv in everyday.readings(command):
+            yield from judge_argv(argv, rules, span, lambda inner, level: _judge_text(inner, rules, level), depth)
+        for inner in everyday.given_to_shell(command):
+            yield from _judge_text(inner, rules, depth + 1)
+    if everyday.too_many:
+        message = "variables take more values than are followed"
+        yield Finding("shell.too_many", message, "use fewer values at a time", (0, len(text)))
+
+
+def _judge_shape(script: Script, refused: Container[str]) -> Iterator[Finding]:
     if script.error is not None:
+        message = "this is not shell syntax that can be read safely"
         yield Finding(
-            "shell.unparsable",
-            "this is not shell syntax that can be read safely",
-            "write one simple command and quote special characters",
-            script.error,
+            "shell.unparsable", message, "write one simple command and quote special characters", script.error
         )
     noted: set[str] = set()
     for operator in script.operators:
-        if operator.kind not in noted:
+        if operator.kind not in noted and operator.kind in refused:
             noted.add(operator.kind)
             message, hint = _OPERATORS[operator.kind]
             yield Finding(f"shell.{operator.kind}", message, hint, (operator.start, operator.end))
+
+
+def _judge_script(text: str, script: Script, rules: ShellRules, depth: int) -> Iterator[Finding]:
+    yield from _judge_shape(script, _OPERATORS)
     for redirect in script.redirects:
         yield from _judge_redirect(redirect)
     if not script.operators and not script.redirects and script.error is None and _has_operator(text):
@@ -91,25 +115,23 @@ def _judge_command(command: Command, rules: ShellRules, depth: int) -> Iterator[
         yield from _judge_assignment(name, value, span)
     if not command.words:
         return
-    first = command.words[0]
-    if first.dynamic or first.pattern or first.disguised or first.spliced or _odd_name(first.text):
-        yield Finding(
-            "shell.disguised",
-            "the program's name is quoted, escaped or expanded, so what runs is not what is read",
-            "write the plain name of the program",
-            (first.start, first.end),
-        )
-    for word in command.words[1:]:
-        if word.disguised:
-            yield Finding(
-                "shell.disguised",
-                "needless escaping hides what a word says",
-                "write the word plainly, or put all of it in quotes",
-                (word.start, word.end),
-            )
-            break
+    yield from _judge_words(command, known=not command.words[0].dynamic)
     argv = _argv(command.words)
     yield from judge_argv(argv, rules, span, lambda text, level: _judge_text(text, rules, level), depth)
+
+
+def _judge_words(command: Command, *, known: bool) -> Iterator[Finding]:
+    """Words that are not written as they are read. `known` is whether the name of the program is."""
+    for first in command.words[:1]:
+        if not known or first.pattern or first.disguised or first.spliced or _odd_name(first.text, first.dynamic):
+            message = "the program's name is quoted, escaped or expanded, so what runs is not what is read"
+            yield Finding("shell.disguised", message, "write the plain name of the program", (first.start, first.end))
+    for word in command.words[1:]:
+        if word.disguised:
+            message = "needless escaping hides what a word says"
+            hint = "write the word plainly, or put all of it in quotes"
+            yield Finding("shell.disguised", message, hint, (word.start, word.end))
+            break
 
 
 def _argv(words: Sequence[Word]) -> list[str]:
@@ -155,12 +177,14 @@ def _match_glob(name: str) -> str:
 _ODD_NAME = re.compile(r"[^\w./+:@,~^%\[\]!#=-]")
 
 
-def _odd_name(name: str) -> bool:
+def _odd_name(name: str, dynamic: bool) -> bool:
+    if dynamic:
+        return False
     return not name or _ODD_NAME.search(name) is not None or name.startswith(("-", "=", "@"))
 
 
 def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
-    if programs.RISKY_VARIABLES.match(name) or "/" in value.text or value.dynamic or " " in value.text:
+    if compiled("<RISKY_VARIABLES>").match(name) or "/" in value.text or value.dynamic or " " in value.text:
         yield Finding(
             "shell.environment",
             f"setting {name!r} can change what runs",
@@ -174,7 +198,7 @@ def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
     target = redirect.target.text if redirect.target is not None else ""
     if target.startswith(("/dev/tcp/", "/dev/udp/")):
         yield Finding("shell.network", "opens a connection by redirection", "use a network tool", span)
-    if programs.SECRETS.search(target) or (">" in redirect.operator and programs.WRITE_TARGETS.search(target)):
+    if compiled("<SECRETS>").search(target) or (">" in redirect.operator and compiled("<WRITE>").search(target)):
         yield Finding("shell.system_file", f"redirects to or from {target[:60]!r}", "use a file of your own", span)
     if "<<" in redirect.operator:
         yield Finding("shell.heredoc", "gives text to a program's input", "pass the text as an argument", span)

@@ -7,43 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from interlock.judge.findings import Finding
-from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import names, uses_flag
-from interlock.judge.shell.harmless import is_harmless_form
-from interlock.judge.shell.phrases import judge_phrases
+from interlock.judge.shell import embedded
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import Program, Verdict, known, lists, program_name
 from interlock.judge.shell.rules import ShellRules
-from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.targets import judge_targets
-from interlock.judge.shell.verbs import VERBS, destroys_unasked
-from interlock.judge.shell.windows import is_windows
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
 MAX_NESTED_WORDS = 256
 _HARMLESS = frozenset({"--version", "--help", "-V", "-h", "-?"})
-_DASHLESS = frozenset({"tar", "gtar", "bsdtar", "star"})
-"""`tar xf a`: the first word is a cluster of options even without its dash."""
-_CUSTOM_MEND = "run the program directly, or ask for a tool that does this one thing"
-
-
-def program_name(word: str) -> str:
-    """`/usr/bin/python3.12` is `python`, and `bash.exe` is `bash`."""
-    name = word.replace("\\", "/").rstrip("/").rpartition("/")[2] or word
-    if name[-4:].lower() == ".exe":
-        name = name[:-4]
-    if name in programs.CODE_FLAG_SETS or name in programs.SHELLS:
-        return name
-    if name in programs.GNU:
-        return programs.GNU[name]
-    versioned = programs.VERSIONED.match(name)
-    if versioned:
-        return versioned[1]
-    # Where files are found by any spelling of their names, so are programs.
-    lower = name.lower()
-    return lower if lower != name and (lower in SPECIAL or lower in _BY_NAME_ALONE) else name
-
-
-_BY_NAME_ALONE = programs.PRIVILEGE | programs.DESTROYERS | programs.EVALUATORS | programs.SHELLS
+_DIRECTLY = "run the program directly, or ask for a tool that does this one thing"
+_ARGUMENT_SHELL = Verdict("shell.runs_shell", "an argument names a shell to run", _DIRECTLY)
 
 
 def judge_argv(
@@ -57,111 +34,123 @@ def judge_argv(
     if not argv:
         return
     if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
-        yield Finding(
-            "shell.nested",
-            "a command inside a command is too deep or too long to judge",
-            "run the inner command directly",
-            span,
-        )
+        message = "a command inside a command is too deep or too long to judge"
+        yield Finding("shell.nested", message, "run the inner command directly", span)
         return
     name = program_name(argv[0])
-    arguments = argv[1:]
-    harmless = (len(arguments) == 1 and arguments[0] in _HARMLESS) or is_harmless_form(name, arguments)
-    yield from _by_name(name, argv[0], rules, span, harmless)
-    if harmless:
+    text = shell_text(name, argv[1:]) if rules.everyday else None
+    if text is not None:
+        yield from judge_text(text, depth + 1)
         return
-    found = next(_by_options(name, arguments, span), None)
-    if found is not None:
-        yield found
-    for judge in (SPECIAL.get(name), VERBS.get(name)):
-        if judge is not None:
-            for rule, message, hint in judge(arguments):
-                yield Finding(rule, message, hint, span)
-    for rule, message, hint in (*judge_phrases(name, arguments), *judge_targets(name, arguments)):
+    for rule, message, hint in _judge_use(name, argv, rules):
         yield Finding(rule, message, hint, span)
-    if destroys_unasked(name, arguments):
-        yield Finding(
-            "shell.destructive",
-            "deletes something for good, and is told not to ask",
-            "leave out the option that answers for you, and let a person confirm",
-            span,
-        )
-    yield from _by_arguments(name, arguments, span)
-    inner, texts = inner_commands(name, arguments)
+    if _is_harmless(known(name), name, argv[1:], rules):
+        return
+    inner, texts = inner_commands(name, argv[1:])
     for command in inner:
         yield from judge_argv(command, rules, span, judge_text, depth + 1)
     for text in texts:
         yield from judge_text(text, depth + 1)
 
 
-def _by_name(
-    name: str, word: str, rules: ShellRules, span: tuple[int, int] | None, harmless: bool
-) -> Iterator[Finding]:
+def shell_text(name: str, arguments: Sequence[str]) -> str | None:
+    """The text that `bash -c` or `sh -lc` runs."""
+    if "shell" not in known(name).kinds or len(arguments) < 2 or not _COMMAND_OPTION.fullmatch(arguments[0]):
+        return None
+    return arguments[1]
+
+
+_COMMAND_OPTION = re.compile(r"-[eluxo]*c")
+
+
+def _is_harmless(program: Program, name: str, arguments: Sequence[str], rules: ShellRules) -> bool:
+    if len(arguments) == 1 and arguments[0] in _HARMLESS:
+        return True
+    forms = program.harmless or program.everyday
+    return bool(forms) and program.is_harmless(Use(name, arguments), everyday=rules.everyday)
+
+
+def _judge_use(name: str, argv: Sequence[str], rules: ShellRules) -> Iterator[Verdict]:
+    program, arguments = known(name), argv[1:]
+    yield from _by_rules(name, argv[0], rules)
+    if _is_harmless(program, name, arguments, rules):
+        return
+    by_name = _by_name(name, argv[0], program, rules)
+    if by_name is not None:
+        yield by_name
+    by_options = next(_by_options(name, program, arguments), None)
+    if by_options is not None:
+        yield by_options
+    yield from program.refused(Use(name, arguments, program.values))
+    yield from judge_targets(program, arguments)
+    if _destroys_unasked(program, arguments):
+        message = "deletes something for good, and is told not to ask"
+        hint = "leave out the option that answers for you, and let a person confirm"
+        yield Verdict("shell.destructive", message, hint)
+    by_arguments = next(_by_arguments(name, program, arguments), None)
+    if by_arguments is not None:
+        yield by_arguments
+
+
+def _by_rules(name: str, word: str, rules: ShellRules) -> Iterator[Verdict]:
     if rules.allowed_programs and name not in rules.allowed_programs and word not in rules.allowed_programs:
-        allowed = ", ".join(rules.allowed_programs[:12])
-        yield Finding(
-            "shell.not_allowed", f"{name!r} is not one of the allowed programs", f"use one of: {allowed}", span
-        )
+        hint = "use one of: " + ", ".join(rules.allowed_programs[:12])
+        yield Verdict("shell.not_allowed", f"{name!r} is not one of the allowed programs", hint)
     if name in rules.blocked_programs:
-        yield Finding("shell.blocked", f"{name!r} is blocked by the operator", "use another program", span)
+        yield Verdict("shell.blocked", f"{name!r} is blocked by the operator", "use another program")
     if not word or not word.isascii():
-        yield Finding("shell.lookalike", "the program name is not plain ASCII", "write the name of the program", span)
-    elif harmless:
-        return
-    elif name in programs.PRIVILEGE:
-        yield Finding(
-            "shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user", span
-        )
-    elif name.startswith(("ld-linux", "ld-musl", "ld.so")):
-        yield Finding("shell.runs_code", "the loader runs any file", "run the program directly", span)
-    elif name in programs.DESTROYERS or name.startswith(("mkfs.", "mkfs_")):
-        yield Finding("shell.destructive", f"{name!r} destroys data or stops the machine", _CUSTOM_MEND, span)
-    elif name == "coproc":
-        yield Finding("shell.background", "'coproc' leaves a command running", "run it in the foreground", span)
-    elif name in programs.EVALUATORS:
-        yield Finding("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself", span)
-    elif not rules.windows_shells and is_windows(word.replace("\\", "/").rpartition("/")[2] or name):
-        yield Finding(
-            "shell.windows",
-            f"{name!r} belongs to PowerShell or cmd, which are not judged",
-            "use a POSIX command, or have the operator set windows_shells",
-            span,
-        )
+        yield Verdict("shell.lookalike", "the program name is not plain ASCII", "write the name of the program")
 
 
-def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
+def _by_name(name: str, word: str, program: Program, rules: ShellRules) -> Verdict | None:
+    """What the name of a program alone says."""
+    if not word or not word.isascii():
+        return None
+    kinds = program.kinds
+    if "privilege" in kinds:
+        return Verdict("shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user")
+    if name.startswith(("ld-linux", "ld-musl", "ld.so")):
+        return Verdict("shell.runs_code", "the loader runs any file", "run the program directly")
+    if "destroyer" in kinds or name.startswith(("mkfs.", "mkfs_")):
+        return Verdict("shell.destructive", f"{name!r} destroys data or stops the machine", _DIRECTLY)
+    if name == "coproc":
+        return Verdict("shell.background", "'coproc' leaves a command running", "run it in the foreground")
+    if "evaluator" in kinds:
+        return Verdict("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself")
+    if not rules.windows_shells and _is_windows(word.replace("\\", "/").rpartition("/")[2] or name):
+        message = f"{name!r} belongs to PowerShell or cmd, which are not judged"
+        hint = "use a POSIX command, or have the operator set windows_shells"
+        return Verdict("shell.windows", message, hint)
+    return None
+
+
+def _is_windows(name: str) -> bool:
+    """Whether a program is one of Windows: its name is known, its file says so, or it is a cmdlet."""
+    return "windows" in known(name.lower()).kinds or compiled("<WINDOWS_FILE>|^(?:<CMDLET>)").search(name) is not None
+
+
+def _by_options(name: str, program: Program, arguments: Sequence[str]) -> Iterator[Verdict]:
     """Interpreters and shells given code, programs given an option that runs something."""
-    if name in programs.SHELLS:
+    if "shell" in program.kinds:
         if not _names_script(arguments):
-            yield Finding("shell.runs_shell", f"{name!r} runs commands that are not judged", _CUSTOM_MEND, span)
+            yield Verdict("shell.runs_shell", f"{name!r} runs commands that are not judged", _DIRECTLY)
         return
-    if name in programs.BARE_READERS and _reads_input(arguments):
-        yield Finding("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file", span)
-    if name in _DASHLESS and arguments and arguments[0].isalpha():
+    if "bare" in program.kinds and all(_READS_ON.match(argument) for argument in arguments):
+        yield Verdict("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file")
+    if "dashless" in program.kinds and arguments and arguments[0].isalpha():
         arguments = ["-" + arguments[0], *arguments[1:]]
-    flags = programs.CODE_FLAG_SETS.get(name)
-    used = uses_flag(arguments, *flags) if flags is not None else None
-    if used is None and flags is not None and any(word in flags[0] for word in arguments[:2]):
-        used = next(word for word in arguments[:2] if word in flags[0])
-    if used is None:
-        used = uses_flag(arguments, programs.ANY_FLAGS, abbreviated=False)
+    used = None
+    if program.runs is not None:
+        first = (word for word in arguments[:2] if word in program.runs[0])
+        used = uses_flag(arguments, *program.runs) or next(first, None)
+    used = used or uses_flag(arguments, lists()["any-runs"], abbreviated=False)
     if used is not None:
-        yield Finding(
-            "shell.runs_code",
-            f"{name!r} with {used[:40]!r} runs code, loads a library or destroys files",
-            "leave the option out, or put the code in a tool of its own",
-            span,
-        )
+        message = f"{name!r} with {used[:40]!r} runs code, loads a library or destroys files"
+        yield Verdict("shell.runs_code", message, "leave the option out, or put the code in a tool of its own")
 
 
 _READS_ON = re.compile(r"-[iqubBdEIOsSx]+$|--(?:interactive|quiet|use-strict|trace-warnings)$")
-
-
-def _reads_input(arguments: Sequence[str]) -> bool:
-    """Whether an interpreter is left to read its program from the input: no script, and no option that does else."""
-    return all(_READS_ON.match(argument) for argument in arguments)
-
-
+"""Options with which an interpreter still reads its program from the input."""
 _SCRIPT_OPTION = re.compile(
     r"-[abefhmnuvxBCEHT]+$|--(?:no-execute|norc|noprofile|posix|verbose|xtrace|no-rcs|no-config)$"
 )
@@ -175,71 +164,67 @@ def _names_script(arguments: Sequence[str]) -> bool:
     return False
 
 
-def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
-    """What any argument may not be, whatever the program."""
-    mentions = name in programs.MENTIONERS
-    edits = name in _EDITORS and uses_flag(arguments, frozenset({"-i", "--in-place", "--inplace"}), "elE") is not None
-    writes, copies, last = edits or name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
+def _destroys_unasked(program: Program, arguments: Sequence[str]) -> bool:
+    """Whether a program of any kind is told to delete something and not to ask: `x repo delete y --yes`."""
+    destroying = lists()["destroying"]
+    if "mentions" in program.kinds or not any(
+        word.rpartition(":")[2] in destroying for word in operands(arguments)[:3]
+    ):
+        return False
+    # `-f` with a word behind it names a file more often than it forces anything.
+    return not lists()["unasked"].isdisjoint(arguments) or arguments[-1:] == ["-f"]
+
+
+def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iterator[Verdict]:
+    """What any argument may not be, in any program."""
+    mentions, lists_names = "mentions" in program.kinds, "lister" in program.kinds
+    edits = "editor" in program.kinds and uses_flag(arguments, _IN_PLACE, "elE") is not None
+    writes, copies, last = edits or "writer" in program.kinds, "copier" in program.kinds, len(arguments) - 1
     for index, argument in enumerate(arguments):
         if len(argument) > 3:
-            if name in _LISTERS and _SECRET_FOLDER.search(argument):
+            if lists_names and _SECRET_FOLDER.search(argument):
                 continue
-            finding = _by_argument(argument, mentions, span)
-            if finding is not None:
-                yield finding
-                return
-            if (writes or (copies and index == last)) and programs.WRITE_TARGETS.search(
-                argument.partition("=")[2] or argument
-            ):
-                yield Finding(
-                    "shell.system_file",
-                    f"{name!r} touches {argument[:60]!r}",
-                    "write below the working directory",
-                    span,
-                )
-                return
-        elif argument in programs.SHELLS and arguments[index + 1 : index + 2] == ["-c"]:
-            yield Finding("shell.runs_shell", "an argument names a shell to run", _CUSTOM_MEND, span)
-            return
-        elif argument == "rm" and name not in programs.SUBCOMMAND_REMOVERS and _recursive(arguments[index + 1 :]):
-            yield Finding(
-                "shell.recursive_delete", "removes whole directory trees", "delete the files by name, without -r", span
-            )
-            return
+            verdict = _by_argument(argument, mentions)
+            if verdict is not None:
+                yield verdict
+            target = argument.partition("=")[2] or argument
+            touches = writes or (copies and index == last) or name == "mv"
+            if touches and compiled("<HOOKS>").search(target):
+                yield Verdict("shell.persistence", "writes a program that git runs later", "leave hooks to a person")
+            if touches and compiled("<WRITE>").search(target):
+                message = f"{name!r} touches {argument[:60]!r}"
+                yield Verdict("shell.system_file", message, "write below the working directory")
+        elif "shell" in known(argument).kinds and arguments[index + 1 : index + 2] == ["-c"]:
+            yield _ARGUMENT_SHELL
+        elif argument == "rm" and "remover" not in program.kinds and _is_recursive(arguments[index + 1 :]):
+            hint = "delete the files by name, without -r"
+            yield Verdict("shell.recursive_delete", "removes whole directory trees", hint)
 
 
-def _by_argument(argument: str, mentions: bool, span: tuple[int, int] | None) -> Finding | None:
+def _by_argument(argument: str, mentions: bool) -> Verdict | None:
     if not mentions and embedded.names_shell(argument):
-        return Finding("shell.runs_shell", "an argument names a shell to run", _CUSTOM_MEND, span)
+        return _ARGUMENT_SHELL
     if embedded.nests_shell_text(argument):
-        return Finding(
-            "shell.nested", "an argument holds shell text with a substitution", "pass the value it would give", span
-        )
+        message = "an argument holds shell text with a substitution"
+        return Verdict("shell.nested", message, "pass the value it would give")
     if embedded.escapes_to_shell(argument):
-        return Finding("shell.runs_shell", "an argument escapes to a shell", _CUSTOM_MEND, span)
+        return Verdict("shell.runs_shell", "an argument escapes to a shell", _DIRECTLY)
     if not mentions and embedded.runs_process(argument):
-        return Finding(
-            "shell.runs_code", "an argument holds code that starts processes or deletes trees", _CUSTOM_MEND, span
-        )
+        message = "an argument holds code that starts processes or deletes trees"
+        return Verdict("shell.runs_code", message, _DIRECTLY)
     if not mentions and argument in _STDIN:
-        return Finding("shell.runs_code", "a program would come from the input", "name a file", span)
-    if programs.SECRETS.search(_normal(argument)) or _may_match_secret(argument):
-        return Finding(
-            "shell.secret_file", f"{argument[:60]!r} holds secrets", "ask for what you need by another tool", span
-        )
+        return Verdict("shell.runs_code", "a program would come from the input", "name a file")
+    if compiled("<SECRETS>").search(_normal(argument)) or _may_match_secret(argument):
+        message = f"{argument[:60]!r} holds secrets"
+        return Verdict("shell.secret_file", message, "ask for what you need by another tool")
     return None
 
 
-_EDITORS = names("sed gsed yq")
-_LISTERS = names("ls stat du file tree")
+_IN_PLACE = frozenset({"-i", "--in-place", "--inplace"})
 _SECRET_FOLDER = re.compile(r"/\.(?:ssh|gnupg|aws)/?$")
 """The names of the files in it are no secret."""
 _STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _REDUNDANT = re.compile(r"/(?:\./)+|//+|/(?!\.\.)[^/]+/\.\./")
-_SECRET_FILES = names(
-    "/etc/passwd /etc/shadow /etc/gshadow /etc/sudoers /proc/self/environ /root/.ssh/id_rsa ~/.ssh/id_rsa "
-    "~/.aws/credentials"
-)
 
 
 def _normal(path: str) -> str:
@@ -257,11 +242,12 @@ def _may_match_secret(argument: str) -> bool:
     if argument[0] not in "/~" or len(argument) > 64 or not any(mark in argument for mark in "*?["):
         return False
     last = argument.rpartition("/")[2]
-    return sum(letter.isalnum() for letter in last) >= 2 and any(fnmatchcase(path, argument) for path in _SECRET_FILES)
+    letters = sum(letter.isalnum() for letter in last)
+    return letters >= 2 and any(fnmatchcase(path, argument) for path in lists()["secret-files"])
 
 
 _RECURSIVE = re.compile(r"-(?!-)\w*[rR]|--rec|--no-pres")
 
 
-def _recursive(arguments: Sequence[str]) -> bool:
+def _is_recursive(arguments: Sequence[str]) -> bool:
     return any(_RECURSIVE.match(argument) for argument in arguments[:4])

@@ -1,84 +1,128 @@
-"""What git can be made to run or delete: by settings, by options, by verbs."""
+"""Git as a program of many verbs: what it can be made to run or delete, and which verbs only read."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from interlock.judge.shell.flags import uses_flag
-from interlock.judge.shell.programs import WRITE_TARGETS
-
-Verdict = tuple[str, str, str]
-"""Rule, message, hint."""
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import known, lists
 
 
-def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
-    settings, words = _parts(arguments)
-    if any(_KEYS.match(setting) for setting in settings):
-        yield "shell.runs_code", "a git setting names a program to run", "leave the setting out"
-    if uses_flag(arguments, _RUNS, abbreviated=False) or any(word.startswith(("ext::", "fd::")) for word in arguments):
-        yield "shell.runs_code", "git is told which program to run", "leave the option out"
+def sets_program(use: Use) -> bool:
+    """`git -c core.pager=…`: a setting names a program."""
+    return any(compiled("<GIT_KEYS>").match(setting) for setting in _parts(use.arguments)[0])
+
+
+def names_program(use: Use) -> bool:
+    """An option or a remote helper names a program."""
+    named = uses_flag(use.arguments, lists()["git-runs"], abbreviated=False) is not None
+    return named or any(word.startswith(("ext::", "fd::")) for word in use.arguments)
+
+
+def cleans(use: Use) -> bool:
+    verb, rest, _ = _verb(use.arguments)
+    forced = verb == "clean" and uses_flag(rest, frozenset({"-f", "--force"})) is not None
+    return forced and not uses_flag(rest, frozenset({"-n", "--dry-run"}))
+
+
+def runs_programs(use: Use) -> bool:
+    return _verb(use.arguments)[0] in lists()["git-programs"]
+
+
+def configures_program(use: Use) -> bool:
+    """`git config alias.x '!…'`."""
+    verb, _, words = _verb(use.arguments)
+    keys = compiled("<GIT_KEYS>")
+    return verb == "config" and any(keys.match(word) or word.startswith("!") for word in words[1:])
+
+
+def runs_command(use: Use) -> bool:
+    verb, rest, words = _verb(use.arguments)
+    if (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):
+        return True
+    flags, letters = _COMMAND_OPTIONS.get(verb, (frozenset(), ""))
+    return bool(flags) and uses_flag(rest, flags, letters) is not None
+
+
+_COMMAND_OPTIONS: dict[str, tuple[frozenset[str], str]] = {
+    "rebase": (frozenset({"-x", "--exec"}), ""),
+    "difftool": (frozenset({"-x", "--extcmd"}), ""),
+    "grep": (frozenset({"-O", "--open-files-in-pager"}), "eAmBCf"),
+}
+
+
+def writes_system(use: Use) -> bool:
+    verb, rest, _ = _verb(use.arguments)
+    makes = verb in ("clone", "init", "worktree", "archive")
+    return makes and any(compiled("<WRITE>").search(word) for word in rest)
+
+
+def names_hooks(use: Use) -> bool:
+    """`git clone --template`, `git fetch --upload-pack`."""
+    verb, rest, _ = _verb(use.arguments)
+    if verb in ("clone", "init"):
+        return uses_flag(rest, frozenset({"--template", "-u"}), "bcjo") is not None
+    return verb in ("fetch", "pull", "ls-remote") and uses_flag(rest, frozenset({"--upload-pack"}), "bcjo") is not None
+
+
+def forces_protected(use: Use) -> bool:
+    """`git push --force` to a branch that others build on, to all, or to one that is not named."""
+    verb, rest, words = _verb(use.arguments)
+    if verb != "push":
+        return False
+    named = [word.removeprefix("+").rpartition(":")[2].rpartition("/")[2] for word in words[2:]]
+    protected = not lists()["protected-branches"].isdisjoint(named) or any(
+        name.startswith("release-") for name in named
+    )
+    plus = any(word.startswith("+") for word in words[2:])
+    forced = uses_flag(rest, frozenset({"-f", "--force"}), "o", abbreviated=False) is not None or plus
+    leased = any(word.startswith("--force-with-lease") for word in rest)
+    everything = not {"--all", "--mirror"}.isdisjoint(rest)
+    deletes = uses_flag(rest, frozenset({"-d", "--delete"}), "o", abbreviated=False) is not None
+    deletes = deletes or any(word.startswith(":") for word in words[2:])
+    return (forced and (protected or everything or not named)) or (protected and (leased or deletes))
+
+
+def changes(use: Use) -> bool:
+    """Whether a use changes the repository, runs programs, or is not known to only read."""
+    if known("git").refused(use):
+        return True
+    words = operands(use.arguments, frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"}))
+    if not words:
+        return False
+    verb, rest = words[0], words[1:]
+    flags = list(use.arguments[list(use.arguments).index(verb) + 1 :])
+    if uses_flag(flags, lists()["git-write-options"], "SGnLlMCUBDX" if verb != "grep" else "eAmBCf"):
+        return True
+    if verb in lists()["git-reads"]:
+        return False
+    if verb in ("branch", "tag"):
+        lists_only = not rest or uses_flag(flags, lists()["git-lists"]) is not None
+        return uses_flag(flags, lists()[f"git-{verb}-changes"], "n") is not None or not lists_only
+    if verb == "config":
+        return not _reads_setting(rest, flags)
+    if verb == "archive":
+        return uses_flag(flags, frozenset({"-o", "--output", "--remote"})) is not None
+    if verb == "symbolic-ref":
+        return len(rest) > 1 or uses_flag(flags, frozenset({"-d", "--delete", "-m"})) is not None
+    if verb in ("remote", "reflog", "notes", "submodule") and not rest:
+        return False
+    return f"{verb}:{rest[0] if rest else ''}" not in lists()["git-reads-after"]
+
+
+def _reads_setting(rest: Sequence[str], flags: Sequence[str]) -> bool:
+    if uses_flag(flags, lists()["git-config-reads"]) or rest[:1] in (["get"], ["list"]):
+        return True
+    return len(rest) == 1 and "." in rest[0] and lists()["git-config-edits"].isdisjoint(flags)
+
+
+def _verb(arguments: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """The verb, all arguments after it, and the words from the verb on."""
+    words = _parts(arguments)[1]
     verb = words[0] if words else ""
-    rest = list(arguments[arguments.index(verb) + 1 :]) if verb else []
-    if (
-        verb == "clean"
-        and uses_flag(rest, frozenset({"-f", "--force"}))
-        and not uses_flag(rest, frozenset({"-n", "--dry-run"}))
-    ):
-        yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
-    elif verb in (
-        "filter-branch",
-        "daemon",
-        "fast-import",
-        "shell",
-        "hook",
-        "upload-pack",
-        "receive-pack",
-        "cvsserver",
-        "web--browse",
-    ):
-        yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
-    elif verb == "config" and any(_KEYS.match(word) or word.startswith("!") for word in words[1:]):
-        yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
-    elif (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):
-        yield "shell.runs_command", f"git {verb} {words[1]} runs a command", "run the steps one by one"
-    elif (verb == "rebase" and uses_flag(rest, frozenset({"-x", "--exec"}))) or (
-        verb == "difftool" and uses_flag(rest, frozenset({"-x", "--extcmd"}))
-    ):
-        yield "shell.runs_command", f"git {verb} runs a command", "leave the option out"
-    elif verb == "grep" and uses_flag(rest, frozenset({"-O", "--open-files-in-pager"}), "eAmBCf"):
-        yield "shell.runs_command", "git grep opens a program", "leave -O out"
-    elif verb in ("clone", "init", "worktree", "archive") and any(WRITE_TARGETS.search(word) for word in rest):
-        yield (
-            "shell.system_file",
-            f"git {verb} writes to a directory of the system",
-            "write below the working directory",
-        )
-    elif verb in ("clone", "init", "fetch", "pull", "ls-remote") and (
-        uses_flag(
-            rest, frozenset({"--template", "-u"}) if verb in ("clone", "init") else frozenset({"--upload-pack"}), "bcjo"
-        )
-    ):
-        yield "shell.runs_code", f"git {verb} is told which hooks or program to run", "leave the option out"
-
-
-_RUNS = frozenset(
-    {
-        *("--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"),
-        *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd", "--smtp-server"),
-    }
-)
-_KEYS = re.compile(
-    r"(?:alias\.[^=]*=!|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|"
-    r"alternaterefscommand)|"
-    r"pager\.|diff\..*(?:command|textconv|external)|diff\.external|merge\..*driver|mergetool\..*cmd|difftool\..*cmd|"
-    r"filter\..*(?:clean|smudge|process)|credential\..*helper|credential\.helper|gpg\..*program|gpg\.program|"
-    r"sequence\.editor|"
-    r"uploadpack\.packobjectshook|protocol\.ext|protocol\.allow|ssh\.|sendemail\.|browser\.|man\.|web\.browser|"
-    r"remote\..*(?:uploadpack|receivepack|vcs)|submodule\..*update|include(?:if)?\.|url\.ext|init\.templatedir|"
-    r"trailer\..*c(?:om)?m(?:an)?d)",
-    re.IGNORECASE,
-)
+    return verb, list(arguments[arguments.index(verb) + 1 :]) if verb else [], words
 
 
 def _parts(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -18,3 +18,5 @@ class ShellRules(msgspec.Struct, frozen=True):
     """Whether PowerShell and cmd may be used. Their text is not parsed, so what they run is not judged."""
     max_length: int = 8_192
     """Characters beyond which a command is refused unread."""
+    everyday: bool = False
+    """Whether commands may be joined, use variables and write inside the project, where each part of them passes."""

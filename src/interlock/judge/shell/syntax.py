@@ -6,6 +6,7 @@ this module.
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ class Word(msgspec.Struct):
     end: int
     dynamic: bool = False
     """Holds an expansion or substitution: `text` is then only the source."""
+    template: str = ""
+    """Of a dynamic word, its fixed parts, with `${NAME}` for each variable and `${}` for any other expansion."""
     pattern: bool = False
     """Holds an unquoted glob or brace."""
     disguised: bool = False
@@ -41,6 +44,8 @@ class Redirect(msgspec.Struct):
     target: Word | None
     start: int
     end: int
+    body: str = ""
+    """The text of a here-document."""
 
 
 class Command(msgspec.Struct):
@@ -65,6 +70,8 @@ class Script(msgspec.Struct):
     operators: list[Operator]
     redirects: list[Redirect]
     error: tuple[int, int] | None = None
+    assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list)
+    """Variables that the script itself sets, by assignments and loops, with each of their values."""
 
 
 def parse(text: str) -> Script:
@@ -162,6 +169,7 @@ _EXPANSIONS = {
     "process_substitution": "substitution",
     "arithmetic_expansion": "arithmetic",
 }
+_VARIABLE = re.compile(r"\$\{?(\w+|[@*#?!$-])\}?")
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _PLAIN = frozenset({"word", "number", "regex", "extglob_pattern", "variable_name", "test_operator", "file_descriptor"})
 
@@ -175,11 +183,12 @@ class _Reader:
         self.commands: list[Command] = []
         self.operators: list[Operator] = []
         self.redirects: list[Redirect] = []
+        self.assignments: list[tuple[str, Word]] = []
         self.error: tuple[int, int] | None = None
         self.nodes = 0
 
     def script(self) -> Script:
-        script = Script(self.commands, self.operators, self.redirects, self.error)
+        script = Script(self.commands, self.operators, self.redirects, self.error, self.assignments)
         if self.text is not None:
             _count_in_characters(script, self.source)
         return script
@@ -193,9 +202,15 @@ class _Reader:
         compound = _COMPOUND.get(kind)
         if compound is not None:
             self._note(compound, node)
+        if kind == "variable_assignment":
+            self.assignments.append(self._assignment(node, depth))
+            return
+        looped = self._loop_values(node, depth) if kind == "for_statement" else ()
         ended = -1
         for child in node.children:
             part = child.type
+            if child.id in looped:
+                continue
             operator = _TOKENS.get(part)
             # The grammar does not show the newline between two statements, only the gap.
             if kind == "program" and child.is_named and part != "comment":
@@ -228,6 +243,14 @@ class _Reader:
             elif kind != "comment":
                 command.words.append(self.word(child, depth + 1))
 
+    def _loop_values(self, node: Node, depth: int) -> set[int]:
+        """Notes the words that a loop goes through as values of its variable, and returns their nodes."""
+        name = node.child_by_field_name("variable")
+        label = self._source_of(name) if name is not None else ""
+        values = node.children_by_field_name("value")
+        self.assignments.extend((label, self.word(value, depth + 1)) for value in values)
+        return {value.id for value in values}
+
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
@@ -240,10 +263,12 @@ class _Reader:
 
     def redirect(self, node: Node, depth: int) -> None:
         self._enter(depth)
-        operator = ""
+        operator = body = ""
         words: list[Word] = []
         for child in node.children:
             kind = child.type
+            if kind == "heredoc_body":
+                body = self._source_of(child)
             if not child.is_named:
                 operator = operator or kind
             elif kind in _REDIRECTS:
@@ -253,7 +278,7 @@ class _Reader:
             elif kind not in ("file_descriptor", "heredoc_start", "heredoc_end"):
                 words.append(self.word(child, depth + 1))
         if node.type == "heredoc_redirect":
-            self.redirects.append(Redirect("<<", None, node.start_byte, node.end_byte))
+            self.redirects.append(Redirect("<<", None, node.start_byte, node.end_byte, body))
         else:
             target = words.pop(0) if words else None
             self.redirects.append(Redirect(operator, target, node.start_byte, node.end_byte))
@@ -290,7 +315,10 @@ class _Reader:
             self._note(expansion, node)
         if node.child_count:
             self.statement(node, depth + 1)
-        return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True)
+        source = self._source_of(node)
+        named = _VARIABLE.fullmatch(source)
+        template = f"${{{named[1]}}}" if named else "${}"
+        return Word(source, node.start_byte, node.end_byte, dynamic=True, template=template)
 
     def _bare(self, node: Node) -> Word:
         raw = self._source_of(node)
@@ -300,19 +328,23 @@ class _Reader:
         return Word(raw, node.start_byte, node.end_byte, pattern=quoting.has_glob(raw))
 
     def _double_quoted(self, node: Node, depth: int) -> Word:
-        dynamic = False
-        for child in node.named_children:
-            if child.type != "string_content":
-                dynamic = True
-                self.word(child, depth + 1)
+        inner = [self.word(child, depth + 1) for child in node.named_children if child.type != "string_content"]
         raw = self._source_of(node)
-        text = raw if dynamic else quoting.in_double_quotes(raw[raw.find('"') + 1 : -1])
-        return Word(text, node.start_byte, node.end_byte, dynamic=dynamic)
+        if not inner:
+            return Word(quoting.in_double_quotes(raw[raw.find('"') + 1 : -1]), node.start_byte, node.end_byte)
+        # What stands between the expansions is cut out of the source: the grammar leaves some blanks out of its nodes.
+        parts, at = [], node.start_byte + raw.find('"') + 1
+        for word in inner:
+            parts += [quoting.in_double_quotes(self._between(at, word.start)), word.template]
+            at = word.end
+        parts.append(quoting.in_double_quotes(self._between(at, node.end_byte - 1)))
+        return Word(raw, node.start_byte, node.end_byte, dynamic=True, template="".join(parts))
 
     def _joined(self, node: Node, depth: int) -> Word:
         parts = [self.word(child, depth + 1) for child in node.children]
         if any(part.dynamic for part in parts):
-            return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True)
+            template = "".join([part.template or part.text for part in parts])
+            return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True, template=template)
         text = "".join([part.text for part in parts])
         raw = self._source_of(node)
         return Word(
@@ -325,7 +357,10 @@ class _Reader:
         )
 
     def _source_of(self, node: Node) -> str:
-        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        return self._between(node.start_byte, node.end_byte)
+
+    def _between(self, start: int, end: int) -> str:
+        return self.source[start:end].decode("utf-8", "replace")
 
     def _note(self, kind: str, node: Node) -> None:
         self.operators.append(Operator(kind, node.start_byte, node.end_byte))
@@ -342,6 +377,7 @@ def _count_in_characters(script: Script, source: bytes) -> None:
     for command in script.commands:
         marks.extend(command.words)
         marks.extend(value for _, value in command.assignments)
+    marks.extend(value for _, value in script.assignments)
     marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
     offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
     table: dict[int, int] = {}

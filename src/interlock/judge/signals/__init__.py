@@ -1,43 +1,18 @@
-"""What an instruction to a model looks like in text that should only describe: a table of signals with weights.
+"""Signals: what an instruction to a model looks like in text that should only describe, each with a weight.
 
 A signal of weight 2 decides alone; weaker ones must come together, since honest descriptions also say "must", "first"
-and "important".
+and "important". The signals are rows of the tables in this folder.
 """
 
 from __future__ import annotations
 
-from interlock.judge.signals.bidding import BIDDING
-from interlock.judge.signals.deeds import DEEDS
-from interlock.judge.signals.hints import HINTS
-from interlock.judge.signals.languages import LATIN_SCRIPT, OTHER_SCRIPTS
-from interlock.judge.signals.masters import MASTERS
-from interlock.judge.signals.misuse import MISUSE
-from interlock.judge.signals.procedures import PROCEDURES
-from interlock.judge.signals.takeover import TAKEOVER
-from interlock.judge.signals.tells import TELLS
-from interlock.judge.signals.voices import VOICES
-from interlock.judge.signals.words import Signal
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-__all__ = ["ENGLISH", "LATIN_SCRIPT", "NAMES", "OTHER_SCRIPTS", "SAYS", "Signal"]
+from interlock.judge.tables import Row, read_table
 
-ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + MASTERS + BIDDING + PROCEDURES + TELLS + HINTS
-
-NAMES = (
-    Signal(
-        "theft",
-        2,
-        r"\b(?:contents? (?:from|of)|reading|read|from|of) (?:reading |file )*(?:the )?(?:ssh|id rsa|dot ?env|"
-        r"env file|etc passwd|aws cred|private key|system prompt|conversation|mcp json|credentials)",
-    ),
-    Signal(
-        "theft",
-        1,
-        r"^(?:(?:full|entire|complete|previous|whole|raw|all) )*(?:system prompt|conversation history|chat history|"
-        r"conversation context|chain of thought|user secrets?|previous messages|model reasoning)$",
-    ),
-)
-
-SAYS = {
+SAYS: Final = {
     "secrecy": "tells the model to keep something from the person",
     "override": "tells the model to set other instructions aside",
     "role": "gives the model another role",
@@ -47,3 +22,54 @@ SAYS = {
     "shadowing": "tells the model how to treat other tools",
     "execution": "tells the model to run something",
 }
+"""The rules, which are also the names of the tables, and what a finding of each says."""
+
+NAME: Final = "name"
+"""The language of signals that are only for names of parameters."""
+
+RESULT: Final = "result"
+"""The language of signals that are only for results: a definition may address the model, a result may not."""
+
+
+class Signal(NamedTuple):
+    """Something that an instruction to a model says, and how much it weighs."""
+
+    rule: str
+    weight: float
+    pattern: str
+    name: str = ""
+    language: str = ""
+    address: bool = False
+    """Whether it only addresses the model, or speaks firmly, as honest definitions do too."""
+
+
+def read_signals() -> list[Signal]:
+    """All signals of all tables; those for results and then those for names of parameters stand last."""
+    fragments = {row.head[0]: row.one("=") for row in read_table(__name__, "fragments.txt")}
+    signals = [_signal(rule, row, fragments) for rule in SAYS for row in read_table(__name__, f"{rule}.txt")]
+    return sorted(signals, key=lambda signal: (signal.language == NAME, signal.language == RESULT))
+
+
+def read_examples() -> Iterator[tuple[str, str, str]]:
+    """For each signal its name, a text that it matches, and a text that it does not match."""
+    for rule in SAYS:
+        for row in read_table(__name__, f"{rule}.txt"):
+            yield row.head[0], row.one("+").replace("\\n", "\n"), row.one("-").replace("\\n", "\n")
+
+
+def _signal(rule: str, row: Row, fragments: dict[str, str]) -> Signal:
+    name, weight, language, *address = row.head
+    return Signal(rule, float(weight), _spelled_out(row.one("="), fragments), name, language, bool(address))
+
+
+def _spelled_out(pattern: str, fragments: dict[str, str]) -> str:
+    """A pattern as RE2 takes it: fragments put in, blanks as joints between words, `<40>` as a part of a sentence."""
+    while (whole := _FRAGMENT.sub(lambda match: fragments[match[1]], pattern)) != pattern:
+        pattern = whole
+    joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
+    return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)
+
+
+_FRAGMENT = re.compile(r"<([A-Z_]+)>")
+_JOINT = re.compile(r"(?<![\\\[]) (?![?\]|)])")
+_SENTENCE = re.compile(r"<(\d+)>")

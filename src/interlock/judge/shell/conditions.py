@@ -1,0 +1,129 @@
+"""Conditions on the use of a program, as the rows of `programs.txt` write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.shell.patterns import compiled
+
+_MOST_READ = 400
+"""Characters of the arguments that `says` reads: the verb and its options come first."""
+_MOST_VERBS = 6
+
+
+class Use:
+    """One use of a program: its name and arguments, and the readings of them that conditions ask for."""
+
+    def __init__(self, name: str, arguments: Sequence[str], values: frozenset[str] = frozenset()) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.values = values
+
+    @cached_property
+    def operands(self) -> list[str]:
+        return operands(self.arguments, self.values)
+
+    @cached_property
+    def text(self) -> str:
+        return "".join([f" {word}" for word in self.arguments])[:_MOST_READ]
+
+    @cached_property
+    def verbs(self) -> str:
+        return " ".join(self.operands[:_MOST_VERBS])
+
+
+class Condition(NamedTuple):
+    """A test, what it is given, and whether it is to hold or to fail."""
+
+    test: Callable[[Use, Any], object]
+    given: Any
+    wanted: bool
+
+    def holds(self, use: Use) -> bool:
+        return bool(self.test(use, self.given)) == self.wanted
+
+
+def read_conditions(text: str) -> tuple[Condition, ...]:
+    """The conditions of one row, all of which must hold."""
+    return tuple(_condition(part) for part in text.split(" && ")) if text else ()
+
+
+def all_hold(conditions: Sequence[Condition], use: Use) -> bool:
+    return all(condition.holds(use) for condition in conditions)
+
+
+def _condition(text: str) -> Condition:
+    kind, _, given = text.removeprefix("!").partition(" ")
+    test, read = _KINDS[kind]
+    return Condition(test, read(given), text[0] != "!")
+
+
+def options_and_letters(text: str) -> tuple[frozenset[str], str]:
+    """`-a --all / nf`: options, and the letters of other options that take a value."""
+    options, _, letters = text.partition("/ ") if text.startswith("/ ") else text.partition(" / ")
+    return frozenset(options.split()), letters
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _value_of(text: str) -> tuple[str, str, str, re.Pattern[str]]:
+    options, _, pattern = text.partition(" : ") if " : " in text else text.partition(" :")
+    options, _, letters = options.partition(" / ")
+    short, long = options.split()
+    return short, long, letters, compiled(pattern)
+
+
+def _pair_of(text: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    words, _, pattern = text.partition(" : ")
+    return _words(words), compiled(pattern)
+
+
+def _predicate(name: str) -> Callable[[Use], object]:
+    from interlock.judge.shell import predicates
+
+    found: Callable[[Use], object] = getattr(predicates, name)
+    return found
+
+
+def _has_value(use: Use, given: tuple[str, str, str, re.Pattern[str]]) -> bool:
+    short, long, letters, pattern = given
+    return any(pattern.search(value) for value in option_values(use.arguments, short, long, letters))
+
+
+def _has_pair(use: Use, given: tuple[frozenset[str], re.Pattern[str]]) -> bool:
+    words, pattern = given
+    pairs = zip(use.arguments, use.arguments[1:], strict=False)
+    return any(first in words and pattern.search(second) for first, second in pairs)
+
+
+def _finds(
+    words: Callable[[Use], Sequence[str]],
+) -> tuple[Callable[[Use, re.Pattern[str]], object], Callable[..., Any]]:
+    """A condition that a pattern is found in one of some words."""
+    return lambda use, pattern: any(pattern.search(word) for word in words(use)), compiled
+
+
+_KINDS: dict[str, tuple[Callable[[Use, Any], object], Callable[[str], Any]]] = {
+    "flag": (lambda use, given: uses_flag(use.arguments, *given), options_and_letters),
+    "exactly": (lambda use, given: uses_flag(use.arguments, *given, abbreviated=False), options_and_letters),
+    "any": (lambda use, given: not given.isdisjoint(use.arguments), _words),
+    "only": (lambda use, given: use.arguments and given.issuperset(use.arguments), _words),
+    "named": (lambda use, given: any(word.rpartition("/")[2] in given for word in use.arguments), _words),
+    "verb": (lambda use, given: not given.isdisjoint(use.operands[:1]), _words),
+    "more": (lambda use, given: len(use.operands) > given, int),
+    "does": (lambda use, given: given(use), _predicate),
+    "value": (_has_value, _value_of),
+    "pair": (_has_pair, _pair_of),
+    "word": _finds(lambda use: use.arguments),
+    "operand": _finds(lambda use: use.operands),
+    "first": _finds(lambda use: use.operands[:1]),
+    "last": _finds(lambda use: use.arguments[-1:]),
+    "says": _finds(lambda use: (use.text,)),
+    "verbs": _finds(lambda use: (use.verbs,)),
+}

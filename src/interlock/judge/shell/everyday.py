@@ -1,0 +1,211 @@
+"""Everyday commands: several simple commands in one text, with variables and files of the project.
+
+Where the hub infers that an argument is a command, each part is judged by itself. Variables that the text itself sets
+are followed to their values; a file is written only inside the project or in the folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
+
+from interlock.judge.findings import Finding
+from interlock.judge.shell import embedded
+from interlock.judge.shell.flags import operands
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import known, program_name
+from interlock.judge.shell.syntax import Command, Redirect, Script, Word
+
+_MOST_READINGS = 64
+_MOST_TOGETHER = 400
+"""Readings of words with variables, of one text."""
+_LONGEST = 4_096
+_INSERTED = re.compile(r"\$\{(\w*)\}")
+_UNKNOWN = "_"
+"""Stands for the value of an expansion that is not known before the command runs."""
+_DECODES = re.compile(
+    r"^(?:xxd\b.* -\w*r|base(?:64|32)\b.* (?:-d|-D|--decode)\b|openssl\b.* -d\b"
+    r"|(?:echo|printf)\b.*\\\\?(?:x[0-9a-fA-F$]|u[0-9a-fA-F]{4}|[0-7]{3}))"
+)
+"""Programs that turn a code into text."""
+_CUTS = re.compile(r"\$\{\w+:\d+:[12]\}|\$\{\w+//[^}]*/\}")
+_RUN_FILES = frozenset({"shell", "bare", "evaluator"})
+_QUIET = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+
+
+class Everyday:
+    """One text of joined commands: its variables, and what its redirections give to which command."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.values: dict[str, list[str]] = {}
+        self.too_many = False
+        self.left = _MOST_TOGETHER
+        self.unknown: set[str] = set()
+        """Variables of which a value is not wholly in the text."""
+        # In their order and once each, so that variables that are made of each other cost no more than others.
+        for name, value in script.assignments:
+            if not self.is_known(value):
+                self.unknown.add(name)
+            given = self.values.setdefault(name, [])
+            given += [text for text in self.texts(value) if text not in given]
+            if len(given) > _MOST_READINGS:
+                self.too_many = True
+                del given[_MOST_READINGS:]
+
+    def judge_setting(self) -> Iterator[Finding]:
+        """Findings about variables and redirections."""
+        for name, value in self.script.assignments:
+            yield from self._judge_assignment(name, value, (value.start, value.end))
+        for command in self.script.commands:
+            for name, value in command.assignments:
+                yield from self._judge_assignment(name, value, (command.start, command.end))
+            for word in command.words:
+                yield from self._judge_variables(word)
+        yield from self._judge_disguises()
+        for redirect in self.script.redirects:
+            for target in self.texts(redirect.target) if redirect.target is not None else ():
+                yield from _judge_redirect(redirect, target)
+
+    def _judge_disguises(self) -> Iterator[Finding]:
+        """Text that only becomes a name or a path when it is decoded or cut, and code that is written to a file."""
+        feeds = any(operator.kind == "substitution" for operator in self.script.operators)
+        feeds = feeds or any(redirect.operator == "<<<" for redirect in self.script.redirects)
+        writes = any(
+            ">" in redirect.operator and redirect.target is not None and not _is_quiet(redirect, redirect.target.text)
+            for redirect in self.script.redirects
+        )
+        for command in self.script.commands:
+            span = (command.start, command.end)
+            text = " ".join([word.text for word in command.words])
+            if feeds and _DECODES.search(text):
+                yield Finding("shell.disguised", "decodes text for use in a command", "write the text plainly", span)
+            if writes and any(embedded.runs_process(word.text) for word in command.words):
+                message = "writes code that starts processes or deletes trees"
+                yield Finding("shell.runs_code", message, "write the file with a tool for files", span)
+            program = known(program_name(command.words[0].text)) if command.words else None
+            if program is not None and program.kinds & _RUN_FILES and self._runs_unknown(command):
+                message = "runs a file that is not known before the command runs"
+                yield Finding("shell.runs_code", message, "name the file", span)
+        for word in (word for command in self.script.commands for word in command.words):
+            if word.dynamic and _CUTS.search(word.text):
+                message = "cuts a text out of a variable, so what is read is not what is used"
+                yield Finding("shell.disguised", message, "write the text plainly", (word.start, word.end))
+
+    def _runs_unknown(self, command: Command) -> bool:
+        """Whether an interpreter gets its program from an expansion: `bash <(…)`, `source $X`."""
+        for word in command.words[1:]:
+            if word.dynamic:
+                return not self.is_known(word) and not word.template.startswith("${HOME}")
+            if not word.text.startswith("-"):
+                return False
+        return False
+
+    def readings(self, command: Command) -> Iterator[list[str]]:
+        """The argument lists that a command may become, with each of the values that its variables are given."""
+        if not command.words:
+            return
+        name = program_name(command.words[0].text)
+        body = self._input_of(command)
+        program = known(name)
+        if body and program.language and not operands([word.text for word in command.words[1:]]):
+            yield [name, program.code_option, body]
+            return
+        for choice in self._choices(command.words):
+            argv: list[str] = []
+            for word in command.words:
+                text = _filled(word, choice)
+                # The shell splits the value of a variable outside quotes into words.
+                argv += text.split() if word.dynamic and word.text[:1] != '"' else [text]
+            argv = argv or [_UNKNOWN]
+            yield [*argv, body] if body and program.reads_sql else argv
+
+    def given_to_shell(self, command: Command) -> Iterator[str]:
+        """Texts that go to a shell on another machine: the input of `ssh`."""
+        body = self._input_of(command)
+        wrapper = known(program_name(command.words[0].text)).wrapper if command.words else None
+        if body and wrapper is not None and wrapper.joins:
+            yield body
+
+    def texts(self, word: Word) -> list[str]:
+        """The texts that a word may stand for; unknown parts are left open."""
+        return [_filled(word, choice) for choice in self._choices([word])]
+
+    def _choices(self, words: Sequence[Word]) -> list[dict[str, str]]:
+        """Each choice of values for the variables in some words."""
+        names = list(dict.fromkeys(name for word in words for name in _INSERTED.findall(word.template)))
+        given = [self.values.get(name) or ["~" if name == "HOME" else _UNKNOWN] for name in names]
+        most = min(_MOST_READINGS, self.left)
+        choices = list(islice(product(*given), most + 1))
+        self.too_many |= len(choices) > most
+        self.left -= len(choices) if names else 0
+        return [dict(zip(names, choice, strict=True)) for choice in choices[: max(1, most)]]
+
+    def is_known(self, word: Word) -> bool:
+        """Whether all that a word may stand for is in the text itself."""
+        return all(name in self.values and name not in self.unknown for name in _INSERTED.findall(word.template))
+
+    def _input_of(self, command: Command) -> str:
+        """The here-document that a command reads."""
+        for redirect in self.script.redirects:
+            if redirect.body:
+                before = [each for each in self.script.commands if each.end <= redirect.start]
+                if before and max(before, key=lambda each: each.end) is command:
+                    return redirect.body
+        return ""
+
+    def _judge_assignment(self, name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:
+        if value.disguised and not value.text.isspace():
+            message = "needless escaping hides what a value says"
+            yield Finding("shell.disguised", message, "write the value plainly", span)
+        harmless = compiled("<HARMLESS_SETTING>")
+        if compiled("<RISKY_VARIABLES>").match(name) and not harmless.fullmatch(
+            f"{name}={value.template or value.text}"
+        ):
+            hint = "leave it out, or let the operator set it for the server"
+            yield Finding("shell.environment", f"setting {name!r} can change what runs", hint, span)
+
+    def _judge_variables(self, word: Word) -> Iterator[Finding]:
+        """A variable that holds a secret, by its name, handed to a command."""
+        for name in _INSERTED.findall(word.template):
+            if name not in self.values and compiled("<SECRET_VARIABLE>").search(name):
+                message = f"hands the secret in ${name} to a program"
+                hint = "let the program read the variable itself"
+                yield Finding("shell.secret_variable", message, hint, (word.start, word.end))
+
+
+def _filled(word: Word, choice: dict[str, str]) -> str:
+    """A word with the values of its variables."""
+    if not word.dynamic:
+        return word.text
+    return _INSERTED.sub(lambda match: choice[match[1]], word.template)[:_LONGEST]
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path, as it is written, lies inside the project or among temporary files."""
+    if path.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - a place to write, not a file made here
+        return ".." not in path.split("/")
+    return not path.startswith(("/", "~", "-")) and ".." not in path.split("/") and ":" not in path[:3]
+
+
+def _judge_redirect(redirect: Redirect, target: str) -> Iterator[Finding]:
+    span = (redirect.start, redirect.end)
+    if target.startswith(("/dev/tcp/", "/dev/udp/")):
+        yield Finding("shell.network", "opens a connection by redirection", "use a network tool", span)
+    elif compiled("<SECRETS>|<ENVIRONMENT_FILE>").search(target) and ">" not in redirect.operator:
+        yield Finding(
+            "shell.secret_file", f"{target[:60]!r} holds secrets", "ask for what you need by another tool", span
+        )
+    elif ">" in redirect.operator and not _is_quiet(redirect, target):
+        if compiled("<HOOKS>").search(target):
+            yield Finding("shell.persistence", "writes a program that git runs later", "leave hooks to a person", span)
+        elif compiled("<WRITE>|<SECRETS>").search(target):
+            yield Finding("shell.system_file", f"writes to {target[:60]!r}", "use a file of your own", span)
+        elif not is_inside(target) or target.startswith(_UNKNOWN):
+            message = f"writes to {target[:60]!r}, outside the project"
+            yield Finding("shell.redirect_out", message, "write below the working directory", span)
+
+
+def _is_quiet(redirect: Redirect, target: str) -> bool:
+    return target in _QUIET or (redirect.operator.endswith("&") and target.isdigit())

@@ -1,0 +1,273 @@
+"""Predicates that rows of `programs.txt` name with `does`: uses that take more than a pattern to recognise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from interlock.judge.shell import embedded, git, sources
+from interlock.judge.shell.conditions import Use
+from interlock.judge.shell.everyday import is_inside
+from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.shell.patterns import compiled
+from interlock.judge.shell.programs import known, lists
+from interlock.judge.shell.sed import sed_effects, sed_scripts
+from interlock.judge.shell.wrappers import run_on_matches
+
+git_setting = git.sets_program
+git_option = git.names_program
+git_clean = git.cleans
+git_programs = git.runs_programs
+git_config = git.configures_program
+git_runs = git.runs_command
+git_system = git.writes_system
+git_hooks = git.names_hooks
+git_changes = git.changes
+git_forces = git.forces_protected
+installs_from_address = sources.installs_from_address
+sets_source = sources.sets_source
+runs_address = sources.runs_address
+runs_given = sources.runs_given
+runs_classes = sources.runs_classes
+
+
+def _run_by_find(use: Use) -> Iterator[str]:
+    for option, program in pairwise([*use.arguments, ""]):
+        if option in ("-exec", "-execdir", "-ok", "-okdir"):
+            yield program.rpartition("/")[2]
+
+
+def runs_deleter(use: Use) -> bool:
+    """`find -exec rm`."""
+    return any(name in lists()["deleters"] for name in _run_by_find(use))
+
+
+def runs_other(use: Use) -> bool:
+    """`find -exec` of a program that is not known to only look at each match."""
+    harmless = lists()["deleters"] | lists()["find-runs"]
+    return any(name not in harmless for name in _run_by_find(use))
+
+
+def overwrites_system(use: Use) -> bool:
+    """`dd of=/etc/passwd`."""
+    return any(word.startswith("of=") and compiled("<WRITE>").search(word[3:]) for word in use.arguments)
+
+
+def stops_guard(use: Use) -> bool:
+    """A service manager is told to end a service that keeps watch."""
+    words = [_SERVICE.sub("", word) for word in use.arguments]
+    if lists()["guards"].isdisjoint(words):
+        return False
+    stops = not lists()["stops"].isdisjoint(use.arguments)
+    return stops or any(word.lower().rstrip('"').endswith("=no") for word in use.arguments)
+
+
+def kills_guard(use: Use) -> bool:
+    """A service that keeps watch is killed by name, or by a pattern with the name as one of its alternatives."""
+    words = (_ALTERNATIVES.split(word.lower()) for word in use.arguments if len(word) < 400)
+    return any(not lists()["guards"].isdisjoint(parts) for parts in words)
+
+
+_SERVICE = re.compile(r"(?:_enable)?=(?:\"?NO\"?)?$|\.service$|^-(?:f|x)$", re.IGNORECASE)
+_ALTERNATIVES = re.compile(r"[|()^$\s]+")
+
+
+def awk_runs(use: Use) -> bool:
+    return any(embedded.awk_runs(word) for word in use.arguments)
+
+
+def awk_writes(use: Use) -> bool:
+    return any(embedded.awk_writes(word) and not embedded.awk_runs(word) for word in use.arguments)
+
+
+def sed_runs(use: Use) -> bool:
+    """The script runs commands, or cannot be read."""
+    return not sed_does(use).isdisjoint(("runs", "unknown"))
+
+
+def sed_writes(use: Use) -> bool:
+    return "writes" in sed_does(use)
+
+
+def sed_does(use: Use) -> frozenset[str]:
+    return frozenset(effect for script in sed_scripts(use.arguments) for effect in sed_effects(script))
+
+
+def _modules(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each module that `python -m` runs, with the word behind it."""
+    for index, word in enumerate(arguments[:4]):
+        if word == "-m":
+            yield tuple([*arguments[index + 1 : index + 3], "", ""][:2])  # type: ignore[misc]
+        elif word.startswith("-m"):
+            yield word[2:], arguments[index + 1] if index + 1 < len(arguments) else ""
+        elif not word.startswith("-"):
+            return
+
+
+def makes_environment(use: Use) -> bool:
+    return any(module in ("venv", "virtualenv") for module, _ in _modules(use.arguments))
+
+
+def runs_module(use: Use) -> bool:
+    """`python -m` of a module that installs or runs other code; `python -m pip list` only looks."""
+    for module, verb in _modules(use.arguments):
+        if module == "pip" and verb in lists()["pip-looks"]:
+            return False
+        if module in lists()["python-modules"]:
+            return True
+    return False
+
+
+def rsync_runs(use: Use) -> bool:
+    """`rsync -e` of a program other than ssh, or of ssh with an option that runs a program."""
+    for shell in option_values(use.arguments, "-e", "--rsh"):
+        words = shell.split()
+        if words[:1] != ["ssh"] or known("ssh").refused(Use("ssh", words[1:])):
+            return True
+    return False
+
+
+def sets_variable(use: Use) -> bool:
+    """`env NAME=value` of a variable that can change what runs."""
+    pairs = (word.partition("=") for word in use.arguments if not word.startswith("-"))
+    risky = compiled("<RISKY_VARIABLES>")
+    return any(equals and risky.match(name.removesuffix("%%")) for name, equals, _ in pairs)
+
+
+_IP_READS = ("show", "list", "lst", "get", "monitor", "help", "identify", "pids", "ls")
+
+
+def ip_changes(use: Use) -> bool:
+    """`ip` with a verb that is no abbreviation of one that reads."""
+    if uses_flag(use.arguments, frozenset({"-b", "-batch", "--batch"}), "*"):
+        return True
+    words = operands(use.arguments, frozenset({"-f", "-family", "-rc", "-n", "-netns", "-l", "-loops"}))
+    if len(words) < 2 or ("monitor".startswith(words[0]) and words[0] not in ("m", "ma")):
+        return words[:1] == ["netns"] and len(words) > 2
+    verb = words[1]
+    if words[0].startswith("neti") or words[0] == "netns":
+        return verb not in ("list", "show", "identify", "pids", "monitor")
+    sets = verb == "s" and "link".startswith(words[0])  # of `ip link`, the letter means `set`
+    return sets or not any(read.startswith(verb) for read in _IP_READS)
+
+
+_STATEMENT = re.compile(r"(?i)\s*(?:with|select|insert|update|delete|drop|create|alter|pragma|attach|\.)\b|\.")
+_CLIENT_LOOKS = re.compile(r"\s*(?:\\[dlz]\w*\+?|\.(?:tables|schema|databases|indexes|help))\b")
+_CLIENT_FILES = frozenset(
+    {"-f", "--file", "-o", "--output", "-L", "--log-file", "-init", "-cmd", "--tee", "--pager", "-i"}
+)
+
+
+def client_writes(use: Use) -> bool:
+    """A client of a database reads only when it is given SQL that only reads, and nothing else to do."""
+    from interlock.judge.sql import judge_readonly_sql
+
+    arguments = [word for word in use.arguments if word not in lists()["sqlite-modes"]]
+    if uses_flag(arguments, _CLIENT_FILES, "dhUpPDuSr"):
+        return True
+    given = [*option_values(arguments, "-c", "--command"), *option_values(arguments, "-e", "--execute")]
+    given = given or [word for word in arguments if _STATEMENT.match(word)]
+    if not given:
+        return not uses_flag(arguments, frozenset({"-l", "--list"}))
+    own = [text for text in given if text.lstrip().startswith(("\\", "."))]
+    if any(not _CLIENT_LOOKS.match(text) for text in own):
+        return True
+    return any(judge_readonly_sql(text) for text in given if text not in own)
+
+
+def removes_made(use: Use) -> bool:
+    """`rm -rf node_modules dist`: folders and files of the project that tools make again, by name."""
+    words = operands(use.arguments)
+    options = [word for word in use.arguments if word[:1] == "-" and word != "--"]
+    plain = all(_REMOVAL.fullmatch(option) for option in options)
+    endings = lists()["made-endings"] | lists()["leftover-endings"]
+    return plain and bool(words) and all(_is_made(word, endings) for word in words)
+
+
+def deletes_made(use: Use) -> bool:
+    """`find . -name '*.pyc' -delete`, `find . -name __pycache__ -exec rm -rf {} +`."""
+    starts = [word for word in use.arguments[: _first_test(use.arguments)] if word[:1] != "-"]
+    named = [value for test, value in pairwise(use.arguments) if test in ("-name", "-iname")]
+    ran = list(run_on_matches("find", use.arguments))
+    removes = all(command[:1] == ["rm"] and command[-1] == "{}" and len(command) < 4 for command in ran)
+    prints = any(word.startswith("-fprint") or word in ("-fls", "-ok", "-okdir") for word in use.arguments)
+    acts = bool(ran) or "-delete" in use.arguments
+    inside = all(is_inside(start) for start in starts)
+    made = bool(named) and all(_is_made(name, lists()["made-endings"]) for name in named)
+    return acts and removes and inside and made and not prints
+
+
+def _first_test(arguments: Sequence[str]) -> int:
+    return next((at for at, word in enumerate(arguments) if word[:1] in "-(!"), len(arguments))
+
+
+def _is_made(path: str, endings: frozenset[str]) -> bool:
+    name = path.rstrip("/").rpartition("/")[2]
+    made = name in lists()["made-again"] or any(name.endswith(ending) and name != ending for ending in endings)
+    return made and is_inside(path) and "$" not in path
+
+
+_REMOVAL = re.compile(r"-[rRfvdi]+|--(?:recursive|force|verbose|dir)")
+
+
+def activates(use: Use) -> bool:
+    """`source .venv/bin/activate`, `. ~/.nvm/nvm.sh`."""
+    return len(use.arguments) == 1 and _ACTIVATION.fullmatch(use.arguments[0]) is not None
+
+
+_ACTIVATION = re.compile(
+    r"(?:(?!\.\.)[\w.-]+/)*(?:bin|Scripts)/activate|(?:~|_)/(?:\.nvm/nvm\.sh|\.cargo/env|nvm\.sh|\.sdkman/bin/sdkman-init\.sh)"
+)
+
+
+def runs_harmless_code(use: Use) -> bool:
+    """Code in an argument, such as `python -c`, in which the judge of code finds nothing wrong."""
+    from interlock.judge.code import CodeRules, judge_code
+
+    program = known(use.name)
+    code = ""
+    for at, word in enumerate(use.arguments):
+        if _GIVES_CODE[program.language].fullmatch(word):
+            code = use.arguments[at + 1] if at + 1 < len(use.arguments) else ""
+            break
+        if not _BEFORE_CODE.fullmatch(word):
+            return False
+    files = use.arguments[at + 2 :] if code else []
+    writes = program.language == "perl" and any("i" in word for word in use.arguments[: at + 1])
+    if not code or (writes and not all(is_inside(file) for file in files)):
+        return False
+    secret = compiled("<SECRETS>|<ENVIRONMENT_FILE>")
+    if any(secret.search(file) for file in files) or embedded.runs_process(code):
+        return False
+    return not judge_code(code, CodeRules(language=program.language))
+
+
+_GIVES_CODE = {
+    "python": re.compile(r"-[uBIsESq]*c"),
+    "javascript": re.compile(r"-e|-p|-pe|--eval|--print"),
+    "perl": re.compile(r"-[0-7]*[lnpwaiE]*e"),
+    "ruby": re.compile(r"-[npl]*e"),
+    "php": re.compile(r"-r"),
+}
+_BEFORE_CODE = re.compile(r"-[uBIsESlnpwai0-9]+|-W\w*|-X\w*|--input-type=module|--no-warnings|--")
+
+
+def runs_harmless_module(use: Use) -> bool:
+    """`python -m pip install x` as `pip install x`, and `python -m cProfile script.py`."""
+    if use.arguments[:1] != ["-m"] or len(use.arguments) < 3:
+        return False
+    module, rest = use.arguments[1], use.arguments[2:]
+    if module == "pip":
+        return _PIP_PROJECT.search(" ".join(rest)) is not None and not known("pip").refused(Use("pip", rest))
+    if module == "http.server":
+        return any(option == "--bind" and value in _LOOPBACK for option, value in pairwise(rest))
+    return module in lists()["script-modules"] and any(word.endswith(".py") and is_inside(word) for word in rest)
+
+
+_PIP_PROJECT = re.compile(
+    r"^install (?:(?:-q|--quiet|-U|--upgrade|--user|--no-cache-dir) )*"
+    r"(?:(?:-r|--requirement|-c|-e|--editable) \S+|(?:pip|setuptools|wheel|build|\.(?:\[[\w,-]+\])?)(?:$| ))"
+)
+"""What a project itself asks to have installed; another package is named by its registry's own program."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
