@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STEP_WEIGHT = 0.7
 """What the best single step of a query counts beside the query as a whole."""
-MANY_STEPS = 4
-"""From here on sentences are steps of a task; fewer are as often one step and what surrounds it."""
+MANY_STEPS = 3
+"""From here on the parts of a query are steps of a task; two are as often one step and what surrounds it."""
 FIRST_OF_STEP = 0.3
 
 

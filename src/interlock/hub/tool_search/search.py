@@ -97,9 +97,9 @@ class ToolSearch:
         await self._meaning.close()
 
     async def _meant(self, query: object) -> dict[str, Vector | None]:
-        from interlock.discovery.index import MAX_QUERY, texts_to_embed
+        from interlock.discovery.index import texts_to_embed
 
-        if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
+        if not isinstance(query, str) or not query.strip():
             return {}  # the index says what is wrong with it
         return await self._meaning.of_query(texts_to_embed(query))
 
