@@ -16,6 +16,7 @@ from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.steps import steps as steps_of
+from interlock.discovery.usage import Raise, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +74,8 @@ class Hit(msgspec.Struct, frozen=True):
 
     entry: ToolEntry
     score: float
+    why: tuple[str, ...] = ()
+    """What speaks for it, in words, where that was asked for."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -163,6 +166,8 @@ class ToolIndex:
         limit: int = 5,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         allowed: Allowed = None,
+        usage: Usage = Usage(),  # noqa: B008 - never added to
+        explain: bool = False,
     ) -> Found:
         """The best tools for a query, best first."""
         _check_search(query, strategy, limit)
@@ -176,7 +181,11 @@ class ToolIndex:
             scores, scale, used = self._by_paths(query, slots, corpus), 1.0, strategy
         else:
             scores, scale, used = self._by_text(query, strategy, slots, corpus)
-        return Found(self._best(slots, scores, scale, limit), len(slots), used)
+            scores = self._raise(scores, slots, usage.raised(words.terms(query)))
+        hits = self._best(slots, scores, scale, limit)
+        if explain:
+            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, query, corpus, usage)) for hit in hits)
+        return Found(hits, len(slots), used)
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
         """Tools whose meaning is not known yet, with their texts, for whoever works it out."""
@@ -220,6 +229,33 @@ class ToolIndex:
         ]
         mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
+
+    def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, Raise]) -> Scores:
+        """Scores with what was learned from use, for tools that the caller may see."""
+        import numpy as np
+
+        best = scores.max()
+        for identity, learned in raised.items():
+            slot = self._slots.get(identity, -1)
+            at = int(np.searchsorted(slots, slot))
+            if at < len(slots) and slots[at] == slot:
+                scores[at] += learned.share * best
+        return scores
+
+    def _why(self, hit: Hit, query: str, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
+        """What speaks for a hit: the words it matches, its meaning, and what was learned from use."""
+        terms, identity = words.terms(query), hit.entry.identity
+        slot = self._slots[identity]
+        matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
+        said = [term if term == found else f"{term} as {found}" for term, found in matched]
+        why = [f"words: {', '.join(said)}"] if said else []
+        cosines = self._cosines(texts_to_embed(query)[:1])
+        if cosines is not None:
+            why.append(f"meaning: {float(cosines[0, slot]):.2f}")
+        learned = usage.raised(terms).get(identity)
+        if learned is not None:
+            why.append(f"learned: called {learned.count} times after queries like this, +{learned.share:.2f}")
+        return tuple(why)
 
     def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
         """What a text asks for: its words, the words that others use for them, and the tools that it names."""

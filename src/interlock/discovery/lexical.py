@@ -126,6 +126,17 @@ class LexicalIndex:
                     matches[term] = self._met_before(term, tuple(related), taken, scope)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
+    def matched(self, query: Query, slot: int, scope: Scope | None = None) -> list[tuple[str, str]]:
+        """The terms of a query that a slot matches, each with the term by which it does."""
+        held = {self._postings[number].term for number in self._terms_of[slot]}
+        found: list[tuple[str, str]] = []
+        for term, related in query.items():
+            known = self._known(term, scope) is not None
+            near = [] if known or any(self._known(other, scope) for other in related) else self._alike(term, scope)
+            meant = (term, *related, *(posting.term for posting, _ in near))
+            found.extend((term, other) for other in meant[: None if term not in held else 1] if other in held)
+        return found
+
     def ideal(self, query: Query, scope: Scope | None = None) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
         return max(1e-6, sum(self._worth(posting, scope) for term in query if (posting := self._known(term, scope))))

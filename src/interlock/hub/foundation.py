@@ -15,6 +15,7 @@ from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PolicyVersion
 from interlock.hub.catalog.clean_definitions import CLEAN
+from interlock.hub.discovery_tools.learning import LEARNED
 from interlock.hub.journal import Journal
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.tasks.ledger import TASKS
@@ -37,6 +38,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     TASKS,
     PERMISSIONS,
     EMBEDDINGS,
+    LEARNED,
 )
 """Every collection that the hub keeps in its store."""
 

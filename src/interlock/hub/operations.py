@@ -58,6 +58,7 @@ class ControlOperations:
             "hub/tools": self._tools,
             "hub/call": self._call,
             "hub/find": self._find,
+            "hub/find.forget": self._forget_uses,
             "hub/budget": self._budget,
             "hub/logs": self._logs,
             "hub/audit.search": self._as_person(hub_app.audit_operations.search),
@@ -246,7 +247,12 @@ class ControlOperations:
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
         wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
-        return await self._hub_app.discovery_tools.discover(self._caller_of(asked.agent), None, wanted)
+        found = await self._hub_app.discovery_tools.discover(self._caller_of(asked.agent), None, wanted, explain=True)
+        await self._hub_app.search.learning.settled()
+        return found
+
+    async def _forget_uses(self, params: bytes) -> object:
+        return {"forgotten": await self._hub_app.search.learning.forget()}
 
     async def _budget(self, params: bytes) -> object:
         asked = _read(params, _Budget)

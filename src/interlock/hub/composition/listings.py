@@ -13,6 +13,7 @@ from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
+from interlock.hub.discovery_tools.learning import Learning
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
@@ -68,6 +69,7 @@ class ListingParts:
             lambda: foundation.config.hub.timeouts.lock_s,
             deciding.risk_of,
             lambda server: (deciding.server_policies.trust_of(server), deciding.permissions.declared(server)),
+            Learning(lambda: foundation.store, foundation.note),
         )
         self._requested = BackgroundTasks()
         self.requests = Requests(
