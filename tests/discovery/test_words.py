@@ -34,6 +34,10 @@ def test_text_is_split_into_the_words_a_reader_sees(text: str, expected: list[st
     assert words.split(text) == expected
 
 
+def test_a_name_in_plain_words_has_no_wholes() -> None:
+    assert words.split("searchGitHub", wholes=False) == ["search", "git", "hub"]
+
+
 @pytest.mark.parametrize(
     "family",
     [

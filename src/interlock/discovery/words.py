@@ -17,11 +17,11 @@ MAX_WORD = 40
 """Characters of one word that count; longer ones are keys, hashes and encoded data."""
 
 
-def split(text: str) -> list[str]:
+def split(text: str, *, wholes: bool = True) -> list[str]:
     """The words of a text in order, lower case: `getUserID2` and `get_user_id_2` both give get, user, id, 2.
 
-    A name of two parts also counts whole: `GitHub` gives git, hub and github. Scripts written without spaces give
-    overlapping pairs of characters.
+    A name also gives the wholes that its parts may make: `GitHub` git, hub and github. Scripts written without spaces
+    give overlapping pairs of characters.
     """
     text = _APOSTROPHE.sub("", bounded(text))
     if not text.isascii():
@@ -30,7 +30,7 @@ def split(text: str) -> list[str]:
     for found in _WORD.finditer(text):
         word = found.group()
         if word.isascii():
-            words.extend([word[:MAX_WORD]] if word.islower() and word.isalpha() else _parts(word[:MAX_WORD]))
+            words.extend([word[:MAX_WORD]] if word.islower() and word.isalpha() else _parts(word[:MAX_WORD], wholes))
         elif found.lastgroup == "dense":
             words.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
@@ -79,10 +79,10 @@ def bounded(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: half - 1]} {text[-half:]}"
 
 
-def _parts(word: str) -> list[str]:
+def _parts(word: str, wholes: bool) -> list[str]:
     """The parts of a word, and the wholes that they may make: of `MySQLQuery` also mysql, and mysqlquery."""
     parts = [part.lower() for part in _PART.findall(word)]
-    if len(parts) < 2:
+    if len(parts) < 2 or not wholes:
         return parts
     letters = [part for part in parts if not part.isdigit()]
     short = [a + b for a, b in pairwise(letters) if min(len(a), len(b)) <= _SHORT]
