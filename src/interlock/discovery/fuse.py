@@ -53,6 +53,5 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
         best = np.maximum(best, min_max(part))
     summed: Scores = min_max(whole) + STEP_WEIGHT * best
     if len(parts) >= MANY_STEPS:
-        for part in parts:
-            summed[int(np.argmax(part))] += FIRST_OF_STEP
+        summed[list({int(np.argmax(part)) for part in parts})] += FIRST_OF_STEP
     return summed

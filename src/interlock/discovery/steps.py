@@ -18,8 +18,8 @@ def steps(query: str) -> list[tuple[str, list[str]]]:
 
 
 def _split(text: str) -> list[str]:
-    """The parts in order. More than are searched are joined with their neighbours, so that none is lost."""
-    parts = [part.strip() for part in _BETWEEN.split(text) if part.strip()]
+    """The parts in order, each once. More than are searched are joined with their neighbours, so that none is lost."""
+    parts = list(dict.fromkeys(part.strip() for part in _BETWEEN.split(text) if part.strip()))
     if len(parts) <= MAX_STEPS:
         return parts
     at = [round(number * len(parts) / MAX_STEPS) for number in range(MAX_STEPS + 1)]
