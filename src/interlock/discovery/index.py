@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("hybrid", "keyword", "semantic", "category")
 MAX_RESULTS = 100
 MAX_TOOLS = 200_000
-LEXICAL_WEIGHT = 0.45
+LEXICAL_WEIGHT = 0.4
 """What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
