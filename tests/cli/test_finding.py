@@ -57,6 +57,30 @@ def test_what_is_found_is_shown_with_how_and_what_had_no_room(user: User, hub: F
     assert "\x1b[2J" not in shown
 
 
+def test_what_speaks_for_a_tool_is_said_on_request(user: User, hub: FakeHub) -> None:
+    why = ["words: time, clock\x1b[2J", "learned: called 3 times after queries like this, +0.20"]
+    tool = {"name": "a__b", "description": "Does it.", "relevance_score": 0.5, "why": why}
+    hub.answers["hub/find"] = {
+        "tools": [tool],
+        "total_available": 9,
+        "search_strategy": "keyword",
+        "query_time_ms": 1.5,
+    }
+    shown = user.run("find", "--explain", "what", "time", "is", "it").output
+    for said in ("0.50", "a__b", "words: time, clock", "learned: called 3 times"):
+        assert said in shown
+    assert "\x1b[2J" not in shown
+    assert "learned" not in user.run("find", "time").output
+
+
+def test_what_was_learned_from_use_is_forgotten(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/find.forget"] = {"forgotten": 2}
+    assert "forgot 2 uses of tools" in user.run("find", "--forget").output
+    assert hub.params_of("hub/find") == []
+    hub.answers["hub/find.forget"] = {"forgotten": 0}
+    assert "nothing was learned" in user.run("find", "--forget").output
+
+
 @pytest.mark.parametrize("arguments", [["find"], ["find", "x", "-n", "0"], ["find", "x", "--strategy", "magic"]])
 def test_what_cannot_be_asked_is_refused_before_the_hub_hears_of_it(
     user: User, hub: FakeHub, arguments: list[str]

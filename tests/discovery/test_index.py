@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry, from_definition, parameters_of
 from interlock.discovery.errors import DiscoveryError
-from interlock.discovery.index import MAX_QUERY, Filters, ToolIndex
+from interlock.discovery.index import Filters, ToolIndex
 
 
 def tool(server: str, name: str, description: str = "", **more: Any) -> ToolEntry:
@@ -64,6 +64,35 @@ def test_a_tool_that_is_named_comes_first(index: ToolIndex, said: str) -> None:
 def test_each_step_of_a_task_gets_its_tool(index: ToolIndex) -> None:
     found = names(index, "Read the file at the path notes.txt, all of its contents. Then email Ann.", limit=2)
     assert sorted(found) == ["read_file", "send_email"]
+
+
+def test_a_query_of_any_length_is_read_to_its_end(index: ToolIndex) -> None:
+    filler = "The quarterly figures of the third department were late again and nobody knows quite why. " * 2_000
+    for query in (f"{filler} Read the file contents.", f"Read the file contents. {filler}", "file " * 100_000):
+        assert names(index, query)[0].endswith("_file")
+
+
+def test_every_step_of_a_task_without_full_stops_gets_its_tool(index: ToolIndex) -> None:
+    found = names(index, "convert the amount to another currency, then email it and delete the file", limit=3)
+    assert sorted(found) == ["convert_currency", "delete_file", "send_email"]
+
+
+def test_a_question_for_the_time_finds_the_clock(index: ToolIndex) -> None:
+    index.put(tool("clock", "get_current_time", "Get current time in a specific timezone"))
+    index.put(
+        tool("files", "get_file_info", "Retrieve metadata about a file: size, creation time, last modified time, type")
+    )
+    assert names(index, "what time is it")[0] == "get_current_time"
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [("mysql", "MySQLQuery"), ("github", "GitHubSearch"), ("youtube", "YouTubeCaptions"), ("oauth", "OAuth2Login")],
+)
+def test_a_name_with_inner_capitals_is_found_as_one_word(index: ToolIndex, query: str, name: str) -> None:
+    for each in ("MySQLQuery", "GitHubSearch", "YouTubeCaptions", "OAuth2Login"):
+        index.put(tool("brands", each, f"Works with {each}"))
+    assert names(index, query)[0] == name
 
 
 def test_scores_fall_from_first_to_last_and_stay_within_one(index: ToolIndex) -> None:
@@ -144,7 +173,7 @@ def test_with_vectors_meaning_finds_what_words_do_not() -> None:
     assert index.search("dog", "hybrid").strategy == "keyword", "a query without a vector is ranked by words"
 
 
-@pytest.mark.parametrize("query", ["", "   ", None, 7, ["file"], "x" * (MAX_QUERY + 1)])
+@pytest.mark.parametrize("query", ["", "   ", None, 7, ["file"]])
 def test_a_query_that_is_none_is_refused(index: ToolIndex, query: Any) -> None:
     with pytest.raises(DiscoveryError, match="query"):
         index.search(query)
@@ -187,7 +216,7 @@ def test_a_filter_that_cannot_be_used_is_refused_by_name(raw: Any, part: str) ->
 
 def test_hostile_queries_cost_bounded_work(index: ToolIndex) -> None:
     started = time.process_time()
-    for query in ("a b c d. " * 1_800, "'; DROP TABLE tools; --", "\x00" * 9_000, "((((" * 4_000, "漢" * MAX_QUERY):
+    for query in ("a b c d. " * 1_800, "'; DROP TABLE tools; --", "\x00" * 9_000, "((((" * 4_000, "漢" * 500_000):
         index.search(query)
     assert time.process_time() - started < 5
 

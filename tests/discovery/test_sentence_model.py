@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.discovery import sentence_model
+from interlock.config.home import home_folder
+from interlock.discovery import model_files, sentence_model
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.sentence_model import DIMENSIONS, SentenceModel
 from interlock.discovery.wordpiece import WordPieces, read_vocabulary
@@ -149,9 +150,9 @@ def test_only_the_published_weights_are_run(tmp_path: Path) -> None:
         sentence_model.load(tmp_path / "nowhere")
 
 
-@pytest.mark.skipif(sentence_model.find() is None, reason="no installed package brings the model")
+@pytest.mark.skipif(model_files.installed(home_folder()) is None, reason="no model is installed")
 def test_the_published_model_gives_the_published_vectors() -> None:
-    folder = sentence_model.find()
+    folder = model_files.installed(home_folder())
     assert folder is not None
     first = sentence_model.load(folder)(["This is an example sentence"])[0]
     assert first is not None

@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
+        "search-model": Entry("search_model:search_model", "Install or remove the model that finds tools by meaning."),
         "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .failures import WrongUsage
 from .show import bold, columns, json_option, one_line, plain, say, show_json
 from .tools import ask_hub
 
@@ -11,22 +12,47 @@ BAR = 40
 
 
 @click.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1)
 @click.option("--agent", metavar="NAME", help="As this agent would find them.")
 @click.option("-n", "--max-results", default=5, show_default=True, type=click.IntRange(1, 20))
 @click.option("--strategy", type=click.Choice(["hybrid", "keyword", "semantic", "category"]), default="hybrid")
+@click.option("--explain", is_flag=True, help="Say what speaks for each tool.")
+@click.option("--forget", is_flag=True, help="Forget what was learned from use, and find nothing.")
 @json_option
-def find(query: tuple[str, ...], agent: str | None, max_results: int, strategy: str, as_json: bool) -> None:
+def find(
+    query: tuple[str, ...],
+    agent: str | None,
+    max_results: int,
+    strategy: str,
+    explain: bool,
+    forget: bool,
+    as_json: bool,
+) -> None:
     """Find tools by what they do.
 
+    Tools that agents found, called and that succeeded rise for queries like theirs, in this hub alone.
+
     \b
-    Example:
+    Examples:
       interlock find list open pull requests
+      interlock find --explain what time is it
+      interlock find --forget
     """
+    if forget:
+        _forget(as_json)
+        return
+    if not query:
+        raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
     wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy}
     found = ask_hub("hub/find", {**wanted, **({"agent": agent} if agent else {})})
     if as_json:
         show_json(found)
+        return
+    if explain:
+        for tool in found["tools"]:
+            say(f"{tool['relevance_score']:.2f}  {bold(plain(tool['name']))}")
+            for reason in tool.get("why", ()):
+                say(f"      {plain(reason)}")
         return
     rows = (
         (
@@ -43,6 +69,15 @@ def find(query: tuple[str, ...], agent: str | None, max_results: int, strategy: 
     say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms{how}")
     for name in found.get("left_out_for_budget", ()):
         say(f"left out for the budget: {plain(name)}")
+
+
+def _forget(as_json: bool) -> None:
+    forgotten = ask_hub("hub/find.forget", {})
+    if as_json:
+        show_json(forgotten)
+        return
+    count = forgotten["forgotten"]
+    say(f"forgot {count} {'use' if count == 1 else 'uses'} of tools" if count else "nothing was learned from use")
 
 
 @click.command()

@@ -148,7 +148,7 @@ class Webhook(msgspec.Struct, frozen=True):
 
 class Embeddings(msgspec.Struct, frozen=True):
     """`[hub.embeddings]`: how tools are found by meaning, beside their words. With neither `url` nor `path`, by the
-    model of the extra `semantic` where it is installed, else by words alone."""
+    model that `interlock search-model install` fetched, else by words alone."""
 
     url: str | None = None
     """An endpoint that speaks OpenAI's API (`https://api.openai.com/v1`); the texts of tools and queries go there."""

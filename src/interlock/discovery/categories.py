@@ -15,7 +15,9 @@ MAX_LENGTH = 80
 
 def normal(category: str) -> str:
     """One spelling: lower case, steps joined by `/`, words of a step by `-`."""
-    steps = ("-".join(words.split(step)) for step in category[: MAX_LENGTH * 2].replace(".", "/").split("/"))
+    steps = (
+        "-".join(words.split(step, wholes=False)) for step in category[: MAX_LENGTH * 2].replace(".", "/").split("/")
+    )
     return "/".join(step for step in steps if step)[:MAX_LENGTH]
 
 

@@ -102,7 +102,7 @@ def parameters_of(schema: object) -> tuple[tuple[str, str], ...]:
 
 
 def _spaced(name: str) -> str:
-    return " ".join(words.split(name)) or name
+    return " ".join(words.split(name, wholes=False)) or name
 
 
 def _described(schema: object) -> str:

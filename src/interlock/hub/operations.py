@@ -61,6 +61,7 @@ class ControlOperations:
             "tools": self._tools,
             "call": self._call,
             "find": self._find,
+            "find.forget": self._forget_uses,
             "budget": self._budget,
             "logs": self._logs,
             "audit.search": audit.search,
@@ -245,7 +246,13 @@ class ControlOperations:
     async def _find(self, principal: Principal, params: bytes, trace: str) -> object:
         request = read(params, _Find)
         wanted = {"query": request.query, "max_results": request.max_results, "strategy": request.strategy}
-        return await self._hub_app.discovery_tools.discover(self._caller_of(request.agent), None, wanted)
+        caller = self._caller_of(request.agent)
+        found = await self._hub_app.discovery_tools.discover(caller, None, wanted, explain=True)
+        await self._hub_app.search.learning.settled()
+        return found
+
+    async def _forget_uses(self, principal: Principal, params: bytes, trace: str) -> object:
+        return {"forgotten": await self._hub_app.search.learning.forget()}
 
     async def _budget(self, principal: Principal, params: bytes, trace: str) -> object:
         request = read(params, _Budget)

@@ -18,6 +18,7 @@ from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
 from interlock.hub.tool_search.instructions import section
+from interlock.hub.tool_search.learning import Learning
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.requests import Requests
@@ -55,7 +56,11 @@ class ListingParts:
         self.change_notifier = ChangeNotifier(catalog, self.listings)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.meaning = EmbeddingCache(
-            lambda: foundation.config.hub.embeddings, lambda: foundation.store, foundation.resolver, foundation.log
+            lambda: foundation.config.hub.embeddings,
+            foundation.home,
+            lambda: foundation.store,
+            foundation.resolver,
+            foundation.log,
         )
         self.search = ToolSearch(
             catalog,
@@ -65,6 +70,7 @@ class ListingParts:
             lambda: foundation.config.hub.timeouts.lock_s,
             risk_of,
             lambda server: (approvals.server_policies.trust_of(server), approvals.permissions.declared(server)),
+            Learning(lambda: foundation.store, foundation.log),
         )
         self._request_tasks = BackgroundTasks()
         self.requests = Requests(

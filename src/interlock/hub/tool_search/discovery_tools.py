@@ -85,7 +85,9 @@ class DiscoveryTools:
             told = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
             raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {told[:LONGEST_PROBLEM]}")
 
-    async def discover(self, caller: Caller, session: Session | None, params: dict[str, Any]) -> dict[str, object]:
+    async def discover(
+        self, caller: Caller, session: Session | None, params: dict[str, Any], *, explain: bool = False
+    ) -> dict[str, object]:
         """`mgp/tools/discover`: the best tools for a query, with their schemas, as many as the budget holds."""
         from interlock.discovery.index import MAX_RESULTS, Filters
 
@@ -98,14 +100,22 @@ class DiscoveryTools:
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
-            found = await self._search.find(self._listings.callable(caller.list_scope), query, strategy, asked, filters)
+            seen = self._listings.callable(caller.list_scope)
+            found = await self._search.find(seen, query, strategy, asked, filters, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
         scores = {self._listings.name(caller.list_scope, tool): score for tool, score in hits[:limit]}
         told, fitting = await self._fitted(caller, session, [tool for tool, _ in hits[:limit]])
+        why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
+        tools = {self._listings.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
+        if not explain:
+            self._search.learning.found(caller.principal.id, query, (tools[name] for name in fitting.kept))
         result: dict[str, object] = {
-            "tools": [{**told[name].entry, "relevance_score": scores[name]} for name in fitting.kept],
+            "tools": [
+                {**told[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}
+                for name in fitting.kept
+            ],
             "total_available": found.total_available,
             "search_strategy": found.strategy,
             "query_time_ms": round((time.perf_counter() - began) * 1000, 2),

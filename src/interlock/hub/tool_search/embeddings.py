@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from interlock.config.settings import Embeddings
+from interlock.discovery import model_files
 from interlock.store import Collection, Store
 from interlock.store.errors import StoreError
 from interlock.transports.resolving import Resolver
@@ -71,13 +72,14 @@ class EmbeddingCache:
     """Vectors for texts, as the operator's settings say. Used on the loop's thread."""
 
     def __init__(
-        self, settings: Callable[[], Embeddings], store: Callable[[], Store], resolver: Resolver, log: Log
+        self, settings: Callable[[], Embeddings], home: Path, store: Callable[[], Store], resolver: Resolver, log: Log
     ) -> None:
         self._settings = settings
+        self._home = home
         self._store = store
         self._resolver = resolver
         self._log = log
-        self._made_from: Embeddings | None = None
+        self._made_from: tuple[Embeddings, Path | None] | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
         self._asking: set[asyncio.Task[None]] = set()
@@ -146,13 +148,14 @@ class EmbeddingCache:
 
     def _current(self) -> Engine | None:
         settings = self._settings()
-        if settings != self._made_from:
-            old, self._engine = self._engine, _engine(settings, self._resolver)
+        source = (settings, model_files.installed(self._home))
+        if source != self._made_from:
+            old, self._engine = self._engine, _engine(*source, self._resolver)
             if old is not None:
                 closing = asyncio.ensure_future(old.close())
                 self._asking.add(closing)
                 closing.add_done_callback(self._asking.discard)
-            self._made_from = settings
+            self._made_from = source
             self._queries.clear()
             self._used.clear()
             self._rest_until, self._rest_s = 0.0, REST_S
@@ -213,15 +216,14 @@ def unpacked(text: str) -> Vector:
     return np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
 
 
-def _engine(settings: Embeddings, resolver: Resolver) -> Engine | None:
-    """What the settings ask for; without any, the model of the installed extra, if there is one."""
-    from interlock.discovery import sentence_model
+def _engine(settings: Embeddings, installed: Path | None, resolver: Resolver) -> Engine | None:
+    """The engine that the settings ask for; without any, the installed model."""
     from interlock.hub.tool_search.embedding_endpoint import Endpoint
     from interlock.hub.tool_search.model_process import ModelProcess
 
     if settings.url is not None:
         return Endpoint(settings, resolver)
-    path = Path(settings.path).expanduser() if settings.path is not None else sentence_model.find()
+    path = Path(settings.path).expanduser() if settings.path is not None else installed
     return None if path is None else ModelProcess(path)
 
 

