@@ -26,7 +26,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
-from interlock.hub.catalog.offer import Tool, Withheld
+from interlock.hub.catalog.offer import QuarantinedItem, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.memory import resident_mb
 from interlock.hub.tool_search.pinned_tools import pins_over_budget
@@ -193,7 +193,9 @@ class ControlOperations:
             "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._hub_app.noticed.would_refuse, upstream.id),
             "flagged": _by_rule(self._hub_app.noticed.flagged, upstream.id),
-            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
+            "quarantined": []
+            if offer is None
+            else [_quarantined(item) for item in offer.quarantined[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -352,7 +354,7 @@ def _agreed(upstream: Upstream) -> dict[str, object] | None:
     }
 
 
-def _quarantined(held: Withheld) -> dict[str, object]:
+def _quarantined(held: QuarantinedItem) -> dict[str, object]:
     findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
     about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
     return {**about, "findings": findings, "hint": held.hint()}

@@ -40,6 +40,7 @@ class ToolSearchHandler:
 
     def __init__(self, discovery_tools: DiscoveryTools, later: Later) -> None:
         self._discovery_tools = discovery_tools
+        self.contexts = discovery_tools.contexts
         self._later = later
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "mgp/tools/discover": self._method(self._discover),

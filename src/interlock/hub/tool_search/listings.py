@@ -301,7 +301,9 @@ class ToolListings:
         that, however many there are."""
         if list_scope.view.profile is not None:
             return False  # which may describe a tool at any length
-        return 2 + sum(3 * tool.room + WRAPPING_TOKENS for tool in self.tools(list_scope)) <= (list_scope.budget or 0)
+        return 2 + sum(3 * tool.max_bytes + WRAPPING_TOKENS for tool in self.tools(list_scope)) <= (
+            list_scope.budget or 0
+        )
 
     def _exceeds(self, list_scope: ListScope) -> bool:
         """Whether it is more than the budget, however the counts come out. Looks at no more tools than it must."""

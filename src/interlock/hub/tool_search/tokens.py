@@ -90,7 +90,7 @@ class TokenCounts:
         for tool in tools:
             self._wait_for(tool.digest(), partial(getattr, tool, "full"))
             if tool.has_more:
-                self._wait_for(digest_of(tool.told), partial(getattr, tool, "told"))
+                self._wait_for(digest_of(tool.summary), partial(getattr, tool, "summary"))
 
     def counted(self, texts: Iterable[bytes]) -> bool:
         """Whether all of these are counted. Those that are not will be, soon."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.tokens import at_most
-from interlock.hub.catalog.offer import Tool, told_of
+from interlock.hub.catalog.offer import Tool, summary_of
 from interlock.hub.catalog.views import Catalog, View
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.mgp.permissions import Risk
@@ -51,7 +51,7 @@ class ToolSummaries:
     def of(self, view: View, tool: Tool) -> ToolSummary:
         """A tool as a view knows it (MGP, Dynamic Tool Discovery: Response)."""
         shown = self._catalog.render(view, tool)
-        said = told_of(shown) if tool.has_more else shown
+        said = summary_of(shown) if tool.has_more else shown
         added: dict[str, object] = {
             "server_id": tool.server,
             "status": self._status(tool.server),
