@@ -24,6 +24,7 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.service import HubService
 from interlock.hub.tasks.ledger import Ledger
+from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.call_parking import CallParking
@@ -80,6 +81,7 @@ class CallParts:
             lambda: foundation.recorder,
             lambda: int(foundation.config.hub.limits.task_s * 1000),
             clock,
+            Reach(showing.catalog, admitting.access),
         )
         self.hub = HubService(
             authenticator=admitting.authenticator,
