@@ -35,7 +35,6 @@ from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.tasks.handler import TaskHandler
-from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
@@ -95,7 +94,6 @@ class HubService:
             later,
             recording.end_later,
             offered=self._lists.offers_tasks,
-            reaches=Reach(catalog, access),
             finish_of=finish_of,
             clock=clock,
         )
@@ -109,17 +107,15 @@ class HubService:
         )
         resolving = NameResolution(catalog, access, upstreams)
         search_handler = ToolSearchHandler(discovery_tools, later)
-        self.calls = CallHandler(
-            self._pipeline, resolving, search_handler, discovery_tools.contexts, recording, kept, info, later, clock
-        )
+        self.calls = CallHandler(self._pipeline, resolving, search_handler, recording, kept, info, later, clock)
         discovery_tools.may_call = self.calls.may_call
-        self.hearing = SubscriptionHandler(
+        self.subscriptions = SubscriptionHandler(
             change_notifier, audience, upstreams, resolving, self.calls.reach, self.tasks, later
         )
         self._methods: dict[str, Serve] = {
             **self.calls.methods,
             **self._lists.methods,
-            **self.hearing.methods,
+            **self.subscriptions.methods,
             **self.tasks.methods,
             **_spoken_as_mgp({**search_handler.methods, **access_methods.methods(later)}),
         }
@@ -148,8 +144,8 @@ class HubService:
             session.caller = caller = self._authenticator.renewed(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
-        self.hearing.opened(session, caller)
-        return self._lists.greeting(session.dialect, caller)
+        self.subscriptions.on_session_opened(session, caller)
+        return self._lists.initialize_result(session.dialect, caller)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
@@ -178,7 +174,7 @@ class HubService:
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
         """A client's notification."""
         if session is not None:
-            self.hearing.on_notification(session, notification)
+            self.subscriptions.on_notification(session, notification)
 
     def check_rate(self, caller: AnyCaller) -> None:
         """Whether a rate is used up that every request of the caller counts for."""
@@ -194,11 +190,11 @@ class HubService:
         if isinstance(session.state, SessionState):
             self._discovery_tools.forget(session, caller)
             self._tracker.leave(session, session.state)
-        self.hearing.on_session_closed(session, caller)
+        self.subscriptions.on_session_closed(session, caller)
 
     async def close(self) -> None:
         """End what the hub itself has under way."""
-        self.hearing.end()
+        self.subscriptions.end()
         self._retries.close()
         self.recovering.close()
         await self._background_tasks.close()

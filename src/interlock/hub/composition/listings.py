@@ -71,7 +71,13 @@ class ListingParts:
         )
         telling = ToolSummaries(catalog, self.tokens, self.search.status, deciding.risk_of, deciding.needs)
         self.discovery_tools = DiscoveryTools(
-            catalog, self.listings, self.search, self.tokens, telling, self.requests, self.change_notifier.requested
+            catalog,
+            self.listings,
+            self.search,
+            self.tokens,
+            telling,
+            self.requests,
+            self.change_notifier.on_tool_request,
         )
         self._telling: asyncio.TimerHandle | None = None
 
