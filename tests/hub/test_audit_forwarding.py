@@ -146,7 +146,7 @@ async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_oper
     async with house(tmp_path, {"s": auditor(file), "witness": auditor(witness)}) as hub:
         last = await last_place(hub)
         await until(lambda: last in places(heard(witness)))
-        await until(lambda: any("wants the record now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
+        await until(lambda: any("requests audit records now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
         assert heard(file) == []
 
 

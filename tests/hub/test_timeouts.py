@@ -13,7 +13,7 @@ from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeo
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.locks import held
-from interlock.hub.upstreams.listing import discovery_s
+from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 
@@ -52,8 +52,8 @@ def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
 
 
 def test_listing_has_the_servers_own_before_the_hubs() -> None:
-    assert discovery_s(Timeouts(), Server()) == 2
-    assert discovery_s(Timeouts(), Server(timeouts=ServerTimeouts(discovery_s=9))) == 9
+    assert CurrentSettings("s", Server(), Timeouts()).discovery_s == 2
+    assert CurrentSettings("s", Server(timeouts=ServerTimeouts(discovery_s=9)), Timeouts()).discovery_s == 9
 
 
 # The tool

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
-from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.counts import Counts
@@ -26,18 +25,16 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
+from interlock.hub.composition.upstream_events import UpstreamEventRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
-from interlock.hub.upstreams.mgp_agreement import asking
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
-from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
-from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
@@ -69,7 +66,8 @@ class HubApp:
         self._foundation = Foundation(config, home)
         self._join(RequestStates(secrets.token_bytes(32)))
         self.audit_operations = AuditLogOperations(self._foundation, self.access)
-        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
+        claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
+        self._host = UpstreamEventRouter(self._deciding, self.change_notifier, self.tasks, self.journal, claims, self)
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
 
@@ -178,9 +176,7 @@ class HubApp:
             self.authenticator.forget()
             await self._admitting.renew()
             await self._showing.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, DRAIN_S)
-            for upstream in self.upstreams:
-                upstream.timeouts = config.hub.timeouts
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
             await self.permissions.apply()
             await self._showing.remember(changed)
             self._showing.tell()
@@ -206,29 +202,12 @@ class HubApp:
             await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        upstream = Upstream(
-            id,
-            settings,
-            self.config.hub.timeouts,
-            dial_for(settings, self.limits),
-            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
-            self.logs,
-            starts=self.process_starts if settings.url is None else self.address_starts,
-            most_private_connections=self.config.hub.limits.private_sessions_per_server,
-            prepared=self.server_policies.prepared,
-            offered=self._deciding.take,
-            updated=self.change_notifier.updated,
-            subscriptions=self.change_notifier.subscriptions,
-            stepped=self._stepped,
-            claimed=self._claims.take,
-        )
-        upstream.on_task_notification, upstream.watched_tasks = self.tasks.on_notification, self.tasks.followed
-        return upstream
+        starts = self.process_starts if settings.url is None else self.address_starts
+        return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
 
-    def _stepped(self, upstream: Upstream, before: ServerState) -> None:
-        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem, given_up=upstream.given_up)
-        if upstream.state is ServerState.CONNECTED:
-            self.forwarding.connected(upstream)
+    def on_connected(self, upstream: Upstream) -> None:
+        """Send audit records to a server that was just connected, if it wants them."""
+        self.forwarding.connected(upstream)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
@@ -241,7 +220,7 @@ class HubApp:
 
     def _end_streams(self) -> None:
         """Those of credentials that are worth nothing any more."""
-        self.hub.hearing.look_again(lambda principal: self.access.rights(principal) is not None)
+        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
 
     def _reap(self, now: float) -> None:
         self._end_streams()
