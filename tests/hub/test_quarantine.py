@@ -187,7 +187,9 @@ async def test_what_judging_needs_is_let_go_when_nothing_is_offered_and_made_aga
     monkeypatch.setattr("interlock.hub.catalog.quarantine.IDLE_AFTER_S", 0.0)
     rested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr("interlock.hub.catalog.quarantine.give_back", lambda: loop.call_soon_threadsafe(rested.set))
+    monkeypatch.setattr(
+        "interlock.hub.catalog.quarantine.return_free_memory", lambda: loop.call_soon_threadsafe(rested.set)
+    )
     shown: list[Offer] = []
     config = Config(servers={"s": Server(url="http://127.0.0.1:9/mcp")})
     quarantine = Quarantine(config, shown.append, lambda *_: None)

@@ -12,7 +12,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
-from interlock.hub.locks import held
+from interlock.hub.locks import acquire
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
@@ -191,12 +191,12 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
 
 async def test_a_lock_is_waited_for_no_longer_than_it_may_be() -> None:
     lock = asyncio.Lock()
-    async with held(lock, 0.01, "it"):
+    async with acquire(lock, 0.01, "it"):
         with pytest.raises(Fault, match="overloaded: waited 10 ms for it") as told:
-            async with held(lock, 0.01, "it"):
+            async with acquire(lock, 0.01, "it"):
                 raise AssertionError("it was held by someone else")
     assert (told.value.name, told.value.retry_after_ms) == ("RESOURCE_EXHAUSTED", 500)
-    async with held(lock, 0.01, "it"):
+    async with acquire(lock, 0.01, "it"):
         assert lock.locked()
     assert not lock.locked()
 

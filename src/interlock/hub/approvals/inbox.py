@@ -17,7 +17,7 @@ from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Kind, Principal
-from interlock.hub.locks import held
+from interlock.hub.locks import acquire
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
@@ -154,7 +154,7 @@ class Inbox:
     async def ask(self, question: Question, within_s: float | None = None) -> Decision:
         """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
         too many ask at once."""
-        async with held(self._asking, within_s, "the inbox"):
+        async with acquire(self._asking, within_s, "the inbox"):
             standing = self.standing(question)
             if standing is not None:
                 return standing

@@ -19,7 +19,7 @@ import msgspec
 from interlock.config.settings import Config, Mode
 from interlock.hub.catalog import clean_definitions as clean
 from interlock.hub.catalog.offer import Item, ItemKind, Offer, QuarantinedItem
-from interlock.hub.memory import give_back
+from interlock.hub.memory import return_free_memory
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
@@ -127,7 +127,7 @@ class Quarantine:
         """Free the memory of the judges, unless the scanning of results needs them."""
         if not any(server.scan_results != "off" for server in self._config.servers.values()):
             let_go()
-        give_back()
+        return_free_memory()
 
     def _judge(self, texts: list[_Text]) -> dict[Key, _Flag]:
         found: dict[Key, _Flag] = {}

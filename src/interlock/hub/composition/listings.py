@@ -129,8 +129,8 @@ class ListingParts:
         """Tell whose lists changed."""
         self._telling = None
         self.change_notifier.catalog_changed()
-        self.requests.look_again()
-        self.discovery_tools.contexts.look_again()
+        self.requests.recheck()
+        self.discovery_tools.contexts.recheck()
 
     async def rest(self) -> None:
         """Nobody is told of changes any more, and nothing is counted or searched for."""
