@@ -109,9 +109,9 @@ async def test_a_server_s_own_id_never_leaves_the_hub_and_is_worth_nothing_there
         task = await ada.start_tool("t__work", {"mark": "a"})
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert kept.id == task.id
-        assert kept.theirs != task.id
+        assert kept.upstream_id != task.id
         with pytest.raises(Fault, match="no such task"):
-            await ada.task(kept.theirs).look()
+            await ada.task(kept.upstream_id).look()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -510,7 +510,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
         hub.hub_app.upstreams["t"].reap_private_connections(now)
-        await until(lambda: len(hub.hub_app.upstreams["t"]._private_connections) == 0)
+        await until(lambda: hub.hub_app.upstreams["t"].pool.private.open_connections() == [])
         await hub.state("t", ServerState.DISCONNECTED)
 
 
@@ -682,7 +682,7 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
         asked = {"name": "s__get", "arguments": {}, "_meta": DECLARED}
         answer = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["result"]
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
-        assert (answer["resultType"], answer["taskId"], kept.theirs) == ("task", kept.id, "1")
+        assert (answer["resultType"], answer["taskId"], kept.upstream_id) == ("task", kept.id, "1")
         assert len(script.params("tools/call")) == 3
         assert not hub.hub_app.tasks.ledger._reserved
         assert hub.hub_app.hub.open_calls == 0

@@ -66,8 +66,10 @@ class HubApp:
         self._foundation = Foundation(config, home)
         self._join(RequestStates(secrets.token_bytes(32)))
         self.audit_operations = AuditLogOperations(self._foundation, self.access)
-        claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
-        self._host = UpstreamEventRouter(self._deciding, self.change_notifier, self.tasks, self.journal, claims, self)
+        self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
+        self._host = UpstreamEventRouter(
+            self._deciding, self.change_notifier, self.tasks, self.journal, self.claims, self
+        )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
 

@@ -49,6 +49,7 @@ PAGE: Final = 100
 MAX_OPEN_REQUESTS: Final = 512
 """Upper bound for open requests of one principal about tasks, including those that wait for a result."""
 Offered = Callable[[Exchange, Caller], bool]
+_AnswerTask = Callable[[Exchange, Caller, StoredTask, Target], Coroutine[None, None, None]]
 
 
 class TaskHandler:
@@ -74,11 +75,11 @@ class TaskHandler:
         self._clock = clock
         self._open_requests: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
-            "tasks/get": self._get,
-            "tasks/result": self._result,
+            "tasks/get": partial(self._serve_task, self._get),
+            "tasks/result": partial(self._serve_task, self._result),
             "tasks/list": self._list,
-            "tasks/cancel": self._cancel,
-            "tasks/update": self._update,
+            "tasks/cancel": partial(self._serve_task, self._cancel),
+            "tasks/update": partial(self._serve_task, self._update),
         }
 
     # Calls that may become tasks
@@ -171,26 +172,23 @@ class TaskHandler:
         if not dialect.modern and not has_tasks(dialect.revision):
             raise Fault("METHOD_NOT_FOUND", f"revision {dialect.revision.name} has no tasks")
 
-    def _get(self, exchange: Exchange, caller: Caller) -> None:
+    def _serve_task(self, answer: _AnswerTask, exchange: Exchange, caller: Caller) -> None:
+        """Serve a method about one task."""
         task, target = self._find(exchange, caller)
-        self._serve(exchange, self._got(exchange, caller, task, target))
+        self._serve(exchange, answer(exchange, caller, task, target))
 
-    async def _got(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
-        answer = await self._tracker.queries.look(task, self._forwarded_params(exchange, task))
+    async def _get(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        answer = await self._tracker.queries.check(task, self._forwarded_params(exchange, task))
         state = self._tracker.live(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
         self._deliver(exchange, caller, task, target, answer, exchange.result)
 
-    def _result(self, exchange: Exchange, caller: Caller) -> None:
-        task, target = self._find(exchange, caller)
-        self._serve(exchange, self._waited(exchange, caller, task, target))
-
-    async def _waited(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+    async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         # An error may be the outcome of the task, so a separate query checks whether the task exists.
-        answer = await self._tracker.queries.after_look(task, partial(self._wait, exchange, task))
+        answer = await self._tracker.queries.after_check(task, partial(self._wait, exchange, task))
         if isinstance(answer, Failure):
-            await self._tracker.queries.look(task)
+            await self._tracker.queries.check(task)
             self._tracker.delivered(task)
             raise remote_fault(answer.error)
         result = one_line(answer.result)
@@ -207,11 +205,7 @@ class TaskHandler:
         finally:
             wait.stop("the caller stopped waiting")
 
-    def _cancel(self, exchange: Exchange, caller: Caller) -> None:
-        task, _ = self._find(exchange, caller)
-        self._serve(exchange, self._cancelled(exchange, task))
-
-    async def _cancelled(self, exchange: Exchange, task: StoredTask) -> None:
+    async def _cancel(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         answer = await self._tracker.queries.ask(task, "tasks/cancel", self._forwarded_params(exchange, task))
         if task.modern:
             exchange.result(COMPLETE)
@@ -219,11 +213,7 @@ class TaskHandler:
         state = self._tracker.observe(task, read_state(answer, False))
         exchange.result(msgspec.json.encode(state.to_wire(False)))
 
-    def _update(self, exchange: Exchange, caller: Caller) -> None:
-        task, _ = self._find(exchange, caller)
-        self._serve(exchange, self._updated(exchange, caller, task))
-
-    async def _updated(self, exchange: Exchange, caller: Caller, task: StoredTask) -> None:
+    async def _update(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
         fields = members(self._forwarded_params(exchange, task))
         if not caller.view.bare and ANSWERS in fields:
             fields[ANSWERS] = msgspec.Raw(restored_answers(task.server, bytes(fields[ANSWERS])))

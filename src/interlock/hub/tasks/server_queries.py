@@ -111,18 +111,18 @@ class ServerQueries:
         async def once(route: UpstreamConnection) -> bytes:
             return await route.connection.request(method, params, timeout=QUERY_S)
 
-        return await self.after_look(task, once)
+        return await self.after_check(task, once)
 
-    async def after_look(self, task: StoredTask, ask: Callable[[UpstreamConnection], Awaitable[R]]) -> R:
+    async def after_check(self, task: StoredTask, ask: Callable[[UpstreamConnection], Awaitable[R]]) -> R:
         """Check the task, then ask on the same connection. When the connection breaks, do both once more."""
 
         async def checked() -> R:
-            await self.look(task)
+            await self.check(task)
             return await ask(await self.route(task))
 
         return await self._twice(task, checked)
 
-    async def look(self, task: StoredTask, params: bytes | None = None) -> bytes:
+    async def check(self, task: StoredTask, params: bytes | None = None) -> bytes:
         """Query the state of a task and return the server's answer. Raises OUTCOME_UNKNOWN for a lost task."""
         if task.lost:
             raise TaskLost(task)

@@ -326,7 +326,7 @@ class Tracker:
         async def query(task: StoredTask) -> None:
             async with slots:
                 with contextlib.suppress(Fault, TimeoutError):
-                    await self.queries.look(task)
+                    await self.queries.check(task)
 
         before = self._clock() - QUERY_EVERY_S
         open_tasks = (
