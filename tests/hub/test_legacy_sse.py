@@ -229,7 +229,7 @@ class _As:
 
     def __init__(self, hub: House, caller: Any) -> None:
         self._caller = caller
-        for name in ("initialize", "serve", "told", "closed"):
+        for name in ("initialize", "serve", "on_notification", "on_session_closed"):
             setattr(self, name, getattr(hub.hub_app.hub, name))
 
     def admit(self, path: str, headers: Any) -> Any:
