@@ -111,7 +111,7 @@ def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: Use
     assert tight["listed_tokens"] + tight["instructions_tokens"] <= tight["budget"] == 1_500
     assert tight["pinned_over_budget"]
     status = user.finished("status")[1]
-    needed = re.search(r"\[agents\.tight\] budget has no room for the pinned many__create_.*takes (\d+) tokens", status)
+    needed = re.search(r"\[agents\.tight\] budget is too small for the pinned many__create_.*take (\d+) tokens", status)
     assert needed is not None
     assert int(needed[1]) > 1_500
     found = json.loads(user.finished("find", "how", "high", "is", "the", "tide", "--agent", "tight", "--json")[1])

@@ -146,7 +146,7 @@ async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_oper
     async with house(tmp_path, {"s": auditor(file), "witness": auditor(witness)}) as hub:
         last = await last_place(hub)
         await until(lambda: last in places(heard(witness)))
-        await until(lambda: any("wants the record now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
+        await until(lambda: any("requests audit records now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
         assert heard(file) == []
 
 
@@ -182,7 +182,7 @@ async def claimed(hub: House, count: int) -> list[Entry]:
 async def test_t36_a_server_cannot_fill_the_record_with_claims(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": auditor(tmp_path / "heard")}) as hub:
         assert RATE.per_minute is not None
-        claims = hub.hub_app._claims
+        claims = hub.hub_app.claims
         take, now = claims.take, claims._clock()
         # With the clock going, a slow machine would have earned the server another place meanwhile.
         claims._clock = lambda: now

@@ -124,7 +124,9 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
             for session in hub.endpoint.sessions._by_id.values():
                 assert not session.opened
                 assert not session._asked
-            for line in (line for name in servers for line in hub.hub_app.upstreams[name]._private_connections.lines()):
+            for line in (
+                line for name in servers for line in hub.hub_app.upstreams[name].pool.private.open_connections()
+            ):
                 assert line.owner is not None
                 assert not line.owner.open
                 assert not line.owner.questions._open

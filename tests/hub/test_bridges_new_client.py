@@ -95,7 +95,7 @@ async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_
         assert [answer["sampling"] for answer in said] == [True, False, False, False]
         assert [answer["roots"] for answer in said] == [False, True, False, True]
         upstream = hub.hub_app.upstreams["a"]
-        assert len(upstream._private_connections) == 2
+        assert len(upstream.pool.private.open_connections()) == 2
 
 
 async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tmp_path: Path) -> None:

@@ -160,9 +160,8 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
     async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order"))
-        (connection_key,) = hub.hub_app.upstreams["a"]._private_connections._private_connections.values()
-        assert connection_key.line is not None
-        await connection_key.line.connection.close()
+        (private,) = hub.hub_app.upstreams["a"].pool.private.open_connections()
+        await private.connection.close()
         answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
         assert hub.hub_app.hub.open_calls == 0

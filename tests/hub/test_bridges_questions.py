@@ -118,7 +118,7 @@ async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: P
         listening = asyncio.ensure_future(listen(client, heard))
         await client.call("a__do", {"steps": [], "afterwards": [asks(1, "roots/list", {})]})
         await until(lambda: bool(heard))
-        (connection_key,) = hub.hub_app.upstreams["a"]._private_connections.lines()
+        (connection_key,) = hub.hub_app.upstreams["a"].pool.private.open_connections()
         await connection_key.connection.close()
         await until(lambda: len(heard) == 2)
         listening.cancel()

@@ -14,7 +14,7 @@ from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.tool_search.definitions import DEFINITIONS
-from interlock.hub.tool_search.listings import KERNEL_TOKENS
+from interlock.hub.tool_search.listings import OWN_TOOLS_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 
@@ -89,7 +89,7 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
             instructions, listed = await context_of(client)
             left = hub.hub_app.listings.budget(caller_of(hub, agent).list_scope)
             assert left is not None
-            assert left.max_tokens + KERNEL_TOKENS + instructions <= budget
+            assert left.max_tokens + OWN_TOOLS_TOKENS + instructions <= budget
             async for told in answers(client):
                 listed = tokens_of((await client.legacy("tools/list"))["result"]["tools"])
                 assert instructions + listed + tokens_of(told) <= budget, agent
@@ -260,7 +260,7 @@ async def test_a_category_is_a_name_and_no_sentence(tmp_path: Path) -> None:
 
 
 def test_the_kernels_own_tools_never_cost_more_in_a_list_than_is_reckoned() -> None:
-    assert count_tokens("[" + ",".join(each.decode() for each in DEFINITIONS.values()) + "]") <= KERNEL_TOKENS
+    assert count_tokens("[" + ",".join(each.decode() for each in DEFINITIONS.values()) + "]") <= OWN_TOOLS_TOKENS
 
 
 async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(tmp_path: Path) -> None:

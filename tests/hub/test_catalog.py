@@ -196,7 +196,7 @@ def test_a_definition_under_its_exposed_name_is_the_same_but_for_the_name(
     assert list(json.loads(item.full)) == [key for key, _ in fields], "in the server's order"
     assert json.loads(item.bare) == {**dict(fields), "name": item.shown}
     assert item.digest() == digest_of(item.full)
-    assert max(len(item.full), len(item.bare)) <= item.room
+    assert max(len(item.full), len(item.bare)) <= item.max_bytes
 
 
 def test_a_definition_that_is_shown_as_it_came_is_kept_once() -> None:

@@ -131,9 +131,9 @@ async def test_subscriptions_are_dropped_at_the_server_with_the_last_who_wanted_
         client = Raw(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": uri})
-        assert hub.hub_app.change_notifier.subscriptions("busy") == ["text://one"]
+        assert hub.hub_app.change_notifier.subscriptions("busy", None) == ["text://one"]
         await client.legacy("resources/unsubscribe", {"uri": uri})
-        assert hub.hub_app.change_notifier.subscriptions("busy") == []
+        assert hub.hub_app.change_notifier.subscriptions("busy", None) == []
 
 
 async def test_a_listen_stream_ends_cleanly_when_the_hub_does(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.hub.garbage_collection import FEW, GROWTH_MB, QUIET, WORTH, YOUNG, Collector, hold_collector_back
+from interlock.hub.garbage_collection import GROWTH_MB, MAX_NEW, MIN_NEW, QUIET, YOUNG, Collector, hold_collector_back
 
 
 class Ring:
@@ -40,25 +40,25 @@ def memory() -> Iterator[Memory]:
 def test_a_cycle_is_found_at_the_next_look(memory: Memory) -> None:
     collector = Collector(memory)
     ring = weakref.ref(Ring())
-    kept = [[] for _ in range(WORTH)]
+    kept = [[] for _ in range(MIN_NEW)]
     assert ring() is not None
-    collector.look(calls=1, open_calls=1)
+    collector.check(calls=1, open_calls=1)
     assert ring() is None
-    assert len(kept) == WORTH
+    assert len(kept) == MIN_NEW
 
 
 def test_an_idle_hub_is_left_alone(memory: Memory) -> None:
     collector = Collector(memory)
     ring = weakref.ref(Ring())
-    collector.look(calls=0, open_calls=0)
+    collector.check(calls=0, open_calls=0)
     assert ring() is not None
 
 
 def test_more_new_objects_than_a_look_may_take_in_are_set_aside(memory: Memory) -> None:
     collector = Collector(memory)
     before = gc.get_freeze_count()
-    kept = [[] for _ in range(2 * FEW)]
-    collector.look(calls=1, open_calls=1)
+    kept = [[] for _ in range(2 * MAX_NEW)]
+    collector.check(calls=1, open_calls=1)
     assert gc.get_freeze_count() - before >= len(kept)
     assert sum(gc.get_count()) < YOUNG
 
@@ -70,12 +70,12 @@ def test_a_cycle_that_was_set_aside_is_found_when_nobody_calls_and_memory_has_gr
     gc.freeze()
     del held
     for _ in range(2 * QUIET):
-        collector.look(calls=0, open_calls=0)
+        collector.check(calls=0, open_calls=0)
     assert ring() is not None
     memory.mb += GROWTH_MB + 1
     for calls in range(1, 2 * QUIET):
-        collector.look(calls=calls, open_calls=0)
+        collector.check(calls=calls, open_calls=0)
     assert ring() is not None
     for _ in range(QUIET):
-        collector.look(calls=calls, open_calls=0)
+        collector.check(calls=calls, open_calls=0)
     assert ring() is None

@@ -18,7 +18,7 @@ from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
 from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams import listing
-from interlock.hub.upstreams.logs import KEPT
+from interlock.hub.upstreams.logs import MAX_LINES
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.stdio import process
 
@@ -53,7 +53,7 @@ class Scene:
     @property
     def log(self) -> str:
         """What the operator is shown of it."""
-        return "\n".join(line.text for line in self.hub.hub_app.logs.tail("bad", KEPT))
+        return "\n".join(line.text for line in self.hub.hub_app.logs.tail("bad", MAX_LINES))
 
     async def status(self) -> Any:
         """What `interlock status` is told."""
@@ -204,7 +204,7 @@ async def test_a_flood_is_bounded_and_passes(tmp_path: Path, flood: str) -> None
     async with scene(tmp_path, hostile(tmp_path)) as here:
         assert text_of(await here.call(flood)) == "fine"
         await here.is_well()
-        assert len(here.hub.hub_app.logs.tail("bad", 10**6)) <= KEPT
+        assert len(here.hub.hub_app.logs.tail("bad", 10**6)) <= MAX_LINES
 
 
 async def test_a_flood_of_changes_leads_to_few_listings(tmp_path: Path) -> None:

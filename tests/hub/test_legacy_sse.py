@@ -221,7 +221,7 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
             said.append((await client.call_tool("a__order"))["content"])
         assert "ada" in msgspec.json.encode(said[0]).decode()
         assert "bob" in msgspec.json.encode(said[1]).decode()
-        assert len(hub.hub_app.upstreams["a"]._private_connections) == 2
+        assert len(hub.hub_app.upstreams["a"].pool.private.open_connections()) == 2
 
 
 class _As:
@@ -229,7 +229,7 @@ class _As:
 
     def __init__(self, hub: House, caller: Any) -> None:
         self._caller = caller
-        for name in ("initialize", "serve", "told", "closed"):
+        for name in ("initialize", "serve", "on_notification", "on_session_closed"):
             setattr(self, name, getattr(hub.hub_app.hub, name))
 
     def admit(self, path: str, headers: Any) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.memory import FLOOD, MemoryTrend, give_back, resident_mb
+from interlock.hub.memory import FLOOD, MemoryTrend, resident_mb, return_free_memory
 
 
 def test_a_process_holds_something_before_and_after_it_gave_back_what_is_free() -> None:
-    give_back()
+    return_free_memory()
     held = resident_mb()
     assert held is not None
     assert 1 < held < 10_000

@@ -184,10 +184,12 @@ async def test_the_same_name_at_many_servers_is_compared_with_none_of_them(monke
 async def test_what_judging_needs_is_let_go_when_nothing_is_offered_and_made_again_when_something_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interlock.hub.catalog.quarantine.REST_AFTER_S", 0.0)
+    monkeypatch.setattr("interlock.hub.catalog.quarantine.IDLE_AFTER_S", 0.0)
     rested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    monkeypatch.setattr("interlock.hub.catalog.quarantine.give_back", lambda: loop.call_soon_threadsafe(rested.set))
+    monkeypatch.setattr(
+        "interlock.hub.catalog.quarantine.return_free_memory", lambda: loop.call_soon_threadsafe(rested.set)
+    )
     shown: list[Offer] = []
     config = Config(servers={"s": Server(url="http://127.0.0.1:9/mcp")})
     quarantine = Quarantine(config, shown.append, lambda *_: None)

@@ -302,7 +302,7 @@ async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: P
 def _new_line(hub: House) -> None:
     upstream = hub.hub_app.upstreams["web"]
     assert upstream.shared_connection is not None
-    upstream.shared_connection = UpstreamConnection(upstream.shared_connection.connection)
+    upstream.pool.shared = UpstreamConnection(upstream.shared_connection.connection)
 
 
 CHANGES: dict[str, Callable[[House], None]] = {

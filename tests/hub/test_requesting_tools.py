@@ -224,7 +224,7 @@ async def test_what_fits_only_with_a_higher_risk_is_said_to(tmp_path: Path) -> N
         need = NEED | {"requirements": {"capabilities": ["tide height"], "preferred_risk_level": "safe"}}
         asked = (await Raw(hub.url + "/mcp").modern("mgp/tools/request", need))["result"]
         assert asked["status"] == "unavailable"
-        assert asked["tools_unavailable"][0]["reason"] == "what fits has a higher risk than safe"
+        assert asked["tools_unavailable"][0]["reason"] == "the fitting tools have a higher risk than safe"
 
 
 async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ async def test_starts_are_spread_over_time() -> None:
 async def test_starts_that_were_given_up_are_not_kept() -> None:
     starts = Starts(dict.fromkeys(Urgency, Limit(at_once=1, per_second=1e6, burst=1000)))
     first = starts.ask(0, called=False)
-    for _ in range(10 * module.MOST_LEFT):
+    for _ in range(10 * module.MAX_STALE):
         starts.ask(0, called=False).end()
-    assert len(starts._queues[Urgency.UNASKED]._waiting) <= 2 * module.MOST_LEFT
+    assert len(starts._queues[Urgency.UNASKED]._waiting) <= 2 * module.MAX_STALE
     last = starts.ask(0, called=False)
     first.end()
     assert granted([last]) == [0]

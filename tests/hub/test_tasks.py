@@ -109,9 +109,9 @@ async def test_a_server_s_own_id_never_leaves_the_hub_and_is_worth_nothing_there
         task = await ada.start_tool("t__work", {"mark": "a"})
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert kept.id == task.id
-        assert kept.theirs != task.id
+        assert kept.upstream_id != task.id
         with pytest.raises(Fault, match="no such task"):
-            await ada.task(kept.theirs).look()
+            await ada.task(kept.upstream_id).look()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -249,7 +249,7 @@ async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Pat
         live = tracker._live[task.id]
         await tracker.sweep()
         assert live.state.status == "working", "it was just begun"
-        live.looked = float("-inf")
+        live.checked = float("-inf")
         await tracker.sweep()
         assert live.state.status == "completed"
         assert await outcomes(hub) == [("SUCCESS", "as a task")]
@@ -365,7 +365,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
             assert len(ledger) == 0
             assert not hub.hub_app.tasks._live
             assert hub.hub_app.upstreams["t"].tasks == 0
-            assert await outcomes(hub) == [("UNKNOWN", "the task's time to live is over")]
+            assert await outcomes(hub) == [("UNKNOWN", "the task expired")]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -510,7 +510,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
         hub.hub_app.upstreams["t"].reap_private_connections(now)
-        await until(lambda: len(hub.hub_app.upstreams["t"]._private_connections) == 0)
+        await until(lambda: hub.hub_app.upstreams["t"].pool.private.open_connections() == [])
         await hub.state("t", ServerState.DISCONNECTED)
 
 
@@ -523,7 +523,7 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
         await until(lambda: hub.hub_app.hub.tasks._asking["agent:local"] == 2)
-        with pytest.raises(Fault, match="about tasks are under way"):
+        with pytest.raises(Fault, match="about tasks are open"):
             await task.look()
         async with client(hub, "legacy", "eve") as eve:
             with pytest.raises(Fault, match="no such task"):
@@ -572,7 +572,9 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
                 await hub.hub_app.upstreams["n"].restart()
                 await hub.state("n", ServerState.CONNECTED)
             second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
-            kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.hub_app.tasks.ledger.of(owner)]
+            kept = [
+                task.upstream_id for owner in ("agent:ada", "agent:eve") for task in hub.hub_app.tasks.ledger.of(owner)
+            ]
             assert kept == ["1", "1"]
             for ask in (first.look, first.cancel, first.result):
                 with pytest.raises(Fault) as lost:
@@ -653,7 +655,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             for who, id_ in expired:
                 with pytest.raises(Fault, match="no such task"):
                     await callers[who].task(id_).look()
-            assert (len(tracker.ledger), tracker._live, tracker._tokens, tracker.asking._places) == (0, {}, {}, {})
+            assert (len(tracker.ledger), tracker._live, tracker._tokens, tracker.queries._places) == (0, {}, {}, {})
             assert not tracker.ledger._reserved
             assert not tracker.ledger._owners
             assert hub.hub_app.upstreams["t"].tasks == 0
@@ -680,7 +682,7 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
         asked = {"name": "s__get", "arguments": {}, "_meta": DECLARED}
         answer = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["result"]
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
-        assert (answer["resultType"], answer["taskId"], kept.theirs) == ("task", kept.id, "1")
+        assert (answer["resultType"], answer["taskId"], kept.upstream_id) == ("task", kept.id, "1")
         assert len(script.params("tools/call")) == 3
         assert not hub.hub_app.tasks.ledger._reserved
         assert hub.hub_app.hub.open_calls == 0

@@ -12,8 +12,8 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
-from interlock.hub.locks import held
-from interlock.hub.upstreams.listing import discovery_s
+from interlock.hub.locks import acquire
+from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 
@@ -52,8 +52,8 @@ def test_a_tools_own_go_before_its_servers_and_those_before_the_hubs(
 
 
 def test_listing_has_the_servers_own_before_the_hubs() -> None:
-    assert discovery_s(Timeouts(), Server()) == 2
-    assert discovery_s(Timeouts(), Server(timeouts=ServerTimeouts(discovery_s=9))) == 9
+    assert CurrentSettings("s", Server(), Timeouts()).discovery_s == 2
+    assert CurrentSettings("s", Server(timeouts=ServerTimeouts(discovery_s=9)), Timeouts()).discovery_s == 9
 
 
 # The tool
@@ -191,12 +191,12 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
 
 async def test_a_lock_is_waited_for_no_longer_than_it_may_be() -> None:
     lock = asyncio.Lock()
-    async with held(lock, 0.01, "it"):
+    async with acquire(lock, 0.01, "it"):
         with pytest.raises(Fault, match="overloaded: waited 10 ms for it") as told:
-            async with held(lock, 0.01, "it"):
+            async with acquire(lock, 0.01, "it"):
                 raise AssertionError("it was held by someone else")
     assert (told.value.name, told.value.retry_after_ms) == ("RESOURCE_EXHAUSTED", 500)
-    async with held(lock, 0.01, "it"):
+    async with acquire(lock, 0.01, "it"):
         assert lock.locked()
     assert not lock.locked()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
-from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.counts import Counts
@@ -26,18 +25,16 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
+from interlock.hub.composition.upstream_events import UpstreamEventRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
-from interlock.hub.upstreams.mgp_agreement import asking
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
-from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
-from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
@@ -68,7 +65,10 @@ class HubApp:
         self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
         self.audit_operations = AuditLogOperations(self._foundation, self.access)
-        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
+        self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
+        self._host = UpstreamEventRouter(
+            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
+        )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
 
@@ -184,9 +184,7 @@ class HubApp:
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, DRAIN_S)
-            for upstream in self.upstreams:
-                upstream.timeouts = config.hub.timeouts
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
             await self.permissions.apply()
             await self._listings.remember(changed)
             self._listings.notify()
@@ -212,29 +210,12 @@ class HubApp:
             await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        upstream = Upstream(
-            id,
-            settings,
-            self.config.hub.timeouts,
-            dial_for(settings, self.limits),
-            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
-            self.logs,
-            starts=self.process_starts if settings.url is None else self.address_starts,
-            most_private_connections=self.config.hub.limits.private_sessions_per_server,
-            prepared=self.server_policies.prepared,
-            offered=self._approvals.take,
-            updated=self.change_notifier.updated,
-            subscriptions=self.change_notifier.subscriptions,
-            stepped=self._stepped,
-            claimed=self._claims.take,
-        )
-        upstream.on_task_notification, upstream.watched_tasks = self.tasks.on_notification, self.tasks.followed
-        return upstream
+        starts = self.process_starts if settings.url is None else self.address_starts
+        return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
 
-    def _stepped(self, upstream: Upstream, before: ServerState) -> None:
-        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem, given_up=upstream.given_up)
-        if upstream.state is ServerState.CONNECTED:
-            self.forwarding.connected(upstream)
+    def on_connected(self, upstream: Upstream) -> None:
+        """Send audit records to a server that was just connected, if it wants them."""
+        self.forwarding.connected(upstream)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
@@ -247,7 +228,7 @@ class HubApp:
 
     def _end_streams(self) -> None:
         """End the streams of revoked and expired credentials."""
-        self.hub.subscriptions.look_again(lambda principal: self.access.rights(principal) is not None)
+        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
 
     def _reap(self, now: float) -> None:
         self._end_streams()

@@ -1,10 +1,10 @@
-"""Why a hub does not start, in words for whoever started it."""
+"""The reason why a hub does not start, for the person who starts it."""
 
 from __future__ import annotations
 
 
 class CannotStart(Exception):
-    """Something that a hub needs is not there. Nothing was started."""
+    """The hub lacks something that it needs, and started nothing."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)

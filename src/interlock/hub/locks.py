@@ -1,4 +1,4 @@
-"""Locks of the hub's own, waited for no longer than a call may: whoever comes too late hears that it is overloaded."""
+"""Acquires a lock within a time limit. A request that waits too long gets RESOURCE_EXHAUSTED."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ RETRY_AFTER_MS: Final = 500
 
 
 @contextlib.asynccontextmanager
-async def held(lock: asyncio.Lock, within_s: float | None, what: str) -> AsyncIterator[None]:
-    """Hold a lock. Raises RESOURCE_EXHAUSTED when it could not be had in time; None waits as long as it takes."""
+async def acquire(lock: asyncio.Lock, within_s: float | None, what: str) -> AsyncIterator[None]:
+    """Hold a lock. Raises RESOURCE_EXHAUSTED after `within_s` seconds; None waits without limit."""
     try:
         async with asyncio.timeout(within_s):
             await lock.acquire()
@@ -23,7 +23,7 @@ async def held(lock: asyncio.Lock, within_s: float | None, what: str) -> AsyncIt
         raise Fault(
             "RESOURCE_EXHAUSTED",
             f"overloaded: waited {waited} ms for {what}",
-            hint="repeat it later; the operator can raise `lock_s`",
+            hint="repeat the request later; the operator can raise `lock_s`",
             retry_after_ms=RETRY_AFTER_MS,
             data={"timeout_ms": waited, "timeout": "lock"},
         ) from None

@@ -1,5 +1,7 @@
-"""The memory of this process: how much it holds, and giving back what is free of it. After a start, or a change of many
-definitions, that is much."""
+"""Measures the memory of this process, and returns free memory to the system.
+
+Much memory is free after a start, or after many definitions changed.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from typing import Final
 from interlock.transports.allocator import call_allocator
 
 FLOOD: Final = 1_000
-"""So many of something are a flood; when half of them have gone, so has what they took."""
+"""From this count on, a fall to the half frees much memory."""
 _ARENA_MAX: Final = -8
 
 
 def resident_mb() -> float | None:
-    """What it holds now, in megabytes; where the system does not tell, the most it ever held, or None."""
+    """The resident memory in megabytes. Where the system has only its maximum, that; on Windows None."""
     if sys.platform == "win32":
         return None
     try:
@@ -25,32 +27,31 @@ def resident_mb() -> float | None:
         pass
     import resource
 
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(most / 1e6 if sys.platform == "darwin" else most / 1e3, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / 1e6 if sys.platform == "darwin" else peak / 1e3, 1)
 
 
-def give_back() -> None:
-    """Hand what the allocator keeps for later back to the system, where its allocator can: glibc's. Takes milliseconds,
-    without the interpreter's lock."""
+def return_free_memory() -> None:
+    """Return free memory to the system (glibc only). Takes milliseconds, without the interpreter's lock."""
     call_allocator("malloc_trim", 0)
 
 
 def share_one_heap() -> None:
-    """Have all threads take from one heap, where the allocator (glibc's) would keep one for each of them: few threads
-    work here, and seldom at once. To be said before there are any."""
+    """Let all threads share one heap, where glibc would give each its own: few threads run here, and seldom at once.
+    Call this before any thread starts."""
     call_allocator("mallopt", _ARENA_MAX, 1)
 
 
 class MemoryTrend:
-    """Notices that many of something have gone, each of which took memory of its own."""
+    """Detects that a large number of objects fell by half, so that their memory can be returned."""
 
     def __init__(self) -> None:
-        self._most = 0
+        self._peak = 0
 
     def has_fallen(self, count: int) -> bool:
-        """Whether there are at most half as many as there were since this was last so."""
-        if self._most >= FLOOD and count * 2 <= self._most:
-            self._most = count
+        """Whether the count is at most half of its peak since the last fall."""
+        if self._peak >= FLOOD and count * 2 <= self._peak:
+            self._peak = count
             return True
-        self._most = max(self._most, count)
+        self._peak = max(self._peak, count)
         return False

@@ -26,7 +26,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
-from interlock.hub.catalog.offer import Tool, Withheld
+from interlock.hub.catalog.offer import QuarantinedItem, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.memory import resident_mb
 from interlock.hub.permissions.access_methods import read
@@ -193,7 +193,9 @@ class ControlOperations:
             "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._hub_app.noticed.would_refuse, upstream.id),
             "flagged": _by_rule(self._hub_app.noticed.flagged, upstream.id),
-            "quarantined": [] if offer is None else [_quarantined(item) for item in offer.held[:MAX_QUARANTINED]],
+            "quarantined": []
+            if offer is None
+            else [_quarantined(item) for item in offer.quarantined[:MAX_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -356,10 +358,10 @@ def _agreed(upstream: Upstream) -> dict[str, object] | None:
     }
 
 
-def _quarantined(withheld: Withheld) -> dict[str, object]:
-    findings = [{"rule": found.rule, "message": found.message} for found in withheld.findings[:8]]
-    about = {"kind": withheld.kind, "name": withheld.name, "fingerprint": withheld.fingerprint}
-    return {**about, "findings": findings, "hint": withheld.hint()}
+def _quarantined(item: QuarantinedItem) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in item.findings[:8]]
+    about = {"kind": item.kind, "name": item.name, "fingerprint": item.fingerprint}
+    return {**about, "findings": findings, "hint": item.hint()}
 
 
 class Hello(msgspec.Struct):

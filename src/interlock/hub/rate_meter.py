@@ -1,4 +1,4 @@
-"""Counts what was used of one rate, exactly: no stretch of the rate's length ever holds more calls than the limit."""
+"""Counts the calls of one rate exactly: no window of the rate's length ever has more calls than the limit."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Final
 from interlock.config.settings import Rate
 
 GRAINS: Final = 32
-"""A window of up to so many calls knows the instant of each. A larger one keeps those together that come within this
-part of it, and forgets them with the last of them: at most that much later than it could, never earlier."""
+"""A window with a limit of up to this many calls keeps the time of each. A larger one groups the calls within this part
+of the window, and forgets a group with its last call: a little late, never early."""
 
 
 class _Window:
-    """The calls of the last so many seconds."""
+    """The calls within the last `seconds`."""
 
-    __slots__ = ("_calls", "_grain", "_held", "_opened", "_until", "most", "seconds")
+    __slots__ = ("_calls", "_count", "_grain", "_opened", "_until", "max_calls", "seconds")
 
-    def __init__(self, most: int, seconds: int) -> None:
+    def __init__(self, max_calls: int, seconds: int) -> None:
         self.seconds = seconds
         self._until = array("d")
-        """When calls are forgotten, oldest first; and how many then."""
+        """When each group of calls is forgotten, oldest first; `_calls` has the size of each."""
         self._calls = array("Q")
-        self._held = 0
+        self._count = 0
         self._opened = 0.0
-        """Until when the newest of them takes further calls in."""
-        self.limit(most)
+        """Until when the newest group takes further calls."""
+        self.limit(max_calls)
 
-    def limit(self, most: int) -> None:
-        """Allow so many from now on. Those that were made are not forgotten for it."""
-        self.most = most
-        self._grain = 0.0 if most <= GRAINS else self.seconds / GRAINS
+    def limit(self, max_calls: int) -> None:
+        """Set the limit. Past calls still count."""
+        self.max_calls = max_calls
+        self._grain = 0.0 if max_calls <= GRAINS else self.seconds / GRAINS
 
     def wait_s(self, now: float) -> float:
-        """How long until one more may be made; 0 when it may."""
+        """Seconds until the next call is allowed; 0 if it is allowed now."""
         self._forget(now)
-        over = self._held - self.most
+        over = self._count - self.max_calls
         if over < 0:
             return 0.0
         for until, calls in zip(self._until, self._calls, strict=True):
             over -= calls
             if over < 0:
                 return until - now
-        raise AssertionError("what is held is the sum of what is forgotten by and by")
+        raise AssertionError("the count is the sum of all groups")
 
     def take(self, now: float) -> None:
-        """One more. `wait_s` said that it may be made."""
+        """Count a call that `wait_s` allowed."""
         if self._calls and now < self._opened:
             self._until[-1] = now + self.seconds
             self._calls[-1] += 1
@@ -53,31 +53,31 @@ class _Window:
             self._until.append(now + self.seconds)
             self._calls.append(1)
             self._opened = now + self._grain
-        self._held += 1
+        self._count += 1
 
     def give_back(self) -> None:
-        """One less after all: of the oldest, so that none of those that were made is forgotten early."""
-        if self._held:
+        """Uncount a call, from the oldest group, so that no made call is forgotten early."""
+        if self._count:
             self._drop(1)
 
     def is_idle(self, now: float) -> bool:
-        """Whether it remembers nothing."""
+        """Whether it has no calls."""
         self._forget(now)
-        return self._held == 0
+        return self._count == 0
 
     def _forget(self, now: float) -> None:
         while self._until and self._until[0] <= now:
             self._drop(self._calls[0])
 
     def _drop(self, calls: int) -> None:
-        self._held -= calls
+        self._count -= calls
         self._calls[0] -= calls
         if not self._calls[0]:
             del self._calls[0], self._until[0]
 
 
 class Meter:
-    """What was used up of one rate."""
+    """The calls of one rate."""
 
     __slots__ = ("_windows", "of", "rate")
 
@@ -87,35 +87,35 @@ class Meter:
         self.limit(rate)
 
     def limit(self, rate: Rate) -> None:
-        """Go by another rate. What was used up stays so."""
+        """Set another rate. Past calls still count."""
         known = {window.seconds: window for window in self._windows}
         self.rate = rate
         self._windows = []
-        for most, seconds in ((rate.per_minute, 60), (rate.per_hour, 3600)):
-            if most is not None:
-                window = known.get(seconds) or _Window(most, seconds)
-                window.limit(most)
+        for max_calls, seconds in ((rate.per_minute, 60), (rate.per_hour, 3600)):
+            if max_calls is not None:
+                window = known.get(seconds) or _Window(max_calls, seconds)
+                window.limit(max_calls)
                 self._windows.append(window)
 
     def wait_s(self, now: float) -> float:
-        """How long until a call may be made."""
+        """Seconds until the next call is allowed."""
         return max((window.wait_s(now) for window in self._windows), default=0.0)
 
     def full(self, now: float) -> tuple[int, int]:
-        """The limit that is waited for longest, and its seconds."""
+        """The limit with the longest wait, and its seconds."""
         window = max(self._windows, key=lambda window: window.wait_s(now))
-        return window.most, window.seconds
+        return window.max_calls, window.seconds
 
     def take(self, now: float) -> None:
-        """Use up one call."""
+        """Count a call."""
         for window in self._windows:
             window.take(now)
 
     def give_back(self) -> None:
-        """A call that was taken was not made."""
+        """Uncount a call that was not made."""
         for window in self._windows:
             window.give_back()
 
     def is_idle(self, now: float) -> bool:
-        """Whether nothing of it is used up, so that a new one would do as well."""
+        """Whether it has no calls, so that a new meter would be equal."""
         return all(window.is_idle(now) for window in self._windows)

@@ -35,7 +35,6 @@ from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.tasks.handler import TaskHandler
-from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
@@ -137,7 +136,6 @@ class HubService:
             later,
             recording.end_later,
             offered=self._lists.offers_tasks,
-            reaches=Reach(catalog, access),
             finish_of=judging.finish_of,
             clock=clock,
         )
@@ -149,17 +147,7 @@ class HubService:
         self.sending.judge_with(self._pipeline, self.recovering)
         resolving = NameResolution(catalog, access, upstreams)
         search_handler = ToolSearchHandler(discovery_tools, later)
-        self.calls = CallHandler(
-            self._pipeline,
-            resolving,
-            search_handler,
-            discovery_tools.contexts,
-            recording,
-            shown.kept,
-            info,
-            later,
-            clock,
-        )
+        self.calls = CallHandler(self._pipeline, resolving, search_handler, recording, shown.kept, info, later, clock)
         discovery_tools.may_call = self.calls.may_call
         self.subscriptions = SubscriptionHandler(
             shown.change_notifier, shown.audience, upstreams, resolving, self.calls.reach, self.tasks, later
@@ -195,8 +183,8 @@ class HubService:
             session.caller = caller = self._authenticator.readmit(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
-        self.subscriptions.opened(session, caller)
-        return self._lists.greeting(session.dialect, caller)
+        self.subscriptions.on_session_opened(session, caller)
+        return self._lists.initialize_result(session.dialect, caller)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""

@@ -1,4 +1,4 @@
-"""What whoever asked is told when the store failed: whether to come again, or to have it mended first."""
+"""Turns failures of the store into errors for clients: retry later, or fix the store first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RETRY_AFTER_MS: Final = 1000
 
 
 def fault_of(cause: StoreError) -> Fault:
-    """A failure of the store as a refusal."""
+    """The error for a failure of the store."""
     if isinstance(cause, NotRecorded | StoreBusy | StoreFull | StoreUnavailable | Conflict):
         return Fault("RESOURCE_EXHAUSTED", cause.message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
     return Fault("INTERNAL_ERROR", cause.message, hint=cause.hint)

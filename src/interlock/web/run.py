@@ -24,7 +24,7 @@ from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.garbage_collection import Collector, hold_collector_back
-from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
+from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
 from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError
 from interlock.transports.allocator import return_large_blocks
@@ -158,8 +158,8 @@ async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if memory_trend.has_fallen(len(listener.connections)):
-            await asyncio.to_thread(give_back)
-        collector.look(sum(hub_app.counts.calls.values()), hub_app.hub.open_calls)
+            await asyncio.to_thread(return_free_memory)
+        collector.check(sum(hub_app.counts.calls.values()), hub_app.hub.open_calls)
 
 
 def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:

@@ -17,7 +17,7 @@ from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Kind, Principal
-from interlock.hub.locks import held
+from interlock.hub.locks import acquire
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
@@ -155,7 +155,7 @@ class Inbox:
 
     async def ask(self, question: Question, within_s: float | None = None) -> Decision:
         """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED."""
-        async with held(self._ask_lock, within_s, "the inbox"):
+        async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
                 return current

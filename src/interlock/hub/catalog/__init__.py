@@ -1,1 +1,1 @@
-"""What the servers offer: identity, exposed names, and the lists each caller sees. Answered from memory at once."""
+"""The catalog: the offers of all servers, their exposed names, and the list for each caller. Served from memory."""

@@ -1,6 +1,6 @@
-"""Definitions that were judged and found clean, kept over a restart so that a long list need not be judged again.
+"""Remembers which definitions were judged clean, so that a restart need not judge a long list again.
 
-Only the digest of what was judged is kept, beside the digest of the judges themselves: with other rules nothing holds.
+The store keeps digests of the definitions and of the judging code. A change of the code makes them void.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from interlock import judge
 from interlock.store import Collection, Store
 
 DIGEST_BYTES: Final = 16
-MOST_KEPT: Final = 65_536
-"""Digests kept for one server: what it offers beyond that is judged again after a restart."""
+MAX_DIGESTS: Final = 65_536
+"""Digests kept for one server. Each further definition is judged again after a restart."""
 
 
 class Clean(msgspec.Struct, frozen=True):
-    """What was clean of one server, the last time it was listed."""
+    """The clean definitions of one server when it was last listed."""
 
     server: str
     judges: str
     digests: str
-    """All of them, one after the other, in base64."""
+    """All digests, concatenated, in base64."""
 
 
 CLEAN: Final = Collection("clean_definitions", Clean, key="server")
 
 
 async def read(store: Store, server: str) -> set[bytes]:
-    """The digests that still hold for a server."""
+    """The valid digests of a server."""
     found = await store.get(CLEAN, server)
     if found is None or found.value.judges != judges():
         return set()
@@ -44,15 +44,15 @@ async def read(store: Store, server: str) -> set[bytes]:
 
 
 async def write(store: Store, server: str, digests: Iterable[bytes]) -> None:
-    """Keep these and no others."""
-    kept = b"".join(sorted(digests)[:MOST_KEPT])
+    """Replace the digests of a server."""
+    joined = b"".join(sorted(digests)[:MAX_DIGESTS])
     async with store.transaction() as change:
-        change.put(CLEAN, Clean(server, judges(), base64.b64encode(kept).decode()))
+        change.put(CLEAN, Clean(server, judges(), base64.b64encode(joined).decode()))
 
 
 @cache
 def judges() -> str:
-    """A digest of every rule there is: of the judges' own source, since the rules are written in it."""
+    """A digest of the judging code, which contains the rules."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for path in sorted(Path(judge.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

@@ -1,7 +1,7 @@
-"""Links and embedded resources lead back through the hub, under the addresses it gave them: in results, and in what a
-server asks a model. What comes back to the server has its own addresses.
+"""Translates resource addresses between a server and clients that see many servers.
 
-Only where MCP has an address. Arguments, structured content and text are somebody's words, and are left alone.
+Results and sampling requests get the hub's addresses; answers to the server get the server's own. The hub changes only
+the members that MCP defines as addresses, never arguments, structured content or text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def has_addresses(members: ResultMembers, result: bytes) -> bool:
 
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
-    """A result of a tool, prompt or resource of a server, for a view of many servers."""
+    """Translate the result of a tool, prompt or resource for a view of many servers."""
     if type(result) is Read:
         whole = decode_large_value(result, DEFAULT, DEFAULT.answer_members)
         _expose(server, whole.value)
@@ -59,7 +59,7 @@ def _expose(server: str, value: Any) -> None:
 
 
 def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
-    """A server's error about a resource: it carries the address (2026-07-28, Resources: Error Handling)."""
+    """Translate a server's error about a resource (2026-07-28, Resources: Error Handling)."""
     if not may_spell(bytes(error.data), _ADDRESS):
         return error
     data = msgspec.json.decode(error.data)
@@ -70,54 +70,54 @@ def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
 
 
 def exposed_question(server: str, method: str, params: bytes) -> bytes:
-    """What a server asks, for a client that sees many servers: with the results of tools that a model is told of."""
+    """Translate a server's request for a client that sees many servers: the tool results in a sampling request."""
     if method != SAMPLING or not may_spell(params, _ADDRESS):
         return params
     value = msgspec.json.decode(params)
     for message in _blocks(value.get("messages")) if isinstance(value, dict) else ():
-        _change_told(message, partial(exposed_uri, server))
+        _change_tool_results(message, partial(exposed_uri, server))
     return msgspec.json.encode(value)
 
 
 def exposed_questions(server: str, requests: bytes) -> bytes:
-    """The same for `inputRequests`. What is no such thing stays what it is."""
+    """Translate `inputRequests`. Anything else stays unchanged."""
     if not may_spell(requests, _ADDRESS):
         return requests
     try:
-        asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
+        decoded = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
         methods = {key: method.method for key, method in _decode_methods(requests).items()}
     except msgspec.DecodeError:
         return requests
-    for key, question in asked.items():
+    for key, question in decoded.items():
         if "params" in question and methods[key] == SAMPLING:
             question["params"] = msgspec.Raw(exposed_question(server, SAMPLING, bytes(question["params"])))
-    return msgspec.json.encode(asked)
+    return msgspec.json.encode(decoded)
 
 
 def restored_answer(server: str, answer: bytes) -> bytes:
-    """A client's answer for the server that asked: what a model wrote, with that server's addresses as it has them."""
+    """Translate a client's answer to sampling back to the server's addresses."""
     if not may_spell(answer, _ADDRESS):
         return answer
     value = msgspec.json.decode(answer)
     if not isinstance(value, dict) or "role" not in value:
         return answer
-    _change_told(value, partial(_restored, server))
+    _change_tool_results(value, partial(_restored, server))
     return msgspec.json.encode(value)
 
 
 def restored_answers(server: str, responses: bytes) -> bytes:
-    """The same for `inputResponses`."""
+    """Translate `inputResponses`."""
     if not may_spell(responses, _ADDRESS):
         return responses
     try:
-        given = msgspec.json.decode(responses, type=dict[str, msgspec.Raw])
+        decoded = msgspec.json.decode(responses, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return responses
-    return msgspec.json.encode({key: msgspec.Raw(restored_answer(server, bytes(raw))) for key, raw in given.items()})
+    return msgspec.json.encode({key: msgspec.Raw(restored_answer(server, bytes(raw))) for key, raw in decoded.items()})
 
 
-def _change_told(message: dict[str, object], change: Callable[[str], str]) -> None:
-    """The addresses in what a model is told that tools gave: no other content of its messages has any."""
+def _change_tool_results(message: dict[str, object], change: Callable[[str], str]) -> None:
+    """Change the addresses in tool results, the only part of a sampling message that has any."""
     for block in _one_or_more(message.get("content")):
         for inner in _blocks(block.get("content")) if block.get("type") == "tool_result" else ():
             if inner.get("type") in ("resource_link", "resource"):

@@ -1,12 +1,12 @@
-"""What one server offers at one moment: its tools, prompts, resources and templates, ready to be listed.
+"""The offer of one server: its tools, prompts, resources and templates, ready to be listed.
 
-An offer is made whole from a server's lists and never changed; a new listing makes a new one. Each item keeps the
-server's own definition once; what clients see in its place is written from that when it is asked for.
+Each listing makes a new offer. An item keeps the server's definition once; the definitions for clients are rendered
+from it on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 ItemKind = Literal["tool", "prompt", "resource", "template"]
 
-MOST_ITEMS: Final = 100_000
-LONGEST_NAME: Final = 1024
-LARGEST: Final = 1024 * 1024
-"""Bytes of one definition. No model could be told of a larger one, and judging it would hold everyone up."""
-TOLD: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
-"""The members of a tool's definition that help a model to choose and to call it."""
+MAX_ITEMS: Final = 100_000
+MAX_NAME_CHARS: Final = 1024
+MAX_DEFINITION_BYTES: Final = 1024 * 1024
+"""No model can use a larger definition, and judging one would delay everyone."""
+SUMMARY_MEMBERS: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+"""The members of a tool's definition that a model needs to choose and to call it."""
 
 
 class Item(msgspec.Struct):
@@ -47,78 +47,78 @@ class Item(msgspec.Struct):
     kind: ItemKind
     server: str
     name: str
-    """The server's own name or URI: with `server`, the identity."""
+    """The server's own name or URI. Together with `server`, it is the identity of the item."""
     shown: str
-    """What a view of this server alone calls it: the same, or what the operator renamed it to."""
+    """The name in a view of this server alone: the server's, or the one that the operator set."""
     exposed: str
-    """What a view of many servers calls it."""
+    """The name in a view of many servers."""
     definition: bytes
-    """The definition as the server gave it."""
+    """The server's definition."""
     bare: bytes
-    """The definition as a view of this server alone shows it: most often the same bytes, and then the same object."""
+    """The definition in a view of this server alone. Most often it is the same object as `definition`."""
     _full: bytes | None = None
-    """What a view of many servers shows, where it is more than another name."""
+    """The definition in a view of many servers, if more than the name differs."""
     _fingerprint: str = ""
     _digest: bytes = b""
 
     @property
     def full(self) -> bytes:
-        """The definition as a view of many servers shows it."""
+        """The definition in a view of many servers."""
         return _renamed(self.bare, self.kind, self.shown, self.exposed) if self._full is None else self._full
 
     @property
-    def room(self) -> int:
-        """Bytes that neither rendering exceeds."""
+    def max_bytes(self) -> int:
+        """An upper bound for the bytes of either definition."""
         return len(self.bare if self._full is None else self._full) + len(self.exposed)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
+        """SHA-256 of the server's definition in canonical form, in which the order of keys does not matter."""
         if not self._fingerprint:
             self._fingerprint = fingerprint(msgspec.json.decode(self.definition))
         return self._fingerprint
 
     def digest(self) -> bytes:
-        """What tells `full` from any other definition, and is small enough to be kept for each."""
+        """The digest of `full`."""
         if not self._digest:
             self._digest = digest_of(self.full)
         return self._digest
 
 
 def digest_of(definition: bytes) -> bytes:
-    """A definition's digest."""
+    """The digest of a definition."""
     return blake2b(definition, digest_size=16).digest()
 
 
-Kept = TypeVar("Kept", bound=Item)
+ItemType = TypeVar("ItemType", bound=Item)
 
 
 class Tool(Item):
-    """A tool, with what a call of it needs to know."""
+    """A tool, with the properties that its calls depend on."""
 
     idempotent: bool = False
-    """The server says that a second call with the same arguments changes nothing more."""
+    """Whether the server declares that a repeated call changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
     permissions: tuple[str, ...] | None = None
-    """The permissions it says it needs; None where it does not say."""
+    """The permissions that the tool declares; None if it declares none."""
     has_more: bool = False
-    """Its definition says more than a model is told in an answer."""
+    """Whether its definition has members beyond its summary."""
     wraps: bool = False
-    """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
+    """Whether its structured content is not an object, so that clients before 2026-07-28 get it wrapped in one."""
     tasks: Support = "forbidden"
     """Whether it can be called as a task (2025-11-25)."""
 
     @property
-    def told(self) -> bytes:
-        """What a model is told of it in an answer: of the full definition, what it needs to choose and to call."""
-        return told_of(self.full) if self.has_more else self.full
+    def summary(self) -> bytes:
+        """The part of the full definition that a model needs to choose and to call the tool."""
+        return summary_of(self.full) if self.has_more else self.full
 
     @property
     def schema(self) -> bytes:
-        """What its arguments must be like."""
+        """The schema of its arguments."""
         return bytes(_decode_schema(self.definition).inputSchema)
 
     def validator(self) -> Validator | str:
-        """The compiled input schema, made at first use; or why it cannot be used."""
+        """The compiled input schema, or the reason why it cannot be used."""
         return _compiled(self.schema)
 
 
@@ -131,8 +131,8 @@ _decode_schema = msgspec.json.Decoder(_WithSchema).decode
 
 @lru_cache(maxsize=4096)
 def _compiled(schema: bytes) -> Validator | str:
-    """Many tools have the same schema, if only the empty one: each is compiled and kept once."""
-    from interlock.signatures.validate import Validator  # six megabytes, which wait for the first call
+    """Compile each schema once: many tools share one, such as the empty schema."""
+    from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
 
     try:
         return Validator(msgspec.json.decode(schema))
@@ -140,8 +140,8 @@ def _compiled(schema: bytes) -> Validator | str:
         return str(cause)
 
 
-class Withheld(msgspec.Struct, frozen=True):
-    """Something that is not offered because of what was found in its definition, until the operator trusts it."""
+class QuarantinedItem(msgspec.Struct, frozen=True):
+    """An item in quarantine for findings in its definition, until the operator trusts it."""
 
     kind: str
     server: str
@@ -152,77 +152,76 @@ class Withheld(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
 
     def trusted_by(self, trust: Iterable[str]) -> bool:
-        """Whether one of the operator's `trust` entries is for exactly this definition."""
+        """Whether one of the operator's `trust` entries matches this very definition."""
         for entry in trust:
             name, _, prefix = entry.rpartition("@")
             if name == self.name and self.fingerprint.startswith(prefix) and prefix:
                 return True
         return False
 
-    def told(self) -> str:
-        """What it is and what was found, in a line."""
+    def describe(self) -> str:
+        """The item and its findings in one line."""
         rules = ", ".join(dict.fromkeys(finding.rule for finding in self.findings))
         return f"{self.kind} {self.name!r} ({rules}): {self.findings[0].message}"
 
     def hint(self) -> str:
-        """What the operator writes to have it offered all the same."""
+        """The setting that allows the item."""
         return f"[servers.{self.server}] tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
 
 
 class Offer(msgspec.Struct):
-    """Everything one server offers, and what was left out of it."""
+    """All items of one server, and those that the hub does not offer."""
 
     server: str
     tools: dict[str, Tool] = {}
-    """By shown name, in the server's order; so are the others."""
+    """By shown name, in the server's order, as all kinds are."""
     prompts: dict[str, Item] = {}
     resources: dict[str, Item] = {}
     templates: dict[str, Item] = {}
     tools_by_exposed: dict[str, Tool] = {}
     prompts_by_exposed: dict[str, Item] = {}
     left_out: list[str] = []
-    """Items that cannot be offered, each with the reason, for the operator."""
+    """Items that the hub cannot offer, each with the reason, for the operator."""
     withheld: dict[str, tuple[Tool, str]] = {}
-    """Tools that wait for a person's approval, by exposed name, each with the decision it waits for."""
+    """Tools that wait for approval of a changed definition, by exposed name, each with the id of the decision."""
     instructions: str = ""
-    """What the server wants models to know."""
-    held: tuple[Withheld, ...] = ()
-    """What is in quarantine."""
+    """The server's instructions for models."""
+    quarantined: tuple[QuarantinedItem, ...] = ()
     lacking: dict[str, Tool] = {}
-    """Tools that lack a permission, by exposed name: known, and not offered."""
+    """Tools that lack a permission, by exposed name."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
-        """Do not offer a tool after all."""
+        """Remove a tool from the offer."""
         del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]
         self.left_out.append(reason)
 
     def withhold(self, tool: Tool, decision: str) -> None:
-        """Do not offer a tool until a decision is made."""
+        """Remove a tool until its changed definition is approved."""
         self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
         self.withheld[tool.exposed] = (tool, decision)
 
-    def without(self, held: Iterable[Withheld]) -> Offer:
-        """The same without what is in quarantine."""
-        held = tuple(held)
-        out = {(each.kind, each.name) for each in held}
+    def without(self, quarantined: Iterable[QuarantinedItem]) -> Offer:
+        """The offer without items in quarantine."""
+        quarantined = tuple(quarantined)
+        removed = {(each.kind, each.name) for each in quarantined}
 
-        def kept(items: dict[str, Kept]) -> dict[str, Kept]:
-            return {name: item for name, item in items.items() if (item.kind, item.name) not in out}
+        def clean(items: dict[str, ItemType]) -> dict[str, ItemType]:
+            return {name: item for name, item in items.items() if (item.kind, item.name) not in removed}
 
         return msgspec.structs.replace(
             self,
-            tools=kept(self.tools),
-            prompts=kept(self.prompts),
-            resources=kept(self.resources),
-            templates=kept(self.templates),
-            tools_by_exposed=kept(self.tools_by_exposed),
-            prompts_by_exposed=kept(self.prompts_by_exposed),
-            instructions="" if ("instructions", "instructions") in out else self.instructions,
-            held=held,
+            tools=clean(self.tools),
+            prompts=clean(self.prompts),
+            resources=clean(self.resources),
+            templates=clean(self.templates),
+            tools_by_exposed=clean(self.tools_by_exposed),
+            prompts_by_exposed=clean(self.prompts_by_exposed),
+            instructions="" if ("instructions", "instructions") in removed else self.instructions,
+            quarantined=quarantined,
         )
 
     def unpermitted(self, tools: Iterable[Tool]) -> Offer:
-        """The same without tools that lack a permission."""
+        """The offer without tools that lack a permission."""
         lacking = {tool.exposed: tool for tool in tools}
         if not lacking:
             return self
@@ -234,23 +233,21 @@ class Offer(msgspec.Struct):
         )
 
     def named(self, name: str) -> Tool | None:
-        """The tool that the server itself calls so."""
+        """The tool with this name at the server."""
         tool = self.tools.get(name)
         if tool is not None and tool.name == name:
             return tool
         return next((tool for tool in self.tools.values() if tool.name == name), None)
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
-        """All of one kind, in the server's order."""
-        match kind:
-            case "tool":
-                return self.tools.values()
-            case "prompt":
-                return self.prompts.values()
-            case "resource":
-                return self.resources.values()
-            case "template":
-                return self.templates.values()
+        """All items of one kind, in the server's order."""
+        by_kind: dict[ItemKind, Mapping[str, Item]] = {
+            "tool": self.tools,
+            "prompt": self.prompts,
+            "resource": self.resources,
+            "template": self.templates,
+        }
+        return by_kind[kind].values()
 
 
 def make_offer(
@@ -264,9 +261,9 @@ def make_offer(
     whole_results: bool = True,
     tasks: bool = False,
 ) -> Offer:
-    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
+    """Make an offer of a server's definitions. An unusable item is left out without harm to the others.
 
-    Where results may be cut, tools promise no structure of theirs: a client would hold the head to it.
+    Where the hub may cut results, tools declare no output schema, as the first page would not satisfy it.
     """
     offer = Offer(server)
     rules = rules or Tools()
@@ -279,7 +276,7 @@ def make_offer(
         if not whole_results:
             fields.pop("outputSchema", None)
         if not tasks:
-            # What the server's capabilities do not say does not count (2025-11-25, Tasks: Tool-Level Negotiation).
+            # Without the server's capability this member is void (2025-11-25, Tasks: Tool-Level Negotiation).
             fields.pop("execution", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
@@ -307,33 +304,32 @@ _decode_fields = msgspec.json.Decoder(_Fields).decode
 
 
 class _Unusable(ValueError):
-    """Why an item is left out."""
+    """The reason why an item is left out."""
 
 
 def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], offer: Offer) -> None:
     for count, definition in enumerate(definitions):
-        if count >= MOST_ITEMS:
-            offer.left_out.append(f"everything beyond {MOST_ITEMS} items")
+        if count >= MAX_ITEMS:
+            offer.left_out.append(f"all items beyond {MAX_ITEMS}")
             return
         try:
-            if len(definition) > LARGEST:
-                raise _Unusable(f"its definition has {len(definition)} bytes, more than {LARGEST}")
-            _means_one_thing(definition)
+            if len(definition) > MAX_DEFINITION_BYTES:
+                raise _Unusable(f"its definition has {len(definition)} bytes, more than {MAX_DEFINITION_BYTES}")
+            _refuse_duplicates(definition)
             take(definition, _decode_fields(definition))
         except (_Unusable, BadParamHeader, Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             offer.left_out.append(f"{definition[:60]!r}: {cause}")
 
 
-def _means_one_thing(definition: bytes) -> None:
-    """Raises where a name stands twice in one object, at any depth: what is judged and pinned here is one of the two,
-    and what a client reads may be the other."""
+def _refuse_duplicates(definition: bytes) -> None:
+    """Refuse duplicate names at any depth: the hub would judge one value, and a client might read the other."""
     if msgspec.json.encode(msgspec.json.decode(definition)) != definition:
         strict(definition)
 
 
-def _put(items: dict[str, Kept], by_exposed: dict[str, Kept], item: Kept) -> None:
+def _put(items: dict[str, ItemType], by_exposed: dict[str, ItemType], item: ItemType) -> None:
     if item.shown in items or item.exposed in by_exposed:
-        raise _Unusable("a second one of that name")
+        raise _Unusable("another item has the same name")
     items[item.shown] = by_exposed[item.exposed] = item
 
 
@@ -342,10 +338,10 @@ def _name_of(fields: _Fields, member: str) -> str:
     name = None if raw is None else msgspec.json.decode(raw)
     if not isinstance(name, str) or not name:
         raise _Unusable(f"no {member}")
-    if len(name) > LONGEST_NAME:
-        raise _Unusable(f"{member} is longer than {LONGEST_NAME} characters")
+    if len(name) > MAX_NAME_CHARS:
+        raise _Unusable(f"{member} is longer than {MAX_NAME_CHARS} characters")
     if not name.isprintable():
-        raise _Unusable(f"{member} holds characters that cannot be seen")
+        raise _Unusable(f"{member} contains invisible characters")
     return name
 
 
@@ -359,7 +355,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
     raw = bytes(schema)
     output = fields.get("outputSchema")
-    # A tool with bad header annotations would be refused by every client that comes over HTTP.
+    # Every HTTP client would refuse a tool with bad header annotations.
     headers = param_headers(msgspec.json.decode(raw)) if may_spell(raw, b"x-mcp-header") else ()
     return Tool(
         item.kind,
@@ -370,7 +366,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         definition,
         item.bare,
         item._full,
-        has_more=not TOLD.issuperset(fields),
+        has_more=not SUMMARY_MEMBERS.issuperset(fields),
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
         permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
@@ -381,9 +377,9 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     )
 
 
-def told_of(full: bytes) -> bytes:
-    """What a model is told of a tool in an answer, of its definition."""
-    return msgspec.json.encode({name: value for name, value in _decode_fields(full).items() if name in TOLD})
+def summary_of(full: bytes) -> bytes:
+    """The members of a tool's definition that a model needs."""
+    return msgspec.json.encode({name: value for name, value in _decode_fields(full).items() if name in SUMMARY_MEMBERS})
 
 
 class _Execution(msgspec.Struct):
@@ -398,17 +394,17 @@ class _Hints(msgspec.Struct):
 def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes, fields: _Fields) -> Item:
     exposed = exposed_name(server, shown)
     if shown in RESERVED:
-        # A view of this server alone must not shadow the hub's own tools either.
+        # The hub's own tools keep their names in a view of one server, too.
         shown = exposed
-    bare = _kept(definition, msgspec.json.encode({**fields, "name": shown}))
-    led = _with_exposed_ui(server, fields)
-    full = None if led is None else _kept(definition, msgspec.json.encode({**led, "name": exposed}))
+    bare = _shared(definition, msgspec.json.encode({**fields, "name": shown}))
+    with_ui = _with_exposed_ui(server, fields)
+    full = None if with_ui is None else _shared(definition, msgspec.json.encode({**with_ui, "name": exposed}))
     return Item(kind, server, name, shown, exposed, definition, bare, full)
 
 
 def _addressed(kind: ItemKind, server: str, definition: bytes, fields: _Fields, member: str) -> Item:
     uri = _name_of(fields, member)
-    bare = _kept(definition, msgspec.json.encode(fields))
+    bare = _shared(definition, msgspec.json.encode(fields))
     return Item(kind, server, uri, uri, exposed_uri(server, uri), definition, bare)
 
 
@@ -421,7 +417,7 @@ _IDENTITY: Final[dict[ItemKind, str]] = {
 
 
 def _renamed(bare: bytes, kind: ItemKind, shown: str, exposed: str) -> bytes:
-    """A definition under another name or address. Nearly all begin with it; the others are taken apart."""
+    """A definition under another name or address. Nearly all start with the name; the others are decoded."""
     member = _IDENTITY[kind]
     head = b'{"%b":%b' % (member.encode(), msgspec.json.encode(shown))
     if bare.startswith(head):
@@ -429,20 +425,18 @@ def _renamed(bare: bytes, kind: ItemKind, shown: str, exposed: str) -> bytes:
     return _exact(msgspec.json.encode({**_decode_fields(bare), member: exposed}))
 
 
-def _kept(definition: bytes, rendered: bytes) -> bytes:
-    """The rendering, without a second copy of what is there already."""
+def _shared(definition: bytes, rendered: bytes) -> bytes:
+    """The rendered definition, or the original object if they are equal, to save memory."""
     return definition if rendered == definition else _exact(rendered)
 
 
 def _exact(encoded: bytes) -> bytes:
-    """The encoder leaves room behind what it wrote: what is kept for long is better without."""
+    """A copy without the spare memory that the encoder leaves at the end."""
     return bytes(memoryview(encoded))
 
 
 def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object] | None:
-    """A tool that brings an app says so in `_meta.ui.resourceUri` (MCP Apps); the app must be found behind the hub.
-
-    None for all others, which only get another name."""
+    """The fields of a tool with an app (MCP Apps): `_meta.ui.resourceUri` gets the hub's address. None for others."""
     raw = fields.get("_meta")
     if raw is None or not may_spell(bytes(raw), b"ui://"):
         return None

@@ -1,20 +1,20 @@
-"""Addresses of resources behind the hub. A resource is `(server, uri)`, always; the rest derives from that.
+"""Addresses of resources behind the hub. The identity of a resource is `(server, uri)`; the address derives from it.
 
-Tools and prompts have their names from `judge.names.exposed_name`, by the same rule.
+`judge.names.exposed_name` makes the names of tools and prompts by the same rule.
 """
 
 from __future__ import annotations
 
 
 def exposed_uri(server: str, uri: str) -> str:
-    """A resource's address behind the hub. `ui:` keeps its scheme, since hosts render by it."""
+    """The address of a resource behind the hub. `ui:` keeps its scheme, as hosts render apps by it."""
     if uri.startswith("ui://"):
         return f"ui://{server}/{uri[5:]}"
     return f"interlock://{server}/{uri}"
 
 
 def original_uri(uri: str) -> tuple[str, str] | None:
-    """The server and its own address for an exposed one; None for what the hub never exposed."""
+    """The server and its own address of an exposed address; None for an address that is not the hub's."""
     for scheme, restored in (("interlock://", ""), ("ui://", "ui://")):
         if uri.startswith(scheme):
             server, slash, rest = uri[len(scheme) :].partition("/")

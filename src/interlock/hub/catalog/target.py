@@ -1,4 +1,4 @@
-"""What is asked for, and what is known of a request for it: values that are made once and then only read."""
+"""The target of a call, and the values that belong to one call. They are never changed."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admi
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is asked for, by identity: never by the name it was asked under."""
+    """The identity of a call's target. It does not depend on the name that the caller used."""
 
     kind: TargetKind
     server: str
     name: str
     tool: Tool | None = None
     quoted: bytes = b'""'
-    """The name as JSON, as the server is told it."""
+    """The name as JSON, for the request to the server."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """A yes to one call."""
+    """The approval of one call."""
 
     matter: str
-    """What it was given for: caller, tool as it was defined, and arguments."""
+    """A digest of the approved caller, tool definition and arguments."""
     told: str
-    """Where it comes from."""
+    """The source of the approval, in words."""
     ticket: str | None = None
-    """The decision that is used up by it; None for a rule."""
+    """The decision that the call uses up; None for a rule."""
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """What was done so far for a call that a server answered with an error."""
+    """The tries so far of a call that a server answered with an error."""
 
     deadline: float
-    """When nothing more is tried, by the loop's clock."""
+    """The end of all tries, by the loop's clock."""
     retries: int = 0
     fallback: bool = False
-    """It is the alternative to a call that failed, and has none itself."""
+    """Whether the call is itself a fallback, which gets no further fallback."""

@@ -1,4 +1,4 @@
-"""What a caller is told of something that is not there for it: in the same words, whether it exists or not."""
+"""Errors for unknown names. An item that the caller may not see gets the same error as one that does not exist."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from interlock.wire.errors import Fault
 
 
 def unknown(kind: str, name: str) -> Fault:
-    """No such tool, prompt or resource."""
+    """The error for an unknown tool, prompt or resource."""
     match kind:
         case "tool":
-            return Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="tools/list names the tools there are")
+            return Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="`tools/list` lists the available tools")
         case "prompt":
             return Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         case _:

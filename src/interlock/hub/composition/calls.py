@@ -27,6 +27,7 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.service import Bounds, HubService, Kept, Rights, Shown
 from interlock.hub.tasks.ledger import Ledger
+from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
@@ -74,6 +75,7 @@ class CallParts:
             lambda: foundation.recorder,
             lambda: int(foundation.config.hub.limits.task_s * 1000),
             clock,
+            Reach(listings.catalog, authentication.access),
         )
         info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
         self.hub = HubService(

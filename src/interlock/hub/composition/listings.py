@@ -82,7 +82,13 @@ class ListingParts:
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(
-            catalog, self.listings, self.search, self.tokens, summaries, self.requests, self.change_notifier.requested
+            catalog,
+            self.listings,
+            self.search,
+            self.tokens,
+            summaries,
+            self.requests,
+            self.change_notifier.on_tool_request,
         )
         self._notify_timer: asyncio.TimerHandle | None = None
 
@@ -135,8 +141,8 @@ class ListingParts:
         """Notify the clients whose lists changed."""
         self._notify_timer = None
         self.change_notifier.catalog_changed()
-        self.requests.look_again()
-        self.discovery_tools.contexts.look_again()
+        self.requests.recheck()
+        self.discovery_tools.contexts.recheck()
 
     async def stop(self) -> None:
         """Stop notifications, token counts and searches."""

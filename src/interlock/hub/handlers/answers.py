@@ -1,4 +1,4 @@
-"""What the hub answers by itself: who it is, what it can do here, and its lists. Pure: values in, JSON out."""
+"""Results that the hub makes itself: its introduction, its capabilities and its lists. Pure: values in, JSON out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.revisions import MODERN_NAMES, Revision
 
 TTL_MS: Final = 10_000
-"""How long a client may go without asking again. Changes are told at once to whoever listens."""
+"""How long a client may keep a list. Clients that listen get each change at once."""
 
 ALL_CAPABILITIES: Final[Mapping[str, object]] = {
     "tools": {"listChanged": True},
@@ -22,18 +22,18 @@ ALL_CAPABILITIES: Final[Mapping[str, object]] = {
 }
 
 
-def capabilities(upstream: Mapping[str, object] | None, *, modern: bool) -> dict[str, object]:
-    """What the hub offers in a view: of one server, no more than that server; otherwise everything it can carry."""
+def capabilities(upstream: Mapping[str, object] | None) -> dict[str, object]:
+    """The hub's capabilities in a view: for a view of one server those of the server, otherwise all."""
     offered = ALL_CAPABILITIES if upstream is None else {k: v for k, v in ALL_CAPABILITIES.items() if k in upstream}
     if upstream is not None and "resources" in offered:
-        said = upstream["resources"]
-        subscribe = isinstance(said, Mapping) and said.get("subscribe") is True
+        resources = upstream["resources"]
+        subscribe = isinstance(resources, Mapping) and resources.get("subscribe") is True
         offered = {**offered, "resources": {"subscribe": subscribe, "listChanged": True}}
     return dict(offered)
 
 
 def initialize_result(revision: Revision, info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:
-    """The handshake's answer."""
+    """The result of `initialize` (handshake era)."""
     result: dict[str, object] = {
         "protocolVersion": revision.name,
         "capabilities": offered,
@@ -45,7 +45,7 @@ def initialize_result(revision: Revision, info: bytes, offered: Mapping[str, obj
 
 
 def discover_result(info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:
-    """The stateless era's answer to the same question."""
+    """The result of `server/discover` (stateless era)."""
     result: dict[str, object] = {
         "resultType": "complete",
         "supportedVersions": MODERN_NAMES,

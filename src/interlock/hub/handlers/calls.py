@@ -1,4 +1,4 @@
-"""What goes to a server: calls of tools, prompts, resources and completions, each by way of the pipeline."""
+"""Handles calls of tools, prompts, resources and completions. Each call passes the pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from interlock.hub.calls.recording import Recording, trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.handlers.name_resolution import NameResolution
-from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete
@@ -27,16 +26,15 @@ from interlock.wire.errors import Fault
 
 
 class CallHandler:
-    """Makes calls of requests."""
+    """Turns requests into calls."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         resolving: NameResolution,
         search_handler: ToolSearchHandler,
-        contexts: Contexts,
         recording: Recording,
-        kept: pages.Pages,
+        result_pages: pages.Pages,
         info: bytes,
         later: Later,
         clock: Callable[[], float],
@@ -44,9 +42,9 @@ class CallHandler:
         self._pipeline = pipeline
         self._resolving = resolving
         self._search_handler = search_handler
-        self._contexts = contexts
+        self._contexts = search_handler.contexts
         self._recording = recording
-        self._pages = kept
+        self._pages = result_pages
         self._info = info
         self._later = later
         self._clock = clock
@@ -54,7 +52,7 @@ class CallHandler:
 
     @property
     def methods(self) -> dict[str, Serve]:
-        """What clients may send."""
+        """The methods of this handler."""
         return {
             "tools/call": self._call_tool,
             "tools/validate": self._validate_tool,
@@ -64,7 +62,7 @@ class CallHandler:
         }
 
     def may_call(self, caller: Caller, tool: str) -> bool:
-        """Whether no gate refuses a tool whatever its arguments are."""
+        """Whether some call of a tool may pass the gates; False if they refuse it with any arguments."""
         try:
             plan = self._pipeline.plan(caller, "tool", tool, self._resolve_tool, self._clock())
         except Fault:
@@ -72,19 +70,21 @@ class CallHandler:
         return not isinstance(plan.standing, Refuse)
 
     def reach(
-        self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None = None
+        self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, exchange: Exchange | None = None
     ) -> Target:
-        """The target that a name means, for what is not a call of it. What may not be reached is not there; that it was
-        `asked` for is on record then."""
-        plan = self._planned(caller, kind, name, resolve, asked)
+        """The target of a name, for requests that do not call it. Raises a `Fault` where the caller may not reach it.
+
+        The audit log records the refusal of an `exchange`.
+        """
+        plan = self._plan(caller, kind, name, resolve, exchange)
         if isinstance(plan.standing, Refuse):
-            if asked is not None:
-                self._pipeline.note_refusal(Call(asked, caller, plan.target), plan.standing, plan.gate)
+            if exchange is not None:
+                self._pipeline.note_refusal(Call(exchange, caller, plan.target), plan.standing, plan.gate)
             raise plan.standing.fault
         return plan.target
 
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> DryRun:
-        """What a call would come to, by the same gates and without making it."""
+        """Pass a call through the gates without making it."""
         if tool in KERNEL_TOOLS:
             return await self._search_handler.judge(caller, tool, arguments, self.judge)
         return await DryRun.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
@@ -92,7 +92,7 @@ class CallHandler:
     def _call_tool(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.preview.name
         if name is None:
-            raise Fault("INVALID_PARAMS", "params.name must say which tool")
+            raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
         if name in KERNEL_TOOLS:
             fields = members(exchange.request.params)
@@ -109,16 +109,16 @@ class CallHandler:
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
-        """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
+        """The tool registry's `tools/validate`: return the verdict of the gates without making the call."""
         name = exchange.preview.name
         if name is None:
-            raise Fault("INVALID_PARAMS", "params.name must say which tool")
+            raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
         try:
             if name in KERNEL_TOOLS:
                 fields = members(exchange.request.params)
                 if not self._search_handler.check(name, fields):
-                    self._tell_valid(exchange, PASS, name)
+                    self._answer_valid(exchange, PASS, name)
                     return
                 name = inner_call(fields)
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
@@ -129,16 +129,16 @@ class CallHandler:
         if isinstance(verdict, Wait):
             self._later(self._validate_later(call, plan, verdict, gate, name))
         else:
-            self._tell_valid(exchange, verdict, name)
+            self._answer_valid(exchange, verdict, name)
 
     async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
         verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
         try:
-            self._tell_valid(call.exchange, verdict, name)
+            self._answer_valid(call.exchange, verdict, name)
         except Fault as fault:
             call.exchange.fail(fault)
 
-    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+    def _answer_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
         if isinstance(verdict, Refuse):
             raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
@@ -150,13 +150,13 @@ class CallHandler:
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.preview.name
         if name is None:
-            raise Fault("INVALID_PARAMS", "params.name must say which prompt")
+            raise Fault("INVALID_PARAMS", "params.name must name a prompt")
         self._submit(exchange, caller, "prompt", name, self._resolving.prompt)
 
     def _read_resource(self, exchange: Exchange, caller: Caller) -> None:
         uri = exchange.preview.uri
         if uri is None:
-            raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+            raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
             page = self._pages.read(caller.owner, uri, partial(self._resolving.may_have, caller))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
@@ -171,13 +171,13 @@ class CallHandler:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
             target = self.reach(caller, "prompt", ref.name, self._resolving.prompt, exchange)
-            said = {**members(bytes(fields["ref"])), "name": target.name}
+            original = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
             target = self.reach(caller, "resource", ref.uri, self._resolving.resource, exchange)
-            said = {**members(bytes(fields["ref"])), "uri": target.name}
+            original = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
-        fields["ref"] = msgspec.Raw(msgspec.json.encode(said))
+        fields["ref"] = msgspec.Raw(msgspec.json.encode(original))
         completion = Target("completion", target.server, target.name)
         name = f"{target.server}:{target.kind}:{target.name}"
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
@@ -191,15 +191,15 @@ class CallHandler:
         resolve: Resolve,
         fields: Members | None = None,
     ) -> None:
-        plan = self._planned(caller, kind, name, resolve, exchange)
+        plan = self._plan(caller, kind, name, resolve, exchange)
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
-    def _planned(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None) -> Plan:
+    def _plan(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, exchange: Exchange | None) -> Plan:
         try:
             return self._pipeline.plan(caller, kind, name, resolve, self._clock())
         except Fault as fault:
-            if asked is not None:
-                self._unresolved(asked, caller, kind, name, fault)
+            if exchange is not None:
+                self._unresolved(exchange, caller, kind, name, fault)
             raise
 
     def _unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:

@@ -1,4 +1,4 @@
-"""What the hub speaks with a client beyond plain MCP: MGP, with those that asked (MGP, Capability Negotiation)."""
+"""Agrees with a client on MGP extensions, where the client offered them (MGP, Capability Negotiation)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from interlock.protocols.mgp.negotiation import Agreed, Home, agree, answer
 from interlock.wire.bounded_cache import remembers_short
 
 OFFERED: Final = ("security", "access_control", "audit", "tool_discovery")
-"""The extensions that this hub has for clients."""
+"""The MGP extensions that the hub offers to clients."""
 
-_METHODS_ALONE: Final = Agreed(frozenset(), Home.PLAIN)
-"""For MGP's own methods when nothing was agreed: their errors have MGP's codes whoever asks."""
+_METHODS_ONLY: Final = Agreed(frozenset(), Home.PLAIN)
+"""For MGP's own methods when no extension was agreed: their errors have MGP's codes for every client."""
 
 
 def _size(dialect: Dialect) -> int:
@@ -24,30 +24,30 @@ def _size(dialect: Dialect) -> int:
 
 @remembers_short(1024, _size)
 def speaking(dialect: Dialect) -> Dialect:
-    """The dialect that is spoken with a client that offered MGP. Versions that do not fit leave plain MCP."""
+    """The dialect for a client that offered MGP. With an unsupported version it stays plain MCP."""
     if dialect.mgp_offer is None:
         return dialect
     return msgspec.structs.replace(dialect, mgp=agree(OFFERED, *dialect.mgp_offer))
 
 
 def speaks_of_security(dialect: Dialect) -> bool:
-    """Whether a client is told what the hub makes of a tool's security (MGP, Tool Security Metadata)."""
+    """Whether a client gets the hub's security assessment of each tool (MGP, Tool Security Metadata)."""
     return dialect.mgp is not None and "security" in dialect.mgp.extensions
 
 
 @remembers_short(1024, _size)
 def for_mgp_method(dialect: Dialect) -> Dialect:
-    """The dialect in which a method of MGP's own is answered."""
-    return dialect if dialect.mgp is not None else msgspec.structs.replace(dialect, mgp=_METHODS_ALONE)
+    """The dialect for answers to MGP's own methods."""
+    return dialect if dialect.mgp is not None else msgspec.structs.replace(dialect, mgp=_METHODS_ONLY)
 
 
 def with_answer(offered: dict[str, object], dialect: Dialect) -> dict[str, object]:
-    """The hub's capabilities, with the answer to a client's offer in the place where it asked."""
+    """Add the answer to a client's MGP offer to the hub's capabilities, in the same member as the offer."""
     if dialect.mgp is None:
         return offered
-    said = answer(dialect.mgp)
-    for home, extensions in said.items():
+    answered = answer(dialect.mgp)
+    for home, extensions in answered.items():
         known = offered.get(home)
         if isinstance(known, Mapping) and isinstance(extensions, Mapping):
-            said[home] = {**known, **extensions}
-    return {**offered, **said}
+            answered[home] = {**known, **extensions}
+    return {**offered, **answered}

@@ -14,35 +14,36 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
-from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.tasks.ledger import StoredTask
+from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 
-MOST_SUBSCRIPTIONS = 1000
-"""Resources that one stream may watch."""
+MAX_SUBSCRIPTIONS = 1000
+"""Upper bound for the resources of one stream or session, and for the tasks of one stream."""
 
 
 class SessionListener(msgspec.Struct, frozen=True):
-    """Tells a session. Two of the same session are the same listener."""
+    """Notifies a session. Two listeners of the same session are equal."""
 
     session_id: str
     list_scope: ListScope
     notify: Callable[[str, bytes], None]
 
     @classmethod
-    def of(cls, session: Session, list_scope: ListScope) -> SessionListener:
-        """The listener that a session is."""
-        return cls(session.id, list_scope, session.notify)
+    def of(cls, session: Session, caller: Caller) -> SessionListener:
+        """The listener for a session."""
+        return cls(session.id, list_scope_for(caller.list_scope, session.dialect.client_info), session.notify)
 
     def list_changed(self, which: ListName) -> None:
-        """Say so on whatever stream the session has."""
+        """Notify the session."""
         self.notify(f"notifications/{which}/list_changed", b"{}")
 
-    def requested(self, event: bytes) -> None:
-        """A session hears of its own requests where it made them."""
+    def on_tool_request(self, event: bytes) -> None:
+        """Do nothing: a session gets the outcome of its own requests as their results."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionListener) and other.session_id == self.session_id
@@ -52,125 +53,125 @@ class SessionListener(msgspec.Struct, frozen=True):
 
 
 class FollowTasks(Protocol):
-    """Whoever knows which tasks a stream may be about."""
+    """Follows tasks for a stream."""
 
     def follow(
-        self, exchange: Exchange, ids: list[str], who: object, tell: Callable[[str, bytes], None]
-    ) -> list[KeptTask]:
-        """Tell of the caller's own among the ids from now on."""
+        self, exchange: Exchange, ids: list[str], follower: object, notify: Callable[[str, bytes], None]
+    ) -> list[StoredTask]:
+        """Notify the follower of the caller's own tasks among the ids. Returns those tasks."""
 
-    async def watch(self, tasks: list[KeptTask]) -> None:
-        """See to it that their servers tell of them."""
+    async def watch(self, tasks: list[StoredTask]) -> None:
+        """Subscribe to tasks at their servers."""
 
-    def unfollow(self, task: KeptTask, who: object) -> None:
-        """Tell no more."""
+    def unfollow(self, task: StoredTask, follower: object) -> None:
+        """Stop notifying the follower of a task."""
 
 
 class ListenStream:
-    """One listen stream: acknowledged first, then told what it asked for, until either side ends it."""
+    """One listen stream. It is acknowledged first, then notified of its subscriptions until either side ends it."""
 
     def __init__(
         self,
         exchange: Exchange,
         caller: Caller,
-        list_scope: ListScope,
         change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
         audience: AuditSubscribers,
-        gone: Callable[[ListenStream], None],
+        on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
-        self.list_scope = list_scope
+        self.list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         self.principal = caller.principal
         self._audience = audience
         self._exchange = exchange
         self._change_notifier = change_notifier
         self._resolve = resolve
         self._subscriptions = subscriptions
-        self._gone = gone
+        self._on_ended = on_ended
         self._tasks = tasks
-        self._followed: list[KeptTask] = []
+        self._followed: list[StoredTask] = []
         self._meta = {SUBSCRIPTION_ID: exchange.request.id}
         self._watched: list[tuple[str, str]] = []
         self._starting: asyncio.Task[None] | None = None
         self._filter = Filter()
         self._acknowledged = False
         self._early: list[str] = []
-        """Resources that were updated before the acknowledgment could be sent."""
-        self._early_of_tasks: dict[bytes, tuple[str, bytes]] = {}
-        """And the last that was told of each task by then."""
+        """Resources that changed before the stream was acknowledged."""
+        self._early_tasks: dict[bytes, tuple[str, bytes]] = {}
+        """The last notification of each task before the stream was acknowledged."""
 
     def start(self) -> None:
-        """Read the filter, and begin."""
+        """Read the filter and open the stream. Raises INVALID_PARAMS."""
         try:
             wanted = msgspec.json.decode(self._exchange.request.params, type=_Params).notifications
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"notifications: {cause}") from None
-        if len(wanted.resource_subscriptions) > MOST_SUBSCRIPTIONS:
-            raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} resources")
-        if len(wanted.task_ids) > MOST_SUBSCRIPTIONS:
-            raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} tasks")
+        if len(wanted.resource_subscriptions) > MAX_SUBSCRIPTIONS:
+            raise Fault("INVALID_PARAMS", f"a stream may watch at most {MAX_SUBSCRIPTIONS} resources")
+        if len(wanted.task_ids) > MAX_SUBSCRIPTIONS:
+            raise Fault("INVALID_PARAMS", f"a stream may watch at most {MAX_SUBSCRIPTIONS} tasks")
         if wanted.task_ids and not self._exchange.dialect.capabilities.tasks:
             raise extension_needed()
-        self._exchange.on_cancel = self._ended
-        self._starting = asyncio.ensure_future(self._begin(wanted))
+        self._exchange.on_cancel = self._leave
+        self._starting = asyncio.ensure_future(self._open(wanted))
 
     def list_changed(self, which: ListName) -> None:
-        """Say so, if it was asked for."""
+        """Notify the client, if it requested changes of this list."""
         if self._filter.wants(which):
-            self._tell(f"notifications/{which}/list_changed", {})
+            self._notify(f"notifications/{which}/list_changed", {})
 
-    def requested(self, event: bytes) -> None:
-        """Say what became of a request for tools, if that was asked for."""
+    def on_tool_request(self, event: bytes) -> None:
+        """Notify the client of a decided request for tools, if it requested that."""
         if self._filter.mgp.tools:
-            self._tell("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
+            self._notify("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
 
-    def end(self, why: str) -> None:
-        """The hub ends the stream: a clean result, as the specification has it."""
-        self._ended(why)
+    def end(self, reason: str) -> None:
+        """End the stream with a result, as the specification requires."""
+        self._leave(reason)
         self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
 
-    async def _begin(self, wanted: Filter) -> None:
-        # All at once, so that their servers are asked for them together.
+    async def _open(self, wanted: Filter) -> None:
+        # Subscribing to all resources at once lets the hub send each server a single request.
         uris = list(dict.fromkeys(wanted.resource_subscriptions))
-        honoured = [uri for uri, told in zip(uris, await asyncio.gather(*map(self._add, uris)), strict=True) if told]
-        self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._tell_of_task)
+        added = await asyncio.gather(*map(self._subscribe, uris))
+        subscribed = [uri for uri, done in zip(uris, added, strict=True) if done]
+        self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._notify_task)
         await self._tasks.watch(self._followed)
         if not self._exchange.open:
-            self._ended("gone before it began")
+            self._leave("the client left before the stream was open")
             return
         accepted: dict[str, object] = {
             name: True
-            for name, asked in (
+            for name, requested in (
                 ("toolsListChanged", wanted.tools_list_changed),
                 ("promptsListChanged", wanted.prompts_list_changed),
                 ("resourcesListChanged", wanted.resources_list_changed),
             )
-            if asked
+            if requested
         }
-        if honoured:
-            accepted["resourceSubscriptions"] = honoured
-        more = {"tools": True} if wanted.mgp.tools else {}
+        if subscribed:
+            accepted["resourceSubscriptions"] = subscribed
+        mgp = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        if wanted.mgp.audit and self._audience.join(self, self.principal, self._exchange.dialect, self._tell_audit):
-            more["audit"] = True
-        if more:
-            accepted[EXTENSION_KEY] = more
-        self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
+        if wanted.mgp.audit and self._audience.join(self, self.principal, self._exchange.dialect, self._notify_audit):
+            mgp["audit"] = True
+        if mgp:
+            accepted[EXTENSION_KEY] = mgp
+        self._notify("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
         self._change_notifier.listen(self)
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
-        early, self._early_of_tasks = self._early_of_tasks, {}
+        early, self._early_tasks = self._early_tasks, {}
         for method, params in early.values():
-            self._tell_of_task(method, params)
+            self._notify_task(method, params)
 
-    async def _add(self, uri: str) -> bool:
-        """Whether the stream will be told of a resource."""
+    async def _subscribe(self, uri: str) -> bool:
+        """Subscribe to a resource. Returns False where that is not possible."""
         found = self._resolve(uri)
         if found is None:
             return False
@@ -185,28 +186,28 @@ class ListenStream:
         if self._resolve(uri) is None:
             return
         if self._acknowledged:
-            self._tell("notifications/resources/updated", {"uri": uri})
+            self._notify("notifications/resources/updated", {"uri": uri})
         elif uri not in self._early:
             self._early.append(uri)
 
-    def _tell_of_task(self, method: str, params: bytes) -> None:
+    def _notify_task(self, method: str, params: bytes) -> None:
         fields: dict[str, object] = dict(members(params))
         if self._acknowledged:
             own = fields.pop("_meta", None)
             meta = self._meta if not isinstance(own, msgspec.Raw) else {**members(bytes(own)), **self._meta}
             self._exchange.notify(method, msgspec.json.encode({**fields, "_meta": meta}))
         else:
-            self._early_of_tasks[bytes(members(params).get("taskId", b""))] = (method, params)
+            self._early_tasks[bytes(members(params).get("taskId", b""))] = (method, params)
 
-    def _tell(self, method: str, params: dict[str, object]) -> None:
+    def _notify(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
 
-    def _tell_audit(self, method: str, params: bytes) -> None:
-        """An audit event is the same bytes for everyone; only the stream's own mark is put before it."""
+    def _notify_audit(self, method: str, params: bytes) -> None:
+        """Send an audit event. Its bytes are the same for every stream; only the subscription id is put before them."""
         meta = msgspec.json.encode({"_meta": self._meta})
         self._exchange.notify(method, meta[:-1] + b"," + params[1:])
 
-    def _ended(self, reason: str) -> None:
+    def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
         self._audience.leave(self)
         for server, uri in self._watched:
@@ -215,7 +216,7 @@ class ListenStream:
         for task in self._followed:
             self._tasks.unfollow(task, self)
         self._followed = []
-        self._gone(self)
+        self._on_ended(self)
 
 
 class _Params(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Lists and greetings: what a client is told of itself and of everything that there is for it."""
+"""Handles lists, and introduces the hub to clients."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
@@ -36,7 +37,7 @@ _LISTS: Final[dict[str, ItemKind]] = {
 
 
 class ListHandler:
-    """Answers for lists, and introduces the hub."""
+    """Answers `initialize`, `server/discover` and the four lists."""
 
     def __init__(
         self,
@@ -56,16 +57,16 @@ class ListHandler:
 
     @property
     def methods(self) -> dict[str, Serve]:
-        """What clients may send."""
+        """The methods of this handler."""
         return {**dict.fromkeys(_LISTS, self._list), "server/discover": self._discover}
 
-    def greeting(self, dialect: Dialect, caller: Caller) -> bytes:
-        """The answer to `initialize`."""
-        told = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
-        return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), told)
+    def initialize_result(self, dialect: Dialect, caller: Caller) -> bytes:
+        """The result of `initialize`."""
+        instructions = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
+        return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), instructions)
 
     def offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
-        """Whether a client is told that calls may become tasks."""
+        """Whether the hub offers tasks to a client."""
         return offers_tasks(exchange.dialect, caller.view, self._peer(caller))
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
@@ -75,8 +76,10 @@ class ListHandler:
         if upstream is not None and row.needs not in upstream:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
-            raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", hint="leave it out")
-        # A budget is for a model's context; whoever reads over REST has none to fill.
+            raise Fault(
+                "INVALID_PARAMS", "the list has a single page, so there is no cursor", hint="leave `cursor` out"
+            )
+        # A token budget protects a model's context. REST clients have none.
         rest = exchange.dialect.rest
         list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
@@ -117,18 +120,21 @@ class ListHandler:
         exchange.result(answers.discover_result(self._info, offered, self._listings.instructions(list_scope).text))
 
     def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
-        """What the hub can do for a caller, said in the terms of its era."""
-        offered = answers.capabilities(self._upstream_capabilities(caller), modern=dialect.modern)
+        """The hub's capabilities for a caller, in the form of its era."""
+        offered = answers.capabilities(self._upstream_capabilities(caller))
         if offers_tasks(dialect, caller.view, self._peer(caller)):
             offered = with_tasks(offered, modern=dialect.modern)
         return with_answer(offered, dialect)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
-        """What the one server of a view can do; None for views of many, and while it is not known yet."""
-        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        """The capabilities of the only server in a view; None for views of many, and while they are unknown."""
+        upstream = self._upstream(caller)
         return None if upstream is None else upstream.capabilities
 
     def _peer(self, caller: Caller) -> Peer | None:
-        """The one server of a view, as it introduced itself."""
-        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        """How the only server in a view introduced itself."""
+        upstream = self._upstream(caller)
         return None if upstream is None else upstream.peer
+
+    def _upstream(self, caller: Caller) -> Upstream | None:
+        return None if caller.view.server is None else self._upstreams.get(caller.view.server)

@@ -1,6 +1,6 @@
-"""Who hears that something changed: sessions of the handshake era, and listen streams of the stateless one.
+"""Notifies clients of changes: sessions of the handshake era, and listen streams of the stateless era.
 
-A change goes only where that listener's own list changed, or to whoever asked for that very resource.
+A listener is notified only when a list in its own scope changed, and a subscriber only of its own resource.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ KINDS: Final[dict[ListName, tuple[ItemKind, ...]]] = {
 
 
 class Listener(Protocol):
-    """Someone to tell."""
+    """A client that receives notifications."""
 
     @property
     def list_scope(self) -> ListScope:
-        """Whose lists it wants to hear of."""
+        """The scope of its lists."""
 
     def list_changed(self, which: ListName) -> None:
-        """One of the lists of this shelf is different now."""
+        """A list in the scope changed."""
 
-    def requested(self, event: bytes) -> None:
-        """There is news of tools that this principal asked for."""
+    def on_tool_request(self, event: bytes) -> None:
+        """A request for tools that this principal made was decided."""
 
 
 class Subscriber(NamedTuple):
-    """Someone who wants to hear of a resource."""
+    """A client that subscribed to a resource."""
 
-    tell: Callable[[], None]
+    notify: Callable[[], None]
     connection_key: str | None
-    """The private connection that its calls take; None for the shared one."""
+    """The private connection that its calls use; None for the shared one."""
 
 
 class ChangeNotifier:
-    """Compares what each shelf with listeners showed before and after a change."""
+    """Compares the lists of each scope before and after a change, and notifies its listeners of differences."""
 
     def __init__(self, catalog: Catalog, listings: ToolListings) -> None:
         self._catalog = catalog
@@ -59,25 +59,25 @@ class ChangeNotifier:
         self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
 
     def listen(self, listener: Listener) -> None:
-        """Tell this one from now on."""
+        """Notify a listener from now on."""
         if listener.list_scope not in self._listeners:
             for which in KINDS:
                 self._seen[listener.list_scope, which] = self._state(listener.list_scope, which)
         self._listeners.setdefault(listener.list_scope, set()).add(listener)
 
     def leave(self, listener: Listener) -> None:
-        """Tell it no more."""
-        there = self._listeners.get(listener.list_scope)
-        if there is None:
+        """Stop notifying a listener."""
+        listeners = self._listeners.get(listener.list_scope)
+        if listeners is None:
             return
-        there.discard(listener)
-        if not there:
+        listeners.discard(listener)
+        if not listeners:
             del self._listeners[listener.list_scope]
             for which in KINDS:
                 self._seen.pop((listener.list_scope, which), None)
 
     def catalog_changed(self) -> None:
-        """Look at every shelf that someone listens to, and tell those whose lists are different."""
+        """Notify the listeners of every scope whose lists changed."""
         for list_scope, listeners in list(self._listeners.items()):
             for which in KINDS:
                 state = self._state(list_scope, which)
@@ -86,40 +86,40 @@ class ChangeNotifier:
                     for listener in list(listeners):
                         listener.list_changed(which)
 
-    def requested(self, principal: Principal, event: bytes) -> None:
-        """Tell the streams of a principal what became of its request for tools."""
+    def on_tool_request(self, principal: Principal, event: bytes) -> None:
+        """Notify the streams of a principal that its request for tools was decided."""
         for list_scope, listeners in list(self._listeners.items()):
             if list_scope.principal == principal:
                 for listener in list(listeners):
-                    listener.requested(event)
+                    listener.on_tool_request(event)
 
     def subscribe(
-        self, server: str, uri: str, who: object, tell: Callable[[], None], connection_key: str | None
+        self, server: str, uri: str, client: object, notify: Callable[[], None], connection_key: str | None
     ) -> None:
-        """Tell `who` of updates of a resource. `lane` names the private connection that its calls take."""
-        self._subscribers.setdefault((server, uri), {})[who] = Subscriber(tell, connection_key)
+        """Notify `client` of updates of a resource. `connection_key` names the private connection of its calls."""
+        self._subscribers.setdefault((server, uri), {})[client] = Subscriber(notify, connection_key)
 
-    def unsubscribe(self, server: str, uri: str, who: object) -> Subscriber | None:
-        """Tell `who` no more. Gives how it was told, if it was."""
-        there = self._subscribers.get((server, uri), {})
-        gone = there.pop(who, None)
-        if gone is not None and not there:
+    def unsubscribe(self, server: str, uri: str, client: object) -> Subscriber | None:
+        """Stop notifying `client` of a resource. Returns its subscription, if it had one."""
+        subscribers = self._subscribers.get((server, uri), {})
+        removed = subscribers.pop(client, None)
+        if removed is not None and not subscribers:
             del self._subscribers[server, uri]
-        return gone
+        return removed
 
-    def updated(self, server: str, uri: str, connection_key: str | None = None) -> None:
-        """A server says that a resource changed: to all, or on a private connection, which concerns whoever has it."""
+    def resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
+        """Notify the subscribers of a resource; with `connection_key`, those with that private connection only."""
         for subscriber in list(self._subscribers.get((server, uri), {}).values()):
             if connection_key is None or subscriber.connection_key == connection_key:
-                subscriber.tell()
+                subscriber.notify()
 
-    def subscriptions(self, server: str, connection_key: str | None = None) -> list[str]:
-        """What is subscribed to on a server; with `lane`, by those who have that private connection."""
-        there = ((uri, who.values()) for (name, uri), who in self._subscribers.items() if name == server)
+    def subscriptions(self, server: str, connection_key: str | None) -> list[str]:
+        """The subscribed resources of a server; with `connection_key`, those of that private connection only."""
         return [
             uri
-            for uri, whose in there
-            if connection_key is None or any(each.connection_key == connection_key for each in whose)
+            for (name, uri), clients in self._subscribers.items()
+            if name == server
+            and (connection_key is None or any(each.connection_key == connection_key for each in clients.values()))
         ]
 
     def _state(self, list_scope: ListScope, which: ListName) -> tuple[bytes, ...]:
@@ -129,14 +129,14 @@ class ChangeNotifier:
 
 
 class MgpFilter(msgspec.Struct):
-    """What a listen stream asked for beyond MCP (MGP)."""
+    """The MGP notifications that a listen stream requested."""
 
     tools: bool = False
     audit: bool = False
 
 
 class Filter(msgspec.Struct, rename="camel"):
-    """What a listen stream asked for (2026-07-28, Subscriptions: Notification Filter)."""
+    """The notifications that a listen stream requested (2026-07-28, Subscriptions: Notification Filter)."""
 
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
@@ -146,11 +146,5 @@ class Filter(msgspec.Struct, rename="camel"):
     mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
 
     def wants(self, which: ListName) -> bool:
-        """Whether it asked to be told of changes of a list."""
-        match which:
-            case "tools":
-                return self.tools_list_changed
-            case "prompts":
-                return self.prompts_list_changed
-            case "resources":
-                return self.resources_list_changed
+        """Whether the stream requested changes of a list."""
+        return bool(getattr(self, f"{which}_list_changed"))

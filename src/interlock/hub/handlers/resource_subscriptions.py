@@ -1,6 +1,6 @@
-"""Resource subscriptions: many who want to know, one subscription at the server, dropped with the last of them.
+"""Resource subscriptions: many clients share one subscription at the server, which ends with the last of them.
 
-Whoever has a process of the server for themselves is subscribed there too: what they change, they change there.
+A client with its own process of the server is subscribed there too, as its calls change resources there.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from interlock.transports.exchange import Exchange
 
 
 class ResourceSubscriptions:
-    """Joins what clients want with what servers were asked for."""
+    """Keeps the subscriptions at servers in step with those of clients."""
 
     def __init__(self, change_notifier: ChangeNotifier, upstreams: Upstreams) -> None:
         self._change_notifier = change_notifier
         self._upstreams = upstreams
         self._dropping: set[asyncio.Task[None]] = set()
 
-    async def add(self, server: str, uri: str, who: object, tell: Callable[[], None], asked: Exchange) -> None:
-        """Tell `who` of a resource's updates, as a request asked for. Raises what the server says against it."""
+    async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], exchange: Exchange) -> None:
+        """Subscribe `client` to a resource for a request. Raises the server's refusal."""
         upstream = self._upstreams[server]
-        # Which connection the caller's own calls take depends on what the server speaks.
+        # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)
-        caller = cast(Caller, asked.caller)
-        own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller.owner, asked)
+        caller = cast(Caller, exchange.caller)
+        own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller.owner, exchange)
         name = None if own is None else own.name
-        self._change_notifier.subscribe(server, uri, who, tell, name)
+        self._change_notifier.subscribe(server, uri, client, notify, name)
         try:
             await upstream.subscribe(uri, name)
         except BaseException:
-            self._change_notifier.unsubscribe(server, uri, who)
+            self._change_notifier.unsubscribe(server, uri, client)
             raise
 
-    def drop(self, server: str, uri: str, who: object) -> None:
-        """Tell `who` no more; the server is told when nobody is left."""
-        gone, upstream = self._change_notifier.unsubscribe(server, uri, who), self._upstreams.get(server)
-        if gone is not None and upstream is not None:
-            task = asyncio.ensure_future(upstream.unsubscribe(gone.connection_key))
+    def drop(self, server: str, uri: str, client: object) -> None:
+        """Unsubscribe `client`. The last one to leave also ends the subscription at the server."""
+        removed, upstream = self._change_notifier.unsubscribe(server, uri, client), self._upstreams.get(server)
+        if removed is not None and upstream is not None:
+            task = asyncio.ensure_future(upstream.unsubscribe(removed.connection_key))
             self._dropping.add(task)
             task.add_done_callback(self._dropping.discard)

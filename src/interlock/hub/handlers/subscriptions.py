@@ -1,4 +1,4 @@
-"""What clients want to hear of: the listen streams of the stateless era, a session's subscriptions and log level."""
+"""Handles subscriptions of clients: listen streams (stateless era), and a session's resources and log level."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from interlock.hub.calls.background_tasks import Later, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Resolve
 from interlock.hub.catalog.target import Target
-from interlock.hub.handlers.listeners import MOST_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
+from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
-from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
-from interlock.hub.upstreams.server_requests import HEARD
+from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
 from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -30,19 +29,19 @@ from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
-MOST_LISTENING: Final = 10_000
+MAX_STREAMS: Final = 10_000
 
 
 class Reach(Protocol):
-    """Finds what a caller may hear of. Raises a `Fault` for what is not there for it."""
+    """Finds a resource that a caller may subscribe to. Raises a `Fault` for any other."""
 
     def __call__(
-        self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve, asked: Exchange | None = None
+        self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve, exchange: Exchange | None = None
     ) -> Target: ...
 
 
 class SubscriptionHandler:
-    """Answers those who want to hear, and ends with a session what was its own."""
+    """Opens and ends the subscriptions of clients."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class SubscriptionHandler:
         later: Later,
     ) -> None:
         self.open: set[ListenStream] = set()
-        """The streams that only listen."""
+        """The open listen streams."""
         self._change_notifier = change_notifier
         self._audience = audience
         self._upstreams = upstreams
@@ -67,7 +66,7 @@ class SubscriptionHandler:
 
     @property
     def methods(self) -> dict[str, Serve]:
-        """What clients may send."""
+        """The methods of this handler."""
         return {
             "subscriptions/listen": self._listen,
             "resources/subscribe": self._subscribe,
@@ -75,18 +74,14 @@ class SubscriptionHandler:
             "logging/setLevel": self._set_level,
         }
 
-    def opened(self, session: Session, caller: Caller) -> None:
-        """A session hears of what changes for it."""
-        self._change_notifier.listen(
-            SessionListener.of(session, list_scope_for(caller.list_scope, session.dialect.client_info))
-        )
+    def on_session_opened(self, session: Session, caller: Caller) -> None:
+        """Notify a session of changes from now on."""
+        self._change_notifier.listen(SessionListener.of(session, caller))
         self._audience.join(session.id, caller.principal, session.dialect, session.notify)
 
     def on_session_closed(self, session: Session, caller: Caller) -> None:
-        """It hears nothing more, and the connections that were opened for it are closed."""
-        self._change_notifier.leave(
-            SessionListener.of(session, list_scope_for(caller.list_scope, session.dialect.client_info))
-        )
+        """End the subscriptions of a session, and close the connections that were opened for it."""
+        self._change_notifier.leave(SessionListener.of(session, caller))
         self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
@@ -99,47 +94,47 @@ class SubscriptionHandler:
                 upstream.close_private_connection(name)
 
     def on_notification(self, session: Session, notification: Notification) -> None:
-        """A client's notification, for the servers that have a session for this client: changed roots, and what
-        becomes of that which they asked of it."""
-        if notification.method == "notifications/roots/list_changed":
-            for _, line in self._private_connections(session):
-                line.connection.tell(notification.method, notification.params)
-        elif notification.method in HEARD:
-            for _, line in self._private_connections(session):
-                if line.owner is not None:
-                    line.owner.questions.on_notification(line.connection, notification.method, notification.params)
+        """Pass a client's notification to the servers with a session for this client: changed roots, and progress
+        of the requests that they sent to the client."""
+        method, params = notification.method, notification.params
+        for _, private in self._private_connections(session):
+            if method == "notifications/roots/list_changed":
+                private.connection.tell(method, params)
+            elif method in CLIENT_NOTIFICATIONS and private.owner is not None:
+                private.owner.questions.on_notification(private.connection, method, params)
 
-    def look_again(self, is_good: Callable[[Principal], bool]) -> None:
-        """The streams end of those whose credential is worth nothing any more."""
-        for listening in list(self.open):
-            if not is_good(listening.principal):
-                listening.end("the credential that opened it is no longer good")
+    def end_streams_of_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
+        """End the streams of principals whose credentials are no longer valid."""
+        for stream in list(self.open):
+            if not is_valid(stream.principal):
+                stream.end("its credential is no longer valid")
 
     def end(self) -> None:
-        """Listen streams end as the specification has it."""
-        for listening in list(self.open):
-            listening.end("the hub is closing")
+        """End every listen stream with a result, as the specification requires."""
+        for stream in list(self.open):
+            stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        if len(self.open) >= MOST_LISTENING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
-        listening = ListenStream(
+        if len(self.open) >= MAX_STREAMS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
+        stream = ListenStream(
             exchange,
             caller,
-            list_scope_for(caller.list_scope, exchange.dialect.client_info),
             self._change_notifier,
-            partial(self._reached, caller),
+            partial(self._resolve, caller),
             self._subscriptions,
             self._audience,
             self.open.discard,
             self._follow,
         )
-        listening.start()
-        self.open.add(listening)
+        stream.start()
+        self.open.add(stream)
 
-    def _reached(self, caller: Caller, uri: str) -> tuple[str, str] | None:
-        """The server and its own address of a resource, while the caller may have it. Asked again before each telling:
-        what was taken back holds for open streams, too."""
+    def _resolve(self, caller: Caller, uri: str) -> tuple[str, str] | None:
+        """The server of a resource and the server's own address for it; None where the caller may not have it.
+
+        The hub checks this before each notification, so that a revoked right also ends open subscriptions.
+        """
         try:
             target = self._reach(caller, "resource", uri, self._resolving.resource)
         except Fault:
@@ -150,9 +145,9 @@ class SubscriptionHandler:
         session, state = _session(exchange)
         uri = exchange.preview.uri
         if uri is None:
-            raise Fault("INVALID_PARAMS", "params.uri must say which resource")
-        if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
+            raise Fault("INVALID_PARAMS", "params.uri must name a resource")
+        if len(state.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
         target = self._reach(caller, "resource", uri, self._resolving.resource, exchange)
         self._later(self._subscribe_for(exchange, caller, session, state, target, uri))
 
@@ -161,12 +156,12 @@ class SubscriptionHandler:
     ) -> None:
         params = msgspec.json.encode({"uri": uri})
 
-        def tell() -> None:
-            if self._reached(caller, uri) is not None:
+        def notify() -> None:
+            if self._resolve(caller, uri) is not None:
                 session.notify("notifications/resources/updated", params)
 
         try:
-            await self._subscriptions.add(target.server, target.name, session.id, tell, exchange)
+            await self._subscriptions.add(target.server, target.name, session.id, notify, exchange)
         except Fault as fault:
             exchange.fail(fault)
             return
@@ -190,7 +185,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         state.log_level = level
         for upstream, _ in self._private_connections(session):
-            self._later(upstream.set_level(f"session:{session.id}", level))
+            self._later(upstream.set_log_level(f"session:{session.id}", level))
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
@@ -198,8 +193,8 @@ class SubscriptionHandler:
         if not isinstance(state, SessionState):
             return []
         found = ((self._upstreams.get(server), name) for server, name in state.private_connections)
-        lines = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
-        return [(upstream, line) for upstream, line in lines if line is not None]
+        pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
+        return [(upstream, private) for upstream, private in pairs if private is not None]
 
 
 def _session(exchange: Exchange) -> tuple[Session, SessionState]:

@@ -1,1 +1,1 @@
-"""Tasks through the hub: begun by a call, owned by a principal, kept over a restart, looked up at their server."""
+"""Tasks: a call starts one, a principal owns it, the store keeps it over a restart, and its server runs it."""

@@ -1,6 +1,6 @@
-"""Where tasks meet clients: which calls may become tasks, and the methods by which their owners look after them.
+"""Handles tasks: decides which calls may become tasks, and serves the `tasks/*` methods to their owners.
 
-Another principal's task is answered exactly like one that never was.
+A request for another principal's task gets exactly the answer for a task that does not exist.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
 from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
-from interlock.hub.tasks.ledger import KeptTask, full
-from interlock.hub.tasks.live import Expected, renamed
+from interlock.hub.tasks.ledger import StoredTask, full
+from interlock.hub.tasks.live import Expected, Notify, renamed
 from interlock.hub.tasks.result_wait import ResultWait
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.tracker import Tracker
@@ -47,13 +47,14 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Result, one_line
 
 PAGE: Final = 100
-MOST_ASKING: Final = 512
-"""Requests about tasks of one principal that are under way, with those that wait for a result."""
+MAX_OPEN_REQUESTS: Final = 512
+"""Upper bound for open requests of one principal about tasks, including those that wait for a result."""
 Offered = Callable[[Exchange, Caller], bool]
+_AnswerTask = Callable[[Exchange, Caller, StoredTask, Target], Coroutine[None, None, None]]
 
 
 class TaskHandler:
-    """Answers for the hub's tasks."""
+    """Serves the tasks of one hub."""
 
     def __init__(
         self,
@@ -62,7 +63,6 @@ class TaskHandler:
         record: Callable[[Ticket, Outcome | None], None],
         *,
         offered: Offered,
-        reaches: Callable[[Caller, KeptTask], Target | None],
         finish_of: Callable[[Target], ResultPostprocessor | None],
         clock: Callable[[], float],
     ) -> None:
@@ -71,47 +71,47 @@ class TaskHandler:
         self._later = later
         self._record = record
         self._offered = offered
-        self._reaches = tracker.reaches = reaches
+        self._reach = tracker.reach
         self._finish_of = finish_of
         self._clock = clock
-        self._asking: Counter[str] = Counter()
+        self._open_requests: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
-            "tasks/get": self._get,
-            "tasks/result": self._result,
+            "tasks/get": partial(self._serve_task, self._get),
+            "tasks/result": partial(self._serve_task, self._result),
             "tasks/list": self._list,
-            "tasks/cancel": self._cancel,
-            "tasks/update": self._update,
+            "tasks/cancel": partial(self._serve_task, self._cancel),
+            "tasks/update": partial(self._serve_task, self._update),
         }
 
     # Calls that may become tasks
 
-    def prepare(self, call: Call, line: UpstreamConnection, done: Callable[[Call], None]) -> Callable[[Call], None]:
-        """Make a call ready to become a task, where it may. Gives what to do when it is done. Raises where it may not.
+    def prepare(self, call: Call, route: UpstreamConnection, done: Callable[[Call], None]) -> Callable[[Call], None]:
+        """Let a call become a task, where it may. Returns the callback for its end. Raises a `Fault` where it may not.
 
-        Tasks do not cross between the eras: a client's wish for one ends here, unless its server has the same form.
+        Tasks do not cross the eras: the hub drops a client's request for one unless the server has the same form.
         """
         if isinstance(call.exchange, TaskExchange):
-            # It was sent before, came back with an error, and is tried again.
+            # This is a retry: the first try ended with an error.
             call.exchange = call.exchange.real
-        exchange, connection = call.exchange, line.connection
+        exchange, connection = call.exchange, route.connection
         dialect = exchange.dialect
         if call.target.kind != "tool":
-            # Only calls of tools become tasks, in either form.
+            # Only tool calls become tasks, in either form.
             call.members.pop(AUGMENTED, None)
             return done
         if dialect.modern:
-            # The member of 2025-11-25 means nothing in the stateless era (SEP-2663, Backward Compatibility).
+            # The stateless era ignores the member of 2025-11-25 (SEP-2663, Backward Compatibility).
             call.members.pop(AUGMENTED, None)
             wants = dialect.capabilities.tasks and connection.modern
         else:
-            wants = self._wants(call, connection.modern)
+            wants = self._requests_task(call, connection.modern)
         if not wants:
             return done
         owner = call.caller.owner
         if not self._ledger.reserve(owner):
             if not dialect.modern:
                 raise full()
-            # The server decides in the stateless era; told that tasks are not taken, it answers the call itself.
+            # In the stateless era the server decides. Without the extension it answers the call directly.
             call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
             call.plain = False
             return done
@@ -120,11 +120,11 @@ class TaskHandler:
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:
             token = self._tracker.expect(Expected(id_, call.target.server, meta.progress_token, exchange.session))
-            given = bytes(call.members["_meta"])
-            call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**members(given), PROGRESS_TOKEN: token}))
-        beginning = TaskExchange(
+            fields = members(bytes(call.members["_meta"]))
+            call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
+        task_exchange = TaskExchange(
             call,
-            line,
+            route,
             self._tracker,
             self._later,
             release=partial(self._ledger.release, owner),
@@ -132,16 +132,16 @@ class TaskHandler:
             id=id_,
             token=token,
         )
-        call.exchange = beginning
+        call.exchange = task_exchange
 
-        def over(call: Call) -> None:
-            beginning.hold_ticket()
+        def ended(call: Call) -> None:
+            task_exchange.hold_ticket()
             done(call)
 
-        return over
+        return ended
 
-    def _wants(self, call: Call, modern: bool) -> bool:
-        """Whether a call of 2025-11-25 is to be a task. Raises where it must not be one."""
+    def _requests_task(self, call: Call, modern: bool) -> bool:
+        """Whether a call of 2025-11-25 requests a task. Raises METHOD_NOT_FOUND where the tool takes none."""
         if AUGMENTED not in call.members:
             return False
         if not self._offered(call.exchange, call.caller):
@@ -154,13 +154,13 @@ class TaskHandler:
 
     # Methods
 
-    def _find(self, exchange: Exchange, caller: Caller) -> tuple[KeptTask, Target]:
-        """The task that a request means. Unknown, expired, another's, and out of reach are all the same."""
+    def _find(self, exchange: Exchange, caller: Caller) -> tuple[StoredTask, Target]:
+        """The task of a request. Unknown, expired, foreign and unreachable tasks get the same error."""
         self._check_form(exchange)
         task = self._ledger.get(task_id_in(exchange.request.params))
         if task is None or task.owner != caller.owner or task.modern != exchange.dialect.modern:
             raise unknown_task()
-        target = self._reaches(caller, task)
+        target = self._reach(caller, task)
         if target is None:
             raise unknown_task()
         self._tracker.seen(task, exchange.session)
@@ -173,26 +173,23 @@ class TaskHandler:
         if not dialect.modern and not has_tasks(dialect.revision):
             raise Fault("METHOD_NOT_FOUND", f"revision {dialect.revision.name} has no tasks")
 
-    def _get(self, exchange: Exchange, caller: Caller) -> None:
+    def _serve_task(self, answer: _AnswerTask, exchange: Exchange, caller: Caller) -> None:
+        """Serve a method about one task."""
         task, target = self._find(exchange, caller)
-        self._serve(exchange, self._got(exchange, caller, task, target))
+        self._serve(exchange, answer(exchange, caller, task, target))
 
-    async def _got(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
-        said = await self._tracker.asking.look(task, self._passed_on(exchange, task))
+    async def _get(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        answer = await self._tracker.queries.check(task, self._forwarded_params(exchange, task))
         state = self._tracker.live(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
-        self.finished(exchange, caller, task, target, said, exchange.result)
+        self._deliver(exchange, caller, task, target, answer, exchange.result)
 
-    def _result(self, exchange: Exchange, caller: Caller) -> None:
-        task, target = self._find(exchange, caller)
-        self._serve(exchange, self._waited(exchange, caller, task, target))
-
-    async def _waited(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
-        # An error may be the outcome itself, so that whether there is such a task is asked apart.
-        answer = await self._tracker.asking.after_look(task, partial(self._wait, exchange, task))
+    async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        # An error may be the outcome of the task, so a separate query checks whether the task exists.
+        answer = await self._tracker.queries.after_check(task, partial(self._wait, exchange, task))
         if isinstance(answer, Failure):
-            await self._tracker.asking.look(task)
+            await self._tracker.queries.check(task)
             self._tracker.delivered(task)
             raise remote_fault(answer.error)
         result = one_line(answer.result)
@@ -200,106 +197,98 @@ class TaskHandler:
         self._tracker.delivered(task)
         self._finish(exchange, caller, target, result, lambda done: exchange.result(with_related(done, task.id)))
 
-    async def _wait(self, exchange: Exchange, task: KeptTask, line: UpstreamConnection) -> Result | Failure:
-        wait = ResultWait(exchange, task, line, self._tracker.on_notification)
+    async def _wait(self, exchange: Exchange, task: StoredTask, route: UpstreamConnection) -> Result | Failure:
+        wait = ResultWait(exchange, task, route, self._tracker.on_notification)
         left = max(1.0, (task.expires - self._ledger.clock()) / 1000)
         try:
             wait.start(self._clock() + left)
             return await wait.answer
         finally:
-            wait.stop("the caller no longer waits")
+            wait.stop("the caller stopped waiting")
 
-    def _cancel(self, exchange: Exchange, caller: Caller) -> None:
-        task, _ = self._find(exchange, caller)
-        self._serve(exchange, self._cancelled(exchange, task))
-
-    async def _cancelled(self, exchange: Exchange, task: KeptTask) -> None:
-        said = await self._tracker.asking.ask(task, "tasks/cancel", self._passed_on(exchange, task))
+    async def _cancel(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        answer = await self._tracker.queries.ask(task, "tasks/cancel", self._forwarded_params(exchange, task))
         if task.modern:
             exchange.result(COMPLETE)
             return
-        state = self._tracker.observe(task, read_state(said, False))
+        state = self._tracker.observe(task, read_state(answer, False))
         exchange.result(msgspec.json.encode(state.to_wire(False)))
 
-    def _update(self, exchange: Exchange, caller: Caller) -> None:
-        task, _ = self._find(exchange, caller)
-        self._serve(exchange, self._updated(exchange, caller, task))
-
-    async def _updated(self, exchange: Exchange, caller: Caller, task: KeptTask) -> None:
-        fields = members(self._passed_on(exchange, task))
+    async def _update(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
+        fields = members(self._forwarded_params(exchange, task))
         if not caller.view.bare and ANSWERS in fields:
             fields[ANSWERS] = msgspec.Raw(restored_answers(task.server, bytes(fields[ANSWERS])))
-        await self._tracker.asking.ask(task, "tasks/update", msgspec.json.encode(fields))
+        await self._tracker.queries.ask(task, "tasks/update", msgspec.json.encode(fields))
         exchange.result(COMPLETE)
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
-        """From what is known here: each state as it was last seen."""
+        """List the caller's tasks, each in its last known state."""
         self._check_form(exchange)
         cursor = members(exchange.request.params).get("cursor")
-        mine = [task for task in self._ledger.of(caller.owner) if not task.modern and self._reaches(caller, task)]
+        tasks = [task for task in self._ledger.of(caller.owner) if not task.modern and self._reach(caller, task)]
         start = 0
         if cursor is not None:
-            places = {task.id: place for place, task in enumerate(mine)}
+            places = {task.id: place for place, task in enumerate(tasks)}
             last = msgspec.json.decode(cursor)
             if not isinstance(last, str) or last not in places:
-                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", hint="begin again without one")
+                raise Fault("INVALID_PARAMS", "unknown cursor", hint="list again without `cursor`")
             start = places[last] + 1
-        page = mine[start : start + PAGE]
+        page = tasks[start : start + PAGE]
         listed: dict[str, object] = {"tasks": [self._tracker.live(task).state.to_wire(False) for task in page]}
-        if start + PAGE < len(mine):
+        if start + PAGE < len(tasks):
             listed["nextCursor"] = page[-1].id
         exchange.result(msgspec.json.encode(listed))
 
-    # Hearing of them
+    # Notifications
 
-    def follow(self, exchange: Exchange, ids: list[str], who: object, tell: _Notify) -> list[KeptTask]:
-        """Those of the ids that a listen stream is told of: the caller's own (SEP-2663, Task Status Notifications)."""
-        followed: list[KeptTask] = []
+    def follow(self, exchange: Exchange, ids: list[str], follower: object, notify: Notify) -> list[StoredTask]:
+        """Notify a listen stream of the caller's own tasks among the ids (SEP-2663, Task Status Notifications)."""
+        followed: list[StoredTask] = []
         caller = cast(Caller, exchange.caller)
         for id_ in dict.fromkeys(ids):
             task = self._ledger.get(id_)
             if task is None or task.owner != caller.owner or not task.modern or task.lost:
                 continue
-            target = self._reaches(caller, task)
+            target = self._reach(caller, task)
             if target is not None:
-                self._tracker.follow(task, who, partial(self._tell, exchange, caller, task, target, tell))
+                self._tracker.follow(task, follower, partial(self._notify, exchange, caller, task, target, notify))
                 followed.append(task)
         return followed
 
-    async def watch(self, tasks: list[KeptTask]) -> None:
-        """See to it that their servers tell of them, where they do."""
+    async def watch(self, tasks: list[StoredTask]) -> None:
+        """Subscribe to tasks at their servers."""
         await self._tracker.watch({task.server for task in tasks})
 
-    def unfollow(self, task: KeptTask, who: object) -> None:
-        """Tell it no more."""
-        self._tracker.unfollow(task, who)
+    def unfollow(self, task: StoredTask, follower: object) -> None:
+        """Stop notifying a follower of a task."""
+        self._tracker.unfollow(task, follower)
 
-    def _tell(
+    def _notify(
         self,
         exchange: Exchange,
         caller: Caller,
-        task: KeptTask,
+        task: StoredTask,
         target: Target,
-        tell: _Notify,
+        notify: Notify,
         method: str,
         params: bytes,
     ) -> None:
-        if self._reaches(caller, task) is not None:
-            self.finished(exchange, caller, task, target, params, lambda said: tell(method, said))
+        if self._reach(caller, task) is not None:
+            self._deliver(exchange, caller, task, target, params, lambda finished: notify(method, finished))
 
     # Results
 
-    def finished(
+    def _deliver(
         self,
         exchange: Exchange,
         caller: Caller,
-        task: KeptTask,
+        task: StoredTask,
         target: Target,
-        said: bytes,
+        answer: bytes,
         deliver: Callable[[bytes], None],
     ) -> None:
-        """A server's word on a task, as its owner gets it; a result inside is finished as any result of the tool is."""
-        fields = members(renamed(said, task))
+        """Deliver a server's answer about a task to its owner. A result in it is postprocessed like any result."""
+        fields = members(renamed(answer, task))
         if not caller.view.bare and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
         raw = fields.get("result")
@@ -325,21 +314,21 @@ class TaskHandler:
 
     # Serving
 
-    def _passed_on(self, exchange: Exchange, task: KeptTask) -> bytes:
-        """A request's params under the server's own id; in the stateless era with what the client says of itself."""
+    def _forwarded_params(self, exchange: Exchange, task: StoredTask) -> bytes:
+        """A request's params with the server's id of the task, in the stateless era with the client's `_meta`."""
         fields: dict[str, object] = dict(members(exchange.request.params))
-        fields["taskId"] = task.theirs
+        fields["taskId"] = task.upstream_id
         if not task.modern:
             fields.pop("_meta", None)
         return msgspec.json.encode(fields)
 
     def _serve(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
         owner = exchange.caller.owner
-        if self._asking[owner] >= MOST_ASKING:
+        if self._open_requests[owner] >= MAX_OPEN_REQUESTS:
             work.close()
-            message = f"{MOST_ASKING} requests of this caller about tasks are under way"
+            message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
-        self._asking[owner] += 1
+        self._open_requests[owner] += 1
         self._later(self._answer(exchange, work))
 
     async def _answer(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
@@ -357,21 +346,18 @@ class TaskHandler:
         except TimeoutError:
             exchange.fail(Fault("SERVER_NOT_READY", "the task's server was not ready in time", retry_after_ms=2000))
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            exchange.fail(Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}"))
+            exchange.fail(Fault("UPSTREAM_ERROR", f"the server's answer about a task cannot be read: {cause}"))
         finally:
             owner = exchange.caller.owner
-            self._asking[owner] -= 1
-            if not self._asking[owner]:
-                del self._asking[owner]
-
-
-_Notify = Callable[[str, bytes], None]
+            self._open_requests[owner] -= 1
+            if not self._open_requests[owner]:
+                del self._open_requests[owner]
 
 
 def _without_extension(meta: bytes) -> bytes:
-    """A request's `_meta` that does not say that tasks are taken for answers."""
-    said = msgspec.json.decode(members(meta).get(CLIENT_CAPABILITIES, b"{}"), type=dict[str, object])
-    extensions = said.get("extensions")
+    """A request's `_meta` without the tasks extension."""
+    declared = msgspec.json.decode(members(meta).get(CLIENT_CAPABILITIES, b"{}"), type=dict[str, object])
+    extensions = declared.get("extensions")
     if isinstance(extensions, dict):
-        said["extensions"] = {name: value for name, value in extensions.items() if name != EXTENSION}
-    return msgspec.json.encode({**members(meta), CLIENT_CAPABILITIES: said})
+        declared["extensions"] = {name: value for name, value in extensions.items() if name != EXTENSION}
+    return msgspec.json.encode({**members(meta), CLIENT_CAPABILITIES: declared})

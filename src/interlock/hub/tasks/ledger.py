@@ -1,6 +1,6 @@
-"""Which tasks there are: whose, of which server, under which id there, and until when. In the store, read from memory.
+"""The tasks of a hub, kept in the store and read from memory.
 
-An id of ours says nothing about the server's, and is good for its owner alone.
+The hub's id of a task does not reveal the server's id, and only the owner can use it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
 
 
-class KeptTask(msgspec.Struct, frozen=True):
-    """One task. What changes while it runs is kept only when it is over."""
+class StoredTask(msgspec.Struct, frozen=True):
+    """One task. Its status, times and message are stored only when it ends."""
 
     id: str
     owner: str
     server: str
     tool: str
-    """With the server, the identity of the tool that was called."""
-    theirs: str
-    """Its id at the server."""
+    """The name of the called tool at the server."""
+    upstream_id: str = msgspec.field(name="theirs")
+    """The server's id of the task."""
     modern: bool
-    """Which of the two forms of tasks it was begun in."""
+    """Whether the task has the form of the stateless era."""
     expires: int
-    """When it is forgotten, in milliseconds since 1970."""
+    """When the hub forgets the task, in milliseconds since 1970."""
     ttl_ms: int
     created_at: str
     updated_at: str
@@ -39,19 +39,19 @@ class KeptTask(msgspec.Struct, frozen=True):
     message: str | None = None
     trace: str = ""
     intent: int = 0
-    """The place of the call's intent in the record."""
+    """The number of the call's intent in the audit log."""
     lost: bool = False
-    """Whether its server does not know it any more, so that its outcome is unknown."""
+    """Whether the server no longer knows the task, so that its outcome is unknown."""
 
     @property
     def state(self) -> TaskState:
-        """What its owner is told."""
+        """The state for the owner."""
         return TaskState(
             self.id, self.status, self.created_at, self.updated_at, self.ttl_ms, self.poll_ms, self.message
         )
 
-    def now(self, state: TaskState) -> KeptTask:
-        """The same in another state."""
+    def with_state(self, state: TaskState) -> StoredTask:
+        """The same task in another state."""
         return msgspec.structs.replace(
             self,
             status=state.status,
@@ -61,23 +61,23 @@ class KeptTask(msgspec.Struct, frozen=True):
         )
 
 
-TASKS: Final = Collection("tasks", KeptTask, key="id", columns=("owner",))
+TASKS: Final = Collection("tasks", StoredTask, key="id", columns=("owner",))
 
 
 def now_ms() -> int:
-    """The time tasks go by: it must mean the same after a restart and on another node."""
+    """The wall clock: a task's expiry must mean the same after a restart and on another node."""
     return int(time.time() * 1000)
 
 
 class Ledger:
-    """Every task of a hub. Used on the loop's thread, after `begin`."""
+    """Every task of a hub. For the event loop's thread only, after `begin`."""
 
-    def __init__(self, most: Callable[[], tuple[int, int]], clock: Callable[[], int] = now_ms) -> None:
-        self._most = most
+    def __init__(self, limits: Callable[[], tuple[int, int]], clock: Callable[[], int] = now_ms) -> None:
+        self._limits = limits
         self.clock = clock
         self._store: Store
-        self._mirror: Mirror[KeptTask]
-        self._known: dict[str, KeptTask] = {}
+        self._mirror: Mirror[StoredTask]
+        self._known: dict[str, StoredTask] = {}
         self._owners: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
 
@@ -85,72 +85,72 @@ class Ledger:
         return len(self._known)
 
     async def begin(self, store: Store) -> None:
-        """Take up what the store holds."""
+        """Load the tasks from the store."""
         self._store = store
         self._mirror = await store.mirror(TASKS)
         for task in self._mirror.values():
-            self._follow(task.id, task)
-        self._mirror.on_change(self._follow)
+            self._on_change(task.id, task)
+        self._mirror.on_change(self._on_change)
 
-    # Looking
+    # Reading
 
-    def get(self, id: str) -> KeptTask | None:
-        """A task by our id, while its time is not over."""
+    def get(self, id: str) -> StoredTask | None:
+        """A task by the hub's id, until it expires."""
         task = self._known.get(id)
         return None if task is None or task.expires <= self.clock() else task
 
-    def at_id(self, id: str) -> KeptTask | None:
-        """The same, even if its time is over."""
+    def at_id(self, id: str) -> StoredTask | None:
+        """A task by the hub's id, even if it has expired."""
         return self._known.get(id)
 
-    def of(self, owner: str) -> list[KeptTask]:
-        """An owner's tasks, the oldest first."""
+    def of(self, owner: str) -> list[StoredTask]:
+        """The tasks of an owner, oldest first."""
         now = self.clock()
-        mine = (task for task in self._known.values() if task.owner == owner and task.expires > now)
-        return sorted(mine, key=lambda task: (task.created_at, task.id))
+        tasks = (task for task in self._known.values() if task.owner == owner and task.expires > now)
+        return sorted(tasks, key=lambda task: (task.created_at, task.id))
 
-    def expired(self) -> list[KeptTask]:
-        """Those whose time is over."""
+    def expired(self) -> list[StoredTask]:
+        """The expired tasks."""
         now = self.clock()
         return [task for task in self._known.values() if task.expires <= now]
 
-    # Room
+    # Quota
 
     def reserve(self, owner: str) -> bool:
-        """Take room for a task that a call may become. False when everything is taken."""
-        most, most_of_one = self._most()
-        taken = len(self._known) + self._reserved.total()
-        if taken >= most or self._owners[owner] + self._reserved[owner] >= most_of_one:
+        """Reserve quota for a task that a call may become. Returns False when the quota is used up."""
+        limit, limit_per_owner = self._limits()
+        used = len(self._known) + self._reserved.total()
+        if used >= limit or self._owners[owner] + self._reserved[owner] >= limit_per_owner:
             return False
         self._reserved[owner] += 1
         return True
 
     def release(self, owner: str) -> None:
-        """Give back room that was reserved: it is used now, or not needed."""
+        """Release reserved quota: the task exists by now, or there is none."""
         self._reserved[owner] -= 1
         if self._reserved[owner] <= 0:
             del self._reserved[owner]
 
     # Changing
 
-    async def add(self, task: KeptTask) -> None:
-        """Keep a new task. It is in the store when this returns. Raises StoreError."""
+    async def add(self, task: StoredTask) -> None:
+        """Store a new task. Raises StoreError."""
         async with self._store.transaction() as change:
             change.insert(TASKS, task)
 
-    async def put(self, task: KeptTask) -> None:
-        """Keep what became of one."""
+    async def put(self, task: StoredTask) -> None:
+        """Store the new state of a task."""
         if task.id in self._known:
             async with self._store.transaction() as change:
                 change.put(TASKS, task)
 
-    async def drop(self, tasks: Iterable[KeptTask]) -> None:
-        """Forget them."""
+    async def drop(self, tasks: Iterable[StoredTask]) -> None:
+        """Delete tasks."""
         async with self._store.transaction() as change:
             for task in tasks:
                 change.delete(TASKS, task.id)
 
-    def _follow(self, id: str, task: KeptTask | None) -> None:
+    def _on_change(self, id: str, task: StoredTask | None) -> None:
         before = self._known.pop(id, None)
         if before is not None:
             self._owners[before.owner] -= 1
@@ -162,10 +162,10 @@ class Ledger:
 
 
 def full() -> Fault:
-    """The answer where no more tasks are kept."""
+    """The error when the quota of tasks is used up."""
     return Fault(
         "RESOURCE_EXHAUSTED",
-        "too many tasks are kept",
+        "the hub keeps too many tasks",
         hint="wait until some have expired, or raise [hub.limits] tasks and tasks_per_agent",
         retry_after_ms=5000,
     )

@@ -1,4 +1,4 @@
-"""What one process knows of a task beyond what is kept, and how a server's word on it reads for its owner."""
+"""The state of a task in this process beyond the stored one, and answers of servers translated for its owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
-from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState
@@ -16,51 +16,51 @@ from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
-Tell = Callable[[str, bytes], None]
+Notify = Callable[[str, bytes], None]
 """Takes a notification's method and params."""
 
 
 class LiveTask:
-    """What this process knows of a task beyond what is kept."""
+    """The state of a task in this process."""
 
-    __slots__ = ("followers", "held", "line", "looked", "session", "state", "ticket", "token", "told")
+    __slots__ = ("checked", "counted", "followers", "notified", "route", "session", "state", "ticket", "token")
 
-    def __init__(self, state: TaskState, looked: float) -> None:
+    def __init__(self, state: TaskState, checked: float) -> None:
         self.state = state
-        self.looked = looked
-        self.line: UpstreamConnection | None = None
-        """The connection it was begun on."""
+        self.checked = checked
+        self.route: UpstreamConnection | None = None
+        """The connection on which the hub queries the task."""
         self.ticket: Ticket | None = None
-        """Its place in the record, while its outcome is not known."""
+        """The ticket of its call in the audit log, while the outcome is unknown."""
         self.session: Session | None = None
-        """Where its owner was last seen, to be told of it there (2025-11-25)."""
+        """The session that its owner last used, for notifications (2025-11-25)."""
         self.token: str | None = None
-        """Our progress token for it at the server (2025-11-25)."""
-        self.followers: dict[object, Tell] = {}
-        self.told = state.status
-        """The status that its followers know of."""
-        self.held = False
-        """Whether its server is kept running for it."""
+        """The hub's progress token at the server (2025-11-25)."""
+        self.followers: dict[object, Notify] = {}
+        self.notified = state.status
+        """The status that its followers know."""
+        self.counted = False
+        """Whether the task counts for its server, which then stays running."""
 
 
 Place = tuple[str, ConnectionOwner | None, str]
-"""A server, whose connection to it, and an id of the server's."""
+"""A server, the owner of a connection to it, and the server's id of a task."""
 
 
 class Expected(msgspec.Struct):
-    """A task that a call is about to become, whose progress may come before anything else of it (2025-11-25)."""
+    """A task that a call may become. Its progress may arrive before the answer to the call (2025-11-25)."""
 
     id: str
     server: str
     token: Id
-    """The owner's own progress token."""
+    """The owner's progress token."""
     session: Session | None
-    reached: float = float("-inf")
-    """How far it is, as its owner was told."""
+    progress: float = float("-inf")
+    """The progress last sent to the owner."""
 
 
-def renamed(payload: bytes, task: KeptTask) -> bytes:
-    """A server's word on a task, under our id, with the time that it is kept here."""
+def renamed(payload: bytes, task: StoredTask) -> bytes:
+    """A server's answer about a task with the hub's id and time to live."""
     fields: dict[str, object] = dict(members(payload))
     fields["taskId"] = task.id
     fields["ttlMs" if task.modern else "ttl"] = task.ttl_ms
@@ -68,7 +68,7 @@ def renamed(payload: bytes, task: KeptTask) -> bytes:
 
 
 def outcome_in(detailed: bytes) -> Outcome | None:
-    """How a task of the stateless era ended, as its result or its error says; None while neither is there."""
+    """The outcome of a task of the stateless era, from its result or error; None while it has neither."""
     fields = members(detailed)
     if "result" in fields:
         return outcome_of(bytes(fields["result"]))
@@ -81,13 +81,13 @@ def outcome_in(detailed: bytes) -> Outcome | None:
 
 
 class TaskLost(Fault):
-    """The truth about a task that its server lost."""
+    """The server lost a task, so its outcome is unknown."""
 
-    def __init__(self, task: KeptTask) -> None:
+    def __init__(self, task: StoredTask) -> None:
         super().__init__(
             "OUTCOME_UNKNOWN",
-            f"{task.server} does not know this task any more: whether it was carried out is unknown",
-            hint="find out at the server before calling the tool again; the hub never does so by itself",
+            f"{task.server} no longer knows this task: whether it was carried out is unknown",
+            hint="check at the server before you call the tool again; the hub never repeats the call by itself",
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether a task's owner may still reach the tool that it is of: what was taken back is taken back for tasks too."""
+"""Checks whether a task's owner may still reach its tool. A revoked right also ends access to tasks."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.tasks.ledger import StoredTask
 
 
 class Reach:
-    """Asks the access gate, as a call of the tool would."""
+    """Uses the access gate, as a call of the tool would."""
 
     def __init__(self, catalog: Catalog, access: Access) -> None:
         self._catalog = catalog
-        # Its answers are used at once, so that how long they hold does not matter.
+        # The verdict is used at once, so its expiry does not matter.
         self._gate = AccessGate(access, lambda: 0.0)
 
-    def __call__(self, caller: Caller, task: KeptTask) -> Target | None:
-        """The task's tool; None where the caller may not reach it in this view, now."""
+    def __call__(self, caller: Caller, task: StoredTask) -> Target | None:
+        """The tool of a task; None where the caller may not reach it in this view now."""
         if not self._catalog.sees_server(caller.view, task.server):
             return None
         offer = self._catalog.offer(task.server)

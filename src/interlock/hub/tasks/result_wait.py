@@ -1,4 +1,4 @@
-"""The wait for a task's result (2025-11-25): carried to the server and back, with whatever the task asks meanwhile."""
+"""Waits for a task's result at its server (2025-11-25), and relays the task's requests to its owner meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.tasks import with_related
 from interlock.transports.exchange import Exchange
@@ -19,80 +19,82 @@ from interlock.wire.messages import Failure, Id, Request, Result
 if TYPE_CHECKING:
     from interlock.hub.calls.call import Caller
 
-Told = Callable[[str, ConnectionOwner | None, str, bytes], None]
-"""Takes what a server tells of tasks: which server, on whose connection, what."""
+OnNotification = Callable[[str, ConnectionOwner | None, str, bytes], None]
+"""Receives notifications about tasks: the server, the owner of the connection, method and params."""
 
 
 class ResultWait:
-    """One `tasks/result` on its way. The sink of the request it sends; what the task asks goes to its owner."""
+    """One open `tasks/result`: the sink of the request to the server."""
 
-    __slots__ = ("_exchange", "_handle", "_line", "_over", "_task", "_told", "answer")
+    __slots__ = ("_exchange", "_handle", "_on_notification", "_over", "_route", "_task", "answer")
 
-    def __init__(self, exchange: Exchange, task: KeptTask, line: UpstreamConnection, told: Told) -> None:
+    def __init__(
+        self, exchange: Exchange, task: StoredTask, route: UpstreamConnection, on_notification: OnNotification
+    ) -> None:
         self._exchange = exchange
         self._task = task
-        self._line = line
-        self._told = told
+        self._route = route
+        self._on_notification = on_notification
         self._handle: Id | None = None
         self._over = False
         self.answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
 
     @property
     def attended(self) -> bool:
-        """The client waits for it for as long as it is there."""
+        """The client waits for it as long as it exists."""
         return True
 
     def start(self, deadline: float) -> None:
-        """Send it. Raises what makes that impossible."""
-        params = msgspec.json.encode({"taskId": self._task.theirs})
-        # Progress is asked for, since a server may tell of the task's on this stream.
-        outgoing = Outgoing("tasks/result", params, deadline, name=self._task.theirs, wants_progress=True)
-        owner = self._line.owner
+        """Send the request. Raises a `Fault` where that is not possible."""
+        params = msgspec.json.encode({"taskId": self._task.upstream_id})
+        # The request asks for progress, as a server may send the task's progress on this stream.
+        outgoing = Outgoing("tasks/result", params, deadline, name=self._task.upstream_id, wants_progress=True)
+        owner = self._route.owner
         if owner is not None:
             owner.open.add(self)
-            owner.waits[self._task.theirs] = self
+            owner.waits[self._task.upstream_id] = self
         try:
-            self._handle = self._line.connection.send(outgoing, self, idempotent=True)
+            self._handle = self._route.connection.send(outgoing, self, idempotent=True)
         except Fault:
-            self.stop("it could not be sent")
+            self.stop("the request could not be sent")
             raise
 
     def stop(self, reason: str) -> None:
-        """Wait no longer. The task itself goes on."""
+        """Stop waiting. The task itself goes on."""
         if self._over:
             return
         self._over = True
-        owner = self._line.owner
+        owner = self._route.owner
         if owner is not None:
             owner.open.discard(self)
-            if owner.waits.get(self._task.theirs) is self:
-                del owner.waits[self._task.theirs]
+            if owner.waits.get(self._task.upstream_id) is self:
+                del owner.waits[self._task.upstream_id]
         if self._handle is not None and not self.answer.done():
-            self._line.connection.cancel(self._handle, reason)
+            self._route.connection.cancel(self._handle, reason)
 
-    # What comes back
+    # The sink
 
     def on_response(self, answer: Result | Failure) -> None:
-        """The outcome."""
+        """Take the outcome."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def on_lost(self, fault: Fault) -> None:
-        """None will come on this way."""
+        """Take the loss of the connection."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """What the server tells on the way: of the task, or of another one."""
-        self._told(self._task.server, self._line.owner, method, params)
+        """Pass on a notification about this task, or another."""
+        self._on_notification(self._task.server, self._route.owner, method, params)
 
     def on_request(self, request: Request) -> None:
-        """The task asks its owner. On a shared connection nobody can know whom."""
-        owner = self._line.owner
+        """Relay a request of the task to its owner. Refuse it on a shared connection, which has no owner."""
+        owner = self._route.owner
         if owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._line.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+            self._route.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
         shown = None if cast("Caller", self._exchange.caller).view.bare else self._task.server
-        owner.questions.relay(self._line.connection, marked, self._exchange.ask, shown)
+        owner.questions.relay(self._route.connection, marked, self._exchange.ask, shown)

@@ -1,7 +1,6 @@
-"""A call that may become a task: its answer is looked at before the client gets it, and its end in the record waits.
+"""The exchange of a call that may become a task. It reads the answer before the client gets it.
 
-To whoever carries the call it is an exchange like any other. Only calls whose client takes a task for an answer have
-it.
+The audit log gets the end of the call only once it is known whether the call became a task.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome
 from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.call import Call
-from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.live import renamed
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -26,14 +25,14 @@ from interlock.wire.errors import ErrorObject, Fault
 
 
 class TaskExchange(Exchange):
-    """Stands before the exchange of such a call."""
+    """Wraps the exchange of such a call."""
 
-    __slots__ = ("_call", "_id", "_later", "_line", "_record", "_release", "_ticket", "_token", "_tracker", "real")
+    __slots__ = ("_call", "_id", "_later", "_record", "_release", "_route", "_ticket", "_token", "_tracker", "real")
 
     def __init__(
         self,
         call: Call,
-        line: UpstreamConnection,
+        route: UpstreamConnection,
         tracker: Tracker,
         later: Later,
         *,
@@ -45,12 +44,12 @@ class TaskExchange(Exchange):
         real = call.exchange
         preview = real.preview
         if token is not None and preview.meta is not None:
-            # The link must not set a token of its own, which would be worth nothing once the call is answered.
+            # A progress token of the link would be void once the call is answered.
             preview = msgspec.structs.replace(preview, meta=msgspec.structs.replace(preview.meta, progress_token=None))
         super().__init__(real.request, preview, real.dialect, real.caller, real.session, real.headers)
         self.real = real
         self._call = call
-        self._line = line
+        self._route = route
         self._tracker = tracker
         self._later = later
         self._release = release
@@ -65,24 +64,24 @@ class TaskExchange(Exchange):
         return self.real.open
 
     def hold_ticket(self) -> None:
-        """The call is over for whoever carried it: its end is not recorded before it is known whether it is one."""
+        """Keep the audit ticket of a call that ended, until it is known whether the call became a task."""
         self._ticket, self._call.ticket = self._call.ticket, None
         outcome = self._call.outcome
         if outcome is None or (outcome.transport, outcome.protocol) != ("answered", "result"):
             self._no_task()
 
     def result(self, result: bytes) -> None:
-        """The server's answer: a task, or what the call came to."""
+        """Take the server's answer: a task, or the result of the call."""
         try:
-            said = task_in(result, self._line.connection.modern)
+            started = task_in(result, self._route.connection.modern)
         except Fault as fault:
             self.fail(fault)
             return
-        if said is None:
+        if started is None:
             self._no_task()
             self.real.result(result)
         else:
-            self._later(self._begin(result, said))
+            self._later(self._start_task(result, started))
 
     def fail(self, fault: Fault) -> None:
         self._no_task()
@@ -98,18 +97,18 @@ class TaskExchange(Exchange):
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self.real.ask(method, params)
 
-    async def _begin(self, result: bytes, said: TaskState) -> None:
+    async def _start_task(self, result: bytes, started: TaskState) -> None:
         ticket, self._ticket = self._ticket, None
         self._call.exchange = self.real
         try:
-            task = await self._tracker.begin(self._id, self._call, self._line, said, ticket, self._token)
+            task = await self._tracker.begin(self._id, self._call, self._route, started, ticket, self._token)
         except Fault as fault:
             self.real.fail(fault)
             return
         finally:
             self._ended()
         if self.real.dialect.modern and not self.real.open:
-            # Closing the stream cancels in the stateless era, and the id was told to nobody.
+            # Closing the stream cancels in the stateless era, and no client knows the id.
             await self._tracker.abandon(task)
             return
         self.real.result(_created(result, task))
@@ -120,11 +119,11 @@ class TaskExchange(Exchange):
 
     def _no_task(self) -> None:
         if self._token is not None:
-            self._tracker.expect_no_more(self._token)
+            self._tracker.unexpect(self._token)
         self._ended()
 
     def _ended(self) -> None:
-        """It is no task, or one that is kept by now: what was reserved for it is given back."""
+        """Release the quota: the call became no task, or the ledger has the task by now."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._record(ticket, self._call.outcome)
@@ -132,7 +131,7 @@ class TaskExchange(Exchange):
         release()
 
 
-def _created(result: bytes, task: KeptTask) -> bytes:
+def _created(result: bytes, task: StoredTask) -> bytes:
     if task.modern:
         return renamed(result, task)
     fields: dict[str, object] = dict(members(result))
@@ -141,4 +140,4 @@ def _created(result: bytes, task: KeptTask) -> bytes:
 
 
 def _nothing() -> None:
-    """Given back already."""
+    """The quota is released already."""

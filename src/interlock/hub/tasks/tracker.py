@@ -1,7 +1,7 @@
-"""What is known of tasks under way: which line each was begun on, who wants to hear of it, and how it ends.
+"""Tracks running tasks: their connections, their followers and their outcomes.
 
-A task's outcome is recorded once, when it is seen to be over; the hub looks by itself where nobody else does. Nothing
-is ever sent a second time for a task: one that its server no longer knows is answered as unknown.
+The audit log gets the outcome of a task once. The hub queries tasks that nobody else queries. It never repeats the
+call of a task: the outcome of a task that its server lost is unknown.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.catalog.target import Target
-from interlock.hub.tasks.ledger import KeptTask, Ledger
-from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
+from interlock.hub.tasks.ledger import Ledger, StoredTask
+from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
+from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.sharing import SessionState
@@ -35,164 +36,171 @@ from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
-LOOK_EVERY_S: Final = 15.0
-"""Where nobody asks for a task, the hub does so at most this often."""
-LOOKS_AT_ONCE: Final = 8
+QUERY_EVERY_S: Final = 15.0
+"""The hub queries a task that no client queries at most this often."""
+MAX_QUERIES: Final = 8
+"""How many such queries run at once."""
 
 
 class Tracker:
-    """All tasks that this hub carries."""
+    """All running tasks of one hub."""
 
     def __init__(
         self,
         ledger: Ledger,
         upstreams: Upstreams,
         recorder: Callable[[], Recorder],
-        longest_ms: Callable[[], int],
+        max_ttl_ms: Callable[[], int],
         clock: Callable[[], float],
+        reach: Reach,
     ) -> None:
         self.ledger = ledger
-        self.asking = ServerQueries(self, ledger, upstreams)
+        self.queries = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recorder = recorder
-        self._longest_ms = longest_ms
+        self._max_ttl_ms = max_ttl_ms
         self._clock = clock
         self._live: dict[str, LiveTask] = {}
-        self.reaches: Callable[[Caller, KeptTask], Target | None] = lambda caller, task: None
-        """Whether whoever began a task may still reach its tool; set by who knows."""
+        self.reach = reach
         self._tokens: dict[str, Expected] = {}
-        """Our progress tokens, each with the task it is for."""
+        """The hub's progress tokens, each with its task."""
         self._work: set[asyncio.Task[None]] = set()
 
-    # Beginning
+    # Starting
 
     def expect(self, expected: Expected) -> str:
-        """A progress token, for the server, of a task that is about to be begun."""
+        """Make a progress token for a task that a call may become."""
         token = f"task-{secrets.token_urlsafe(12)}"
         self._tokens[token] = expected
         return token
 
-    def expect_no_more(self, token: str) -> None:
-        """The call came to something else."""
+    def unexpect(self, token: str) -> None:
+        """Drop the progress token: the call became no task."""
         self._tokens.pop(token, None)
 
     async def begin(
-        self, id: str, call: Call, line: UpstreamConnection, said: TaskState, ticket: Ticket | None, token: str | None
-    ) -> KeptTask:
-        """Keep a task that a server has begun for a call. When this returns it can be asked for. Raises a `Fault`;
-        then the server was told to stop."""
-        ttl = min(self._longest_ms(), said.ttl_ms if said.ttl_ms is not None else self._longest_ms())
-        task = KeptTask(
+        self,
+        id: str,
+        call: Call,
+        route: UpstreamConnection,
+        started: TaskState,
+        ticket: Ticket | None,
+        token: str | None,
+    ) -> StoredTask:
+        """Store a task that a server started for a call. When this fails with a `Fault`, the hub has cancelled it."""
+        limit = self._max_ttl_ms()
+        ttl = limit if started.ttl_ms is None else min(limit, started.ttl_ms)
+        task = StoredTask(
             id,
             call.caller.owner,
             call.target.server,
             call.target.name,
-            said.id,
-            line.connection.modern,
+            started.id,
+            route.connection.modern,
             self.ledger.clock() + ttl,
             ttl,
-            said.created_at,
-            said.updated_at or said.created_at,
-            "working" if said.over else said.status,
-            said.poll_ms,
-            said.message,
+            started.created_at,
+            started.updated_at or started.created_at,
+            "working" if started.over else started.status,
+            started.poll_ms,
+            started.message,
             call.trace,
             0 if ticket is None else ticket.seq,
         )
         live = LiveTask(task.state, self._clock())
-        live.line, live.ticket, live.token = line, ticket, token
+        live.route, live.ticket, live.token = route, ticket, token
         self._live[task.id] = live
         self.seen(task, call.exchange.session)
         try:
             await self.ledger.add(task)
         except StoreError as cause:
-            self._end(task, live, UNKNOWN, "the task could not be kept")
+            self._end(task, live, UNKNOWN, "the task could not be stored")
             self._forget(task.id)
-            await self.asking.stop(task, line)
-            raise Fault("INTERNAL_ERROR", f"the task could not be kept: {cause.message}", hint=cause.hint) from None
-        self.asking.place(task, live, line)
-        self._hold(task, live)
-        if said.over:
-            self.observe(task, said)
+            await self.queries.stop(task, route)
+            raise Fault("INTERNAL_ERROR", f"the task could not be stored: {cause.message}", hint=cause.hint) from None
+        self.queries.place(task, live, route)
+        self._count(task, live)
+        if started.over:
+            self.observe(task, started)
         return task
 
-    async def abandon(self, task: KeptTask) -> None:
-        """Nobody will ever ask for it, since nobody was told of it: stop it at its server, and forget it."""
+    async def abandon(self, task: StoredTask) -> None:
+        """Cancel and forget a task whose id no client knows."""
         live = self.live(task)
-        if live.line is not None:
-            await self.asking.stop(task, live.line)
+        if live.route is not None:
+            await self.queries.stop(task, live.route)
         self.let_go(task, live)
-        self.asking.leave(task, live)
-        self._end(task, live, CANCELLED, "the caller was gone before the task could be handed over")
+        self.queries.leave(task, live)
+        self._end(task, live, CANCELLED, "the caller left before it got the task")
         self._forget(task.id)
         with contextlib.suppress(StoreError):
             await self.ledger.drop([task])
 
-    def seen(self, task: KeptTask, session: Session | None) -> None:
-        """Its owner is here now, and is told of it here (2025-11-25)."""
+    def seen(self, task: StoredTask, session: Session | None) -> None:
+        """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
         if session is not None and isinstance(session.state, SessionState):
             self.live(task).session = session
             session.state.tasks.add(task.id)
 
     def leave(self, session: Session, state: SessionState) -> None:
-        """A session is over. Its tasks are not."""
+        """Detach a closed session from its tasks, which go on."""
         for id_ in state.tasks:
             live = self._live.get(id_)
             if live is not None and live.session is session:
                 live.session = None
 
-    def live(self, task: KeptTask) -> LiveTask:
-        """What is known of a task here; one that was begun before this process has no line yet."""
+    def live(self, task: StoredTask) -> LiveTask:
+        """The state of a task in this process. A task of an earlier run has no connection yet."""
         live = self._live.get(task.id)
         if live is None:
             live = self._live[task.id] = LiveTask(task.state, float("-inf"))
         return live
 
-    # What becomes of it
+    # Outcomes
 
-    def observe(self, task: KeptTask, said: TaskState, outcome: Outcome | None = None) -> TaskState:
-        """Take note of a state that the server told; whoever follows the task is told of a new one."""
+    def observe(self, task: StoredTask, reported: TaskState, outcome: Outcome | None = None) -> TaskState:
+        """Take a state that the server reported. Returns the state for the owner."""
         live = self.live(task)
-        live.looked = self._clock()
+        live.checked = self._clock()
         before = live.state
         if before.over:
             return before
         live.state = state = msgspec.structs.replace(
-            said,
+            reported,
             id=task.id,
             created_at=task.created_at,
             ttl_ms=task.ttl_ms,
-            updated_at=said.updated_at or before.updated_at,
+            updated_at=reported.updated_at or before.updated_at,
         )
         if state.over:
             self._end(task, live, outcome or _OUTCOMES[state.status], "as a task")
-            self._later(self._keep(task.now(state)))
+            self._later(self._put(task.with_state(state)))
         return state
 
-    def ended_with(self, task: KeptTask, outcome: Outcome) -> None:
-        """Its result came (2025-11-25), which says more than its state."""
+    def ended_with(self, task: StoredTask, outcome: Outcome) -> None:
+        """Take the result of a task (2025-11-25), which is more exact than its state."""
         live = self.live(task)
         if not live.state.over:
             status: Status = "failed" if outcome.tool == "error" else "completed"
             live.state = msgspec.structs.replace(live.state, status=status)
             self._end(task, live, outcome, "as a task")
-            self._later(self._keep(task.now(live.state)))
+            self._later(self._put(task.with_state(live.state)))
 
-    def delivered(self, task: KeptTask) -> None:
-        """Its owner has its outcome: the server need not be kept for it any longer."""
+    def delivered(self, task: StoredTask) -> None:
+        """The owner has the outcome, so the task no longer counts for its server."""
         self.let_go(task, self.live(task))
 
-    def lost(self, task: KeptTask) -> None:
-        """Its server does not know it: whether it was done is unknown, and stays so."""
+    def lost(self, task: StoredTask) -> None:
+        """The server lost the task, so its outcome stays unknown."""
         if not task.lost:
             live = self.live(task)
-            self._end(task, live, UNKNOWN, "the server does not know the task any more")
+            self._end(task, live, UNKNOWN, "the server no longer knows the task")
             self.let_go(task, live)
-            self.asking.leave(task, live)
-            self._later(self._keep(msgspec.structs.replace(task, lost=True)))
+            self.queries.leave(task, live)
+            self._later(self._put(msgspec.structs.replace(task, lost=True)))
 
-    def _end(self, task: KeptTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
-        """Record how it ended: in its call's place, or where an earlier run recorded that as unknown, as an event."""
+    def _end(self, task: StoredTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
+        """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
         if live.ticket is not None:
             ticket, live.ticket = live.ticket, None
             self._recorder().outcome(ticket, outcome, reason, {"task": task.id})
@@ -203,28 +211,28 @@ class Tracker:
             target = Target("tool", task.server, task.tool)
             self._recorder().event(TASK_ENDED, principal, target, task.trace, details=details)
 
-    async def _keep(self, task: KeptTask) -> None:
+    async def _put(self, task: StoredTask) -> None:
         with contextlib.suppress(StoreError):
             await self.ledger.put(task)
 
-    def _hold(self, task: KeptTask, live: LiveTask) -> None:
-        """Keep its server running, and a private connection open, until its owner has the outcome."""
+    def _count(self, task: StoredTask, live: LiveTask) -> None:
+        """Keep the server and a private connection open until the owner has the outcome."""
         upstream = self._upstreams.get(task.server)
         if upstream is not None:
-            live.held = True
+            live.counted = True
             upstream.tasks += 1
-        if live.line is not None and live.line.owner is not None:
-            live.line.owner.tasks[task.theirs] = task.id
+        if live.route is not None and live.route.owner is not None:
+            live.route.owner.tasks[task.upstream_id] = task.id
 
-    def let_go(self, task: KeptTask, live: LiveTask) -> None:
-        """Its server need not be kept for it any longer."""
-        if live.held:
-            live.held = False
+    def let_go(self, task: StoredTask, live: LiveTask) -> None:
+        """Stop counting the task for its server."""
+        if live.counted:
+            live.counted = False
             upstream = self._upstreams.get(task.server)
             if upstream is not None and upstream.tasks:
                 upstream.tasks -= 1
-        if live.line is not None and live.line.owner is not None:
-            live.line.owner.tasks.pop(task.theirs, None)
+        if live.route is not None and live.route.owner is not None:
+            live.route.owner.tasks.pop(task.upstream_id, None)
 
     def _forget(self, id: str) -> None:
         live = self._live.pop(id, None)
@@ -235,65 +243,65 @@ class Tracker:
         if live.session is not None and isinstance(live.session.state, SessionState):
             live.session.state.tasks.discard(id)
 
-    # Telling
+    # Notifications
 
     def on_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
-        """A server tells something of a task by itself, on the connection of `owner`; None for the shared one."""
+        """Take a server's notification about a task; `owner` is None on the shared connection."""
         if method == PROGRESS:
-            self._progressed(server, params)
+            self._on_progress(server, params)
             return
         modern = method == STATUS_CHANGED[True]
         try:
-            said = read_state(params, modern)
+            reported = read_state(params, modern)
         except Fault:
             return
-        task = self.asking.task_at(server, owner, said.id)
-        if task is None or task.modern != modern or task.created_at != said.created_at:
+        task = self.queries.task_at(server, owner, reported.id)
+        if task is None or task.modern != modern or task.created_at != reported.created_at:
             return
-        self.observe(task, said, outcome_in(params) if modern else None)
-        self.tell(task, method, renamed(params, task))
+        self.observe(task, reported, outcome_in(params) if modern else None)
+        self.notify(task, method, renamed(params, task))
 
-    def tell_if_new(self, task: KeptTask, said: bytes) -> None:
-        """A look found it elsewhere than its followers know: its server tells nobody, so the hub does."""
+    def notify_if_new(self, task: StoredTask, answer: bytes) -> None:
+        """Notify followers of a status that a query found and the server did not report."""
         live = self.live(task)
-        if live.followers and live.told != live.state.status:
-            fields = members(renamed(said, task))
+        if live.followers and live.notified != live.state.status:
+            fields = members(renamed(answer, task))
             fields.pop("resultType", None)
-            self.tell(task, STATUS_CHANGED[task.modern], msgspec.json.encode(fields))
+            self.notify(task, STATUS_CHANGED[task.modern], msgspec.json.encode(fields))
 
-    def tell(self, task: KeptTask, method: str, params: bytes) -> None:
-        """Tell its owner, and nobody else."""
+    def notify(self, task: StoredTask, method: str, params: bytes) -> None:
+        """Notify the owner of a task: its session and its streams."""
         live = self.live(task)
-        live.told = live.state.status
-        if live.session is not None and self.reaches(cast(Caller, live.session.caller), task) is not None:
+        live.notified = live.state.status
+        if live.session is not None and self.reach(cast(Caller, live.session.caller), task) is not None:
             live.session.notify(method, params)
         for follower in list(live.followers.values()):
             follower(method, params)
 
-    def follow(self, task: KeptTask, who: object, tell: Tell) -> None:
-        """Tell `who` of every change (stateless era)."""
-        self.live(task).followers[who] = tell
+    def follow(self, task: StoredTask, follower: object, notify: Notify) -> None:
+        """Notify a follower of every change (stateless era)."""
+        self.live(task).followers[follower] = notify
 
-    def unfollow(self, task: KeptTask, who: object) -> None:
-        """No longer."""
+    def unfollow(self, task: StoredTask, follower: object) -> None:
+        """Stop notifying a follower."""
         live = self._live.get(task.id)
         if live is not None:
-            live.followers.pop(who, None)
+            live.followers.pop(follower, None)
 
     async def watch(self, servers: set[str]) -> None:
-        """Have servers tell of whatever somebody follows there by now."""
+        """Subscribe to followed tasks at their servers."""
         for server in servers:
             upstream = self._upstreams.get(server)
             if upstream is not None:
                 await upstream.watch_again()
 
     def followed(self, server: str) -> list[str]:
-        """The ids, at a server, of its tasks that somebody wants to hear of."""
+        """The server's ids of its tasks that clients follow."""
         ids = [id_ for id_, live in self._live.items() if live.followers and not live.state.over]
         tasks = (self.ledger.get(id_) for id_ in ids)
-        return [task.theirs for task in tasks if task is not None and task.server == server and task.modern]
+        return [task.upstream_id for task in tasks if task is not None and task.server == server and task.modern]
 
-    def _progressed(self, server: str, params: bytes) -> None:
+    def _on_progress(self, server: str, params: bytes) -> None:
         try:
             token = msgspec.json.decode(params, type=_Progress).progressToken
         except msgspec.DecodeError:
@@ -303,49 +311,49 @@ class Tracker:
             return
         live = self._live.get(expected.id)
         session = expected.session if live is None else live.session
-        reached = how_far(params)
-        if session is not None and reached is not None and reached > expected.reached:
-            expected.reached = reached
+        progress = how_far(params)
+        if session is not None and progress is not None and progress > expected.progress:
+            expected.progress = progress
             session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 
-    # Time
+    # Maintenance
 
     async def sweep(self) -> None:
-        """Look at what nobody looks at, and forget what has expired."""
+        """Query tasks that no client queried lately, and forget expired ones."""
         expired = self.ledger.expired()
-        turn = asyncio.Semaphore(LOOKS_AT_ONCE)
+        slots = asyncio.Semaphore(MAX_QUERIES)
 
-        async def look(task: KeptTask) -> None:
-            async with turn:
+        async def query(task: StoredTask) -> None:
+            async with slots:
                 with contextlib.suppress(Fault, TimeoutError):
-                    await self.asking.look(task)
+                    await self.queries.check(task)
 
-        unseen = self._clock() - LOOK_EVERY_S
+        before = self._clock() - QUERY_EVERY_S
         open_tasks = (
             (self.ledger.at_id(id_), live) for id_, live in list(self._live.items()) if live.ticket is not None
         )
-        due = [task for task, live in open_tasks if task is not None and (live.looked < unseen or task in expired)]
-        await asyncio.gather(*(look(task) for task in due))
+        due = [task for task, live in open_tasks if task is not None and (live.checked < before or task in expired)]
+        await asyncio.gather(*(query(task) for task in due))
         for task in expired:
             live = self.live(task)
-            self._end(task, live, UNKNOWN, "the task's time to live is over")
+            self._end(task, live, UNKNOWN, "the task expired")
             self.let_go(task, live)
-            self.asking.leave(task, live)
+            self.queries.leave(task, live)
             self._forget(task.id)
         for id_ in [id_ for id_ in self._live if self._live[id_].ticket is None and self.ledger.at_id(id_) is None]:
-            # Another node has forgotten it.
-            self.asking.forget(id_)
+            # Another node deleted it.
+            self.queries.forget(id_)
             self._forget(id_)
         if expired:
             with contextlib.suppress(StoreError):
                 await self.ledger.drop(expired)
 
     async def close(self) -> None:
-        """The hub ends. What goes on at servers is recorded as unknown; the tasks stay, to be asked for afterwards."""
+        """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
         for id_, live in list(self._live.items()):
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:
-                self._end(task, live, UNKNOWN, "the hub ended while the task went on")
+                self._end(task, live, UNKNOWN, "the hub ended while the task ran")
         await asyncio.gather(*self._work, return_exceptions=True)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:

@@ -1,6 +1,6 @@
-"""What stands in each caller's context: pinned tools, those it loaded, and what it was last told of.
+"""The tools in each caller's context: pinned tools, loaded tools, and the tools of its last answer.
 
-In the handshake era a session has its own, in the stateless one a principal does, at each address that it comes to.
+In the handshake era each session has a context, in the stateless era each principal at each address.
 """
 
 from __future__ import annotations
@@ -17,67 +17,63 @@ from interlock.hub.tool_search.listings import ToolListings
 from interlock.transports.exchange import Session
 
 UNBOUNDED: Final = Budget(90_000_000, 30_000_000, 30_000_000, 30_000_000)
-"""For callers without a budget: everything fits."""
-MOST_CALLERS: Final = 10_000
+"""For callers without a budget: every tool fits."""
+MAX_CALLERS: Final = 10_000
 
-_Whose = tuple[str, str, View]
+_Key = tuple[str, str, View]
 
 
 class _Context(msgspec.Struct, eq=False):
-    """One caller's."""
+    """The context of one caller."""
 
     tools: SessionTools
     caller: Caller
     session: Session | None
     stamp: tuple[int, int, int]
-    """What its figures were made from."""
+    """The versions of the catalog, the counts and the rights that the costs were computed from."""
     listed: bytes = b""
-    """Where it is a session's: what loaded tools added to its list when it was last told of that."""
+    """The loaded tools in the list that its session was last notified of."""
 
 
 class Contexts:
-    """The contexts of all callers, the least recently used forgotten first."""
+    """The contexts of all callers. The hub forgets the least recently used first."""
 
     def __init__(self, listings: ToolListings) -> None:
         self._listings = listings
-        self.kept: OrderedDict[_Whose, _Context] = OrderedDict()
+        self.kept: OrderedDict[_Key, _Context] = OrderedDict()
 
     def of(self, caller: Caller, session: Session | None) -> SessionTools:
-        """A caller's context, as its budget and its tools are now."""
-        whose, stamp = _whose(caller, session), self._listings.stamp(caller.list_scope)
+        """The context of a caller, with its present budget and tools."""
+        key, stamp = _key(caller, session), self._listings.stamp(caller.list_scope)
         budget = self._listings.budget(caller.list_scope) or UNBOUNDED
         pinned = self._listings.pinned(caller.list_scope)
-        context = self.kept.get(whose)
+        context = self.kept.get(key)
         if context is None:
-            context = self.kept[whose] = _Context(SessionTools(budget, pinned), caller, session, stamp)
+            context = self.kept[key] = _Context(SessionTools(budget, pinned), caller, session, stamp)
         elif context.stamp != stamp or context.tools.budget != budget:
             context.tools.refresh(self._costs(caller, context.tools.loaded))
             context.tools.adopt(budget, pinned)
         context.caller, context.stamp = caller, stamp
-        self.kept.move_to_end(whose)
-        if len(self.kept) > MOST_CALLERS:
+        self.kept.move_to_end(key)
+        if len(self.kept) > MAX_CALLERS:
             self.kept.popitem(last=False)
         return context.tools
 
     def listed(self, caller: Caller, session: Session | None) -> tuple[str, ...]:
-        """The tools that a session loaded and its list shows, in the order they were loaded."""
-        if (
-            session is None
-            or _whose(caller, session) not in self.kept
-            or self._listings.level(caller.list_scope) != "L3"
-        ):
+        """The loaded tools in a session's list, in the order of loading."""
+        if session is None or _key(caller, session) not in self.kept or self._listings.level(caller.list_scope) != "L3":
             return ()
         return self.of(caller, session).loaded
 
     def used(self, caller: Caller, session: Session | None, name: str) -> None:
-        """A tool was called."""
-        context = self.kept.get(_whose(caller, session))
+        """Note a call of a tool."""
+        context = self.kept.get(_key(caller, session))
         if context is not None:
             context.tools.use(name)
 
     def changed(self, caller: Caller, session: Session | None) -> None:
-        """Tell a session that its list is another, if other tools than before are loaded, or they are others now."""
-        context = self.kept.get(_whose(caller, session))
+        """Notify a session if the loaded tools in its list changed."""
+        context = self.kept.get(_key(caller, session))
         if context is None or session is None:
             return
         loaded = self.listed(caller, session)
@@ -87,15 +83,15 @@ class Contexts:
             context.listed = listed
             session.notify("notifications/tools/list_changed", b"{}")
 
-    def look_again(self) -> None:
-        """Something changed: look at every session that has tools loaded."""
+    def recheck(self) -> None:
+        """Check every session with loaded tools after a change."""
         for context in list(self.kept.values()):
             if context.listed:
                 self.changed(context.caller, context.session)
 
     def forget(self, caller: Caller, session: Session) -> None:
-        """A session is over."""
-        self.kept.pop(_whose(caller, session), None)
+        """Drop the context of a closed session."""
+        self.kept.pop(_key(caller, session), None)
 
     def _costs(self, caller: Caller, names: tuple[str, ...]) -> dict[str, int]:
         list_scope = caller.list_scope
@@ -103,5 +99,5 @@ class Contexts:
         return {name: self._listings.cost(list_scope, tool) for name, tool in tools if tool is not None}
 
 
-def _whose(caller: Caller, session: Session | None) -> _Whose:
+def _key(caller: Caller, session: Session | None) -> _Key:
     return (caller.owner, session.id if session is not None else "", caller.view)

@@ -1,5 +1,5 @@
-"""What a tool says it is about: the categories and keywords of its definition (MGP, Tool Index), and what the tool
-registry's authors say in `_meta`. Anything that is not a short list of texts says nothing."""
+"""Reads the categories and keywords that a tool declares: in its definition (MGP, Tool Index), and in `_meta` (tool
+registry). The hub ignores a member that is not a list of texts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 
 from interlock.protocols.registry.about import about
 
-MOST: Final = 32
+MAX_ENTRIES: Final = 32
 
 
 def declared_of(definition: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Categories and keywords."""
-    said = about(definition)
-    categories = (*_texts(definition.get("categories")), *((said.category,) if said.category else ()))
-    return categories, (*_texts(definition.get("keywords")), *said.tags[:MOST])
+    """The categories and the keywords of a tool."""
+    declared = about(definition)
+    categories = (*_texts(definition.get("categories")), *((declared.category,) if declared.category else ()))
+    return categories, (*_texts(definition.get("keywords")), *declared.tags[:MAX_ENTRIES])
 
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         return ()
-    return tuple(value[:MOST])
+    return tuple(value[:MAX_ENTRIES])

@@ -1,4 +1,4 @@
-"""What the kernel's tools are called and how they describe themselves to a model. Names that every model accepts."""
+"""The definitions of the hub's own tools. Every model accepts their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALIASES: Final = {
     "mgp_tools_request": REQUEST,
     "mgp/tools/request": REQUEST,
 }
-"""Other names by which models and clients know them (MGP, Dynamic Tool Discovery)."""
+"""Other names for these tools (MGP, Dynamic Tool Discovery)."""
 
 _FILTER: Final[dict[str, Any]] = {
     "type": "object",
@@ -100,14 +100,14 @@ _REQUEST: Final[dict[str, Any]] = {
 }
 
 DEFINITIONS: Final = {definition["name"]: msgspec.json.encode(definition) for definition in (_FIND, _CALL, _REQUEST)}
-"""By name, as they are listed. The same bytes every time, so that a prompt cache holds."""
+"""The listed definitions by name. Their bytes never change, so that prompt caches stay valid."""
 TOKENS: Final = {FIND: 255, CALL: 90, REQUEST: 224}
-"""What each costs a model."""
+"""The tokens of each definition."""
 SCHEMAS: Final = {definition["name"]: definition["inputSchema"] for definition in (_FIND, _CALL, _REQUEST)}
 
 
 def with_categories(names: list[str]) -> bytes:
-    """`find_tools` with the categories there are to browse (level L1)."""
+    """`find_tools` with the categories to browse in its description (level L1)."""
     if not names:
         return DEFINITIONS[FIND]
     text = f"{_FIND['description']} Categories: {', '.join(names)}."

@@ -1,6 +1,6 @@
-"""The kernel's tools and methods: discover, request, session and evict (MGP, Dynamic Tool Discovery).
+"""The hub's own tools and methods: discover, request, session and evict (MGP, Dynamic Tool Discovery).
 
-`call_tool` is not here: the hub calls the inner tool in its place, and judges, records and shows it as that tool.
+`call_tool` is not here: the hub turns it into a call of the inner tool before it judges and records the call.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from interlock.hub.tool_search.recorded_requests import RecordedRequests
     from interlock.signatures.validate import Validator
 
-MOST_LEFT_OUT: Final = 5
-"""Names that an answer gives of what it had no room for."""
+MAX_LEFT_OUT: Final = 5
+"""How many tools that exceed the budget an answer names."""
 FOUND_TOKENS: Final = 50
-"""What the answer to a search says beside its tools."""
+"""The tokens of a search result without its tools."""
 LOADED_TOKENS: Final = 90
-"""What the answer to a request says beside its tools."""
-ROOM_TOKENS: Final = 120
-"""What it says at most of tools that it had no room for."""
-OVER_BUDGET: Final = "the context budget has no room for it"
-NOT_MADE: Final = "tools are not made on request: this hub has no isolation for code that an agent wrote"
+"""The tokens of a request's result without its tools."""
+UNAVAILABLE_TOKENS: Final = 120
+"""Upper bound for the tokens about tools that exceed the budget."""
+OVER_BUDGET: Final = "it exceeds the context budget"
+NOT_MADE: Final = "the hub does not create tools on request, as it cannot isolate code that an agent wrote"
 
 
 class DiscoveryTools:
@@ -53,28 +53,28 @@ class DiscoveryTools:
         listings: ToolListings,
         search: ToolSearch,
         tokens: TokenCounts,
-        telling: ToolSummaries,
+        summarizer: ToolSummaries,
         requests: Requests,
-        tell: Callable[[Principal, bytes], None],
+        notify: Callable[[Principal, bytes], None],
     ) -> None:
         self._catalog = catalog
         self._listings = listings
         self._search = search
         self._tokens = tokens
-        self._telling = telling
+        self._summarizer = summarizer
         self._requests = requests
-        self._tell = tell
+        self._notify = notify
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
         self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
-        """Set by the hub: whether no gate refuses a tool whatever its arguments are."""
+        """Set by the hub: whether some call of a tool may pass the gates."""
         self.governed: RecordedRequests
-        """Counts and records what is asked of the kernel. Set when the hub is put together."""
+        """Counts and records requests to the hub's own tools. Set when the hub is put together."""
         requests.settled = self._settled
         self._validators: dict[str, Validator] = {}
 
     def check(self, name: str, arguments: object) -> None:
-        """Refuse arguments that do not fit a kernel tool."""
+        """Refuse invalid arguments of one of the hub's own tools."""
         validator = self._validators.get(name)
         if validator is None:
             from interlock.signatures.validate import Validator
@@ -82,38 +82,38 @@ class DiscoveryTools:
             validator = self._validators[name] = Validator(SCHEMAS[name])
         problems = validator.check(arguments)
         if problems:
-            told = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
-            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {told[:LONGEST_PROBLEM]}")
+            reasons = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
+            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:MAX_PROBLEM_CHARS]}")
 
     async def discover(
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, explain: bool = False
     ) -> dict[str, object]:
-        """`mgp/tools/discover`: the best tools for a query, with their schemas, as many as the budget holds."""
+        """`mgp/tools/discover`: the best tools for a query with their schemas, within the budget."""
         from interlock.discovery.index import MAX_RESULTS, Filters
 
         began = time.perf_counter()
         limit = params.get("max_results", 5)
-        # Some that are found may turn out not to be callable, and the next best take their place.
-        asked = min(limit + MOST_REFUSED, MAX_RESULTS) if type(limit) is int and 1 <= limit <= MAX_RESULTS else limit
+        # The caller may not be able to call some of the hits; the next best replace them.
+        count = min(limit + EXTRA_HITS, MAX_RESULTS) if type(limit) is int and 1 <= limit <= MAX_RESULTS else limit
         try:
             filters = Filters.read(params.get("filter"))
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
             seen = self._listings.callable(caller.list_scope)
-            found = await self._search.find(seen, query, strategy, asked, filters, explain=explain)
+            found = await self._search.find(seen, query, strategy, count, filters, explain=explain)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
         scores = {self._listings.name(caller.list_scope, tool): score for tool, score in hits[:limit]}
-        told, fitting = await self._fitted(caller, session, [tool for tool, _ in hits[:limit]])
+        summaries, fitting = await self._fitted(caller, session, [tool for tool, _ in hits[:limit]])
         why = {hit.entry.identity: {"why": list(hit.why)} for hit in found.hits if explain}
         tools = {self._listings.name(caller.list_scope, tool): (tool.server, tool.name) for tool, _ in hits[:limit]}
         if not explain:
             self._search.learning.found(caller.principal.id, query, (tools[name] for name in fitting.kept))
         result: dict[str, object] = {
             "tools": [
-                {**told[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}
+                {**summaries[name].entry, "relevance_score": scores[name], **why.get(tools[name], {})}
                 for name in fitting.kept
             ],
             "total_available": found.total_available,
@@ -127,52 +127,52 @@ class DiscoveryTools:
     async def request(
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, speaks_mgp: bool = False
     ) -> dict[str, object]:
-        """`mgp/tools/request`: tools for a capability that is missing, loaded into the session or asked for."""
+        """`mgp/tools/request`: load tools for a missing capability, or request approval for them."""
         wanted = Wanted.read(params)
         best = await self._needs.best(caller, wanted)
         request_id = secrets.token_hex(8)
         pending = await self._ask_for(caller, session, wanted, request_id, best, speaks_mgp)
-        told = await self._told(caller, session, list(best.found.values()))
+        summaries = await self._summaries(caller, session, list(best.found.values()))
         context = self.contexts.of(caller, session)
-        told_pending = _named(pending, context.remaining - LOADED_TOKENS)
-        spare = LOADED_TOKENS + sum(map(cost_of, told_pending))
+        named_pending = _named(pending, context.remaining - LOADED_TOKENS)
+        spare = LOADED_TOKENS + sum(map(cost_of, named_pending))
         missing = _named(best.missing, context.remaining - spare)
         spare += sum(map(cost_of, missing))
         costs = {name: self._listings.cost(caller.list_scope, tool) for name, tool in best.found.items()}
-        room_to_say_so = 0
-        if spare + sum(costs.values()) + sum(each.tokens for each in told.values()) > context.remaining:
-            room_to_say_so = max(0, min(ROOM_TOKENS, context.remaining - spare))
-        answer = {name: each.tokens for name, each in told.items()}
-        loaded = context.load(list(costs.items()), answer, spare + room_to_say_so)
-        missing += _named([_queue_full(name) for name in loaded.left_out], room_to_say_so)
+        unavailable_tokens = 0
+        if spare + sum(costs.values()) + sum(each.tokens for each in summaries.values()) > context.remaining:
+            unavailable_tokens = max(0, min(UNAVAILABLE_TOKENS, context.remaining - spare))
+        answer = {name: each.tokens for name, each in summaries.items()}
+        loaded = context.load(list(costs.items()), answer, spare + unavailable_tokens)
+        missing += _named([_over_budget(name) for name in loaded.left_out], unavailable_tokens)
         status = "unavailable" if not loaded.kept else "partial" if missing else "fulfilled"
         result: dict[str, object] = {
             "status": "pending_approval" if pending else status,
-            "tools_loaded": [told[name].entry for name in loaded.kept],
+            "tools_loaded": [summaries[name].entry for name in loaded.kept],
             "tools_unavailable": missing,
             "session_tools_count": len(context.pinned) + len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
         if pending:
-            result |= {"request_id": request_id, "tools_pending": told_pending}
+            result |= {"request_id": request_id, "tools_pending": named_pending}
         elif status == "unavailable":
             result["note"] = NOT_MADE
         return result
 
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:
-        """`mgp/tools/session`: what stands in the context."""
+        """`mgp/tools/session`: the tools in the context."""
         tools = self.contexts.of(caller, session)
-        without_room = self._listings.pinned_over_budget(caller.list_scope)
+        over_budget = self._listings.pinned_over_budget(caller.list_scope)
         return {
             "pinned": list(tools.pinned),
             "cached": list(tools.cached),
             "total_tokens": self._listings.listed_tokens(caller.list_scope, tools.total_tokens),
             "max_tokens": caller.list_scope.budget,
-            **({"pinned_over_budget": list(without_room)} if without_room else {}),
+            **({"pinned_over_budget": list(over_budget)} if over_budget else {}),
         }
 
     def evict(self, caller: Caller, session: Session | None, params: dict[str, Any]) -> dict[str, object]:
-        """`mgp/tools/session/evict`: make room."""
+        """`mgp/tools/session/evict`: remove loaded tools from the context."""
         names = params.get("tools")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise Fault("INVALID_PARAMS", "tools must be a list of names")
@@ -183,35 +183,39 @@ class DiscoveryTools:
         return {"evicted": list(dict.fromkeys(names)), "tokens_freed": freed}
 
     def forget(self, session: Session, caller: Caller) -> None:
-        """A session is over."""
+        """Drop the state of a closed session."""
         self.contexts.forget(caller, session)
         self._requests.forget(session)
 
     async def _fitted(
         self, caller: Caller, session: Session | None, tools: list[Tool]
     ) -> tuple[dict[str, ToolSummary], Fit]:
-        """What an answer can tell of tools, best first: as many as there is room for, and the names of the others."""
-        told = await self._told(caller, session, tools)
+        """The summaries of tools, and which of them fit into the budget, best first."""
+        summaries = await self._summaries(caller, session, tools)
         context = self.contexts.of(caller, session)
-        costs = [(name, each.tokens) for name, each in told.items()]
+        costs = [(name, each.tokens) for name, each in summaries.items()]
         fitting = context.discover(costs, FOUND_TOKENS)
         if not fitting.left_out:
-            return told, fitting
-        room = max(0, context.remaining - FOUND_TOKENS)
-        to_name = sum(sorted(map(cost_of, told), reverse=True)[:MOST_LEFT_OUT])
-        fitting = context.discover(costs, FOUND_TOKENS + to_name)
-        named = fit([(name, cost_of(name)) for name in fitting.left_out[:MOST_LEFT_OUT]], room - fitting.tokens).kept
-        return told, Fit(fitting.kept, named or fitting.left_out[:1], fitting.tokens)
+            return summaries, fitting
+        remaining = max(0, context.remaining - FOUND_TOKENS)
+        names_cost = sum(sorted(map(cost_of, summaries), reverse=True)[:MAX_LEFT_OUT])
+        fitting = context.discover(costs, FOUND_TOKENS + names_cost)
+        named = fit(
+            [(name, cost_of(name)) for name in fitting.left_out[:MAX_LEFT_OUT]], remaining - fitting.tokens
+        ).kept
+        return summaries, Fit(fitting.kept, named or fitting.left_out[:1], fitting.tokens)
 
-    async def _told(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, ToolSummary]:
-        """What would be told of tools. Where they only may have room, it waits until they are counted."""
-        told = {self._listings.name(caller.list_scope, tool): self._telling.of(caller.view, tool) for tool in tools}
-        room = self.contexts.of(caller, session).remaining
-        tight = 2 * sum(each.tokens for each in told.values()) + LOADED_TOKENS > room
-        if not tight or all(each.counted for each in told.values()):
-            return told
+    async def _summaries(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, ToolSummary]:
+        """The summaries of tools. Waits for exact token counts if they decide whether the tools fit."""
+        summaries = {
+            self._listings.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools
+        }
+        remaining = self.contexts.of(caller, session).remaining
+        tight = 2 * sum(each.tokens for each in summaries.values()) + LOADED_TOKENS > remaining
+        if not tight or all(each.counted for each in summaries.values()):
+            return summaries
         await self._tokens.settled()
-        return {self._listings.name(caller.list_scope, tool): self._telling.of(caller.view, tool) for tool in tools}
+        return {self._listings.name(caller.list_scope, tool): self._summarizer.of(caller.view, tool) for tool in tools}
 
     async def _ask_for(
         self,
@@ -222,7 +226,7 @@ class DiscoveryTools:
         best: Best,
         speaks_mgp: bool,
     ) -> list[dict[str, object]]:
-        """Open the decisions that tools need, and give the tools that now wait. Nothing but their names is told."""
+        """Open approval requests for tools. Returns the waiting tools by name only."""
         pending: list[dict[str, object]] = []
         for name, (tool, decision) in best.closed.items():
             id_ = decision
@@ -236,36 +240,36 @@ class DiscoveryTools:
             pending.append({"tool": name, "decision": id_})
         return pending
 
-    def _settled(self, waiting: Waiting, why_not: str | None) -> bool:
-        """What became of a tool that was asked for: load it and say so, or say why not."""
+    def _settled(self, waiting: Waiting, refusal: str | None) -> bool:
+        """Load a requested tool and notify the caller, or notify it of the refusal."""
         caller, session = waiting.caller, waiting.session
         data: dict[str, object] = {"request_id": waiting.request_id, "task_trace_id": waiting.trace}
-        tool = None if why_not is not None else self._listings.tool(caller.list_scope, waiting.name)
-        if tool is None and why_not is None:
+        tool = None if refusal is not None else self._listings.tool(caller.list_scope, waiting.name)
+        if tool is None and refusal is None:
             return False
         if tool is None:
-            unavailable = [{"tool": waiting.name, "reason": why_not}]
+            unavailable = [{"tool": waiting.name, "reason": refusal}]
             data |= {"status": "unavailable", "tools_loaded": [], "tools_unavailable": unavailable}
         else:
             data |= self._loaded(caller, self.contexts.of(caller, session), tool)
-        told = event(waiting.request_id, data)
+        encoded = event(waiting.request_id, data)
         if session is None:
-            self._tell(caller.principal, told)
+            self._notify(caller.principal, encoded)
             return True
         self.contexts.changed(caller, session)
         if waiting.speaks_mgp:
-            session.notify(EVENT, told)
+            session.notify(EVENT, encoded)
         return True
 
     def _loaded(self, caller: Caller, context: SessionTools, tool: Tool) -> dict[str, object]:
-        name, told = self._listings.name(caller.list_scope, tool), self._telling.of(caller.view, tool)
+        name, summary = self._listings.name(caller.list_scope, tool), self._summarizer.of(caller.view, tool)
         loaded = context.load(
-            [(name, self._listings.cost(caller.list_scope, tool))], {name: told.tokens}, LOADED_TOKENS
+            [(name, self._listings.cost(caller.list_scope, tool))], {name: summary.tokens}, LOADED_TOKENS
         )
         return {
             "status": "fulfilled" if loaded.kept else "partial",
-            "tools_loaded": [told.entry] if loaded.kept else [],
-            "tools_unavailable": [_queue_full(name) for name in loaded.left_out],
+            "tools_loaded": [summary.entry] if loaded.kept else [],
+            "tools_unavailable": [_over_budget(name) for name in loaded.left_out],
             "session_tools_count": len(context.pinned) + len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
@@ -279,28 +283,28 @@ class DiscoveryTools:
         return tool if self.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
 
 
-def _queue_full(name: str) -> dict[str, object]:
+def _over_budget(name: str) -> dict[str, object]:
     return {"tool": name, "reason": OVER_BUDGET}
 
 
-def _named(entries: list[dict[str, object]], room: int) -> list[dict[str, object]]:
-    """As many as there is room for, and how many more there are."""
-    if sum(map(cost_of, entries)) <= room:
+def _named(entries: list[dict[str, object]], tokens: int) -> list[dict[str, object]]:
+    """The entries that fit into the tokens, and the number of the others."""
+    if sum(map(cost_of, entries)) <= tokens:
         return list(entries)
     named: list[dict[str, object]] = []
-    room -= cost_of(_more(len(entries)))
+    tokens -= cost_of(_more(len(entries)))
     for entry in entries:
-        room -= cost_of(entry)
-        if room < 0:
+        tokens -= cost_of(entry)
+        if tokens < 0:
             break
         named.append(entry)
     return [*named, _more(len(entries) - len(named))]
 
 
 def _more(count: int) -> dict[str, object]:
-    return {"reason": f"{count} more, for want of room"}
+    return {"reason": f"{count} more exceed the context budget"}
 
 
-LONGEST_PROBLEM: Final = 400
-MOST_REFUSED: Final = 10
-"""Tools that are looked at beyond those that were asked for."""
+MAX_PROBLEM_CHARS: Final = 400
+EXTRA_HITS: Final = 10
+"""How many hits the search returns beyond the requested number, to replace tools that cannot be called."""

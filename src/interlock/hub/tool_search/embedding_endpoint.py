@@ -1,6 +1,6 @@
-"""Vectors from an embedding endpoint that speaks the API of OpenAI: `POST …/embeddings` with a model and texts.
+"""Gets vectors from an embedding endpoint with the API of OpenAI: `POST …/embeddings` with a model and texts.
 
-The one rule: what comes back is data; an answer that is not one good vector for each text is no answer.
+The hub refuses an answer that does not have one valid vector for each text.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
 
 
 class Endpoint:
-    """Asks the endpoint."""
+    """A client of the endpoint."""
 
     def __init__(self, settings: Embeddings, resolver: Resolver) -> None:
         url = (settings.url or "").rstrip("/")
         self.name = f"{url} {settings.model}"
         self._model = settings.model
         url = url if url.endswith("/embeddings") else f"{url}/embeddings"
-        # A key in an environment variable of that name, and nowhere else; many local endpoints need none.
+        # The key comes from an environment variable only. Many local endpoints need none.
         key = os.environ.get(settings.key_env, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._post = Post(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
+        self._post = Post(url, headers, guard=guarded_for(url, resolver), most_bytes=MAX_BYTES)
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
         """Packed vectors, one for each text. Raises a `Fault`."""
-        asked = msgspec.json.encode({"model": self._model, "input": list(texts), "encoding_format": "float"})
-        answer = await self._post(asked, within_s)
+        request = msgspec.json.encode({"model": self._model, "input": list(texts), "encoding_format": "float"})
+        answer = await self._post(request, within_s)
         return await asyncio.to_thread(_read, answer, len(texts))
 
     async def close(self) -> None:
@@ -51,13 +51,13 @@ def _read(answer: bytes, count: int) -> list[str | None]:
         rows = msgspec.json.decode(answer, type=_Answer).data
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_UNAVAILABLE", f"the endpoint's answer cannot be read: {cause}") from None
-    by_place = {row.index: row.embedding for row in rows}
-    sizes = {len(vector) for vector in by_place.values()}
-    if len(rows) != count or by_place.keys() != set(range(count)):
-        raise Fault("UPSTREAM_UNAVAILABLE", f"the endpoint gave {len(rows)} vectors for {count} texts")
+    by_index = {row.index: row.embedding for row in rows}
+    sizes = {len(vector) for vector in by_index.values()}
+    if len(rows) != count or by_index.keys() != set(range(count)):
+        raise Fault("UPSTREAM_UNAVAILABLE", f"the endpoint returned {len(rows)} vectors for {count} texts")
     if len(sizes) != 1 or not 0 < sizes.pop() <= MAX_DIMENSIONS:
         raise Fault("UPSTREAM_UNAVAILABLE", f"the endpoint's vectors are not all of one size up to {MAX_DIMENSIONS}")
-    return [packed(by_place[place]) for place in range(count)]
+    return [packed(by_index[index]) for index in range(count)]
 
 
 class _Row(msgspec.Struct):

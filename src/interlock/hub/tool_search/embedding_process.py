@@ -1,6 +1,6 @@
-"""The process that knows what texts mean: a list of texts comes in on each line, a list of vectors goes out.
+"""The embedding process: reads a list of texts from each line and writes a list of vectors.
 
-Its one argument is the folder of the sentence model, or a file of word vectors. Ends with its input.
+Its argument is the folder of the sentence model, or a file of word vectors. It ends with its input.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ def main() -> None:
     """Answer every line of standard input."""
     if sys.platform != "win32":
         with contextlib.suppress(OSError):
-            os.nice(5)  # calls go before meanings
+            os.nice(5)  # calls have priority
     try:
         embed = load(Path(sys.argv[1]))
     except DiscoveryError as cause:
-        _say({"problem": str(cause)})
+        _write({"problem": str(cause)})
         return
-    _say({"problem": ""})
+    _write({"problem": ""})
     for line in sys.stdin.buffer:
-        _say(
+        _write(
             [None if vector is None else packed(vector) for vector in embed(msgspec.json.decode(line, type=list[str]))]
         )
 
 
 def load(path: Path) -> Embedder:
-    """What is at a path: a folder is the sentence model, a file holds word vectors."""
+    """Load a model: a folder has the sentence model, a file has word vectors."""
     return sentence_model.load(path) if path.is_dir() else static_vectors.read(path)
 
 
 def packed(vector: object) -> str:
-    """A vector as text: its numbers in half precision, which is more than their worth."""
+    """A vector as text. Half precision is exact enough for a search."""
     import numpy as np
 
     return base64.b64encode(np.asarray(vector, "<f2").tobytes()).decode()
 
 
-def _say(answer: object) -> None:
+def _write(answer: object) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
     sys.stdout.buffer.flush()
 

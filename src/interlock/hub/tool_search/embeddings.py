@@ -1,8 +1,7 @@
-"""What texts mean, as vectors: from one engine, kept in the store by the hash of the text, so that each is worked out
-once.
+"""Vectors of texts, made by one engine and cached in the store by the hash of the text.
 
-The one rule: a search never fails and never waits long for want of a vector. An engine that fails is left alone for a
-while, longer each time, and tools are found by their words.
+A search never fails and never waits long for a vector. After a failure the hub pauses the engine, longer each time,
+and meanwhile finds tools by their words.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float32]
 
 QUERY_WITHIN_S: Final = 2.0
-"""How long a search waits for the meaning of its query."""
+"""How long a search waits for the vectors of its query."""
 TOOLS_WITHIN_S: Final = 60.0
 BATCH: Final = 32
-LONGEST_TEXT: Final = 8_000
-"""Characters of one text that an engine is shown."""
-MOST_QUERIES: Final = 1_024
-MOST_STORED: Final = 20_000
-REST_S: Final = 15.0
-LONGEST_REST_S: Final = 900.0
+MAX_TEXT_CHARS: Final = 8_000
+"""The engine gets at most this many characters of one text."""
+MAX_QUERIES: Final = 1_024
+MAX_STORED: Final = 20_000
+PAUSE_S: Final = 15.0
+MAX_PAUSE_S: Final = 900.0
 
 Log = Callable[[str, str], None]
 
 
 class Engine(Protocol):
-    """Where vectors come from."""
+    """A source of vectors."""
 
     name: str
-    """Vectors of engines with different names are never compared."""
+    """The hub never compares vectors of engines with different names."""
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
         """Packed vectors, one for each text. Raises a `Fault`."""
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Close connections and processes."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -62,14 +61,14 @@ class Known(msgspec.Struct, frozen=True):
 
     id: str
     numbers: str | None
-    """Packed; None for a text without meaning."""
+    """The packed vector; None for a text without one."""
 
 
 EMBEDDINGS: Final = Collection("embeddings", Known, key="id")
 
 
 class EmbeddingCache:
-    """Vectors for texts, as the operator's settings say. Used on the loop's thread."""
+    """The vectors of texts, from the configured engine. For the event loop's thread only."""
 
     def __init__(
         self, settings: Callable[[], Embeddings], home: Path, store: Callable[[], Store], resolver: Resolver, log: Log
@@ -82,40 +81,40 @@ class EmbeddingCache:
         self._made_from: tuple[Embeddings, Path | None] | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
-        self._asking: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
         self._stored: set[str] | None = None
         self._used: set[str] = set()
-        self._rest_until = 0.0
-        self._rest_s = REST_S
+        self._paused_until = 0.0
+        self._pause_s = PAUSE_S
         self.generation = 0
-        """Grows when vectors come from another engine than before."""
+        """Grows with every change of the engine."""
 
     @property
-    def there(self) -> bool:
-        """Whether there is an engine, and it can be asked now."""
-        return self._current() is not None and asyncio.get_running_loop().time() >= self._rest_until
+    def available(self) -> bool:
+        """Whether there is an engine that is not paused."""
+        return self._current() is not None and asyncio.get_running_loop().time() >= self._paused_until
 
     async def of_query(self, texts: Sequence[str]) -> dict[str, Vector | None]:
-        """The vectors of a query and its sentences; empty where they cannot be had soon enough."""
-        if not self.there:
+        """The vectors of a query and its sentences; empty if the engine does not answer in time."""
+        if not self.available:
             return {}
         wanted = list(dict.fromkeys(texts))[:BATCH]
         missing = [text for text in wanted if text not in self._queries]
         if missing:
-            # An engine that only starts now goes on behind the search, and knows more the next time.
-            asking = asyncio.ensure_future(self._ask_query(missing))
-            self._asking.add(asking)
-            asking.add_done_callback(self._asking.discard)
-            await asyncio.wait([asking], timeout=QUERY_WITHIN_S)
+            # An engine that is still starting continues after the search, so the next one finds the vectors.
+            request = asyncio.ensure_future(self._ask_query(missing))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
+            await asyncio.wait([request], timeout=QUERY_WITHIN_S)
         found = {text: self._queries[text] for text in wanted if text in self._queries}
         for text in found:
             self._queries.move_to_end(text)
         return found
 
     async def of_tools(self, texts: Sequence[str]) -> list[Vector | None] | None:
-        """The vectors of tools, at most a batch; None while they cannot be had."""
+        """The vectors of a batch of tools; None while the engine is not available."""
         engine = self._current()
-        if engine is None or not self.there:
+        if engine is None or not self.available:
             return None
         ids = {text: _id(engine.name, text) for text in texts}
         known = await self._read(list(ids.values()))
@@ -126,16 +125,16 @@ class EmbeddingCache:
                 return None
             new = [Known(ids[text], vector) for text, vector in zip(missing, vectors, strict=True)]
             known |= {each.id: each.numbers for each in new}
-            await self._keep(new)
+            await self._put(new)
         self._used.update(ids.values())
         packed = [known[ids[text]] for text in texts]
         return [None if vector is None else unpacked(vector) for vector in packed]
 
     async def close(self) -> None:
-        """Ask no more."""
-        for asking in list(self._asking):
-            asking.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        """Cancel all requests and close the engine."""
+        for request in list(self._requests):
+            request.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
         if self._engine is not None:
             await self._engine.close()
 
@@ -143,7 +142,7 @@ class EmbeddingCache:
         vectors = await self._ask(texts, 2 * QUERY_WITHIN_S)
         for text, vector in zip(texts, vectors or (), strict=False):
             self._queries[text] = None if vector is None else unpacked(vector)
-        while len(self._queries) > MOST_QUERIES:
+        while len(self._queries) > MAX_QUERIES:
             self._queries.popitem(last=False)
 
     def _current(self) -> Engine | None:
@@ -153,12 +152,12 @@ class EmbeddingCache:
             old, self._engine = self._engine, _engine(*source, self._resolver)
             if old is not None:
                 closing = asyncio.ensure_future(old.close())
-                self._asking.add(closing)
-                closing.add_done_callback(self._asking.discard)
+                self._requests.add(closing)
+                closing.add_done_callback(self._requests.discard)
             self._made_from = source
             self._queries.clear()
             self._used.clear()
-            self._rest_until, self._rest_s = 0.0, REST_S
+            self._paused_until, self._pause_s = 0.0, PAUSE_S
             self.generation += 1
         return self._engine
 
@@ -167,16 +166,17 @@ class EmbeddingCache:
         if engine is None:
             return None
         try:
-            vectors = await engine.embed([text[:LONGEST_TEXT] for text in texts], within_s)
+            vectors = await engine.embed([text[:MAX_TEXT_CHARS] for text in texts], within_s)
             if len(vectors) != len(texts):
-                raise Fault("UPSTREAM_UNAVAILABLE", f"{len(vectors)} vectors came for {len(texts)} texts")
+                raise Fault(
+                    "UPSTREAM_UNAVAILABLE", f"the engine returned {len(vectors)} vectors for {len(texts)} texts"
+                )
         except Fault as fault:
-            self._rest_until = asyncio.get_running_loop().time() + self._rest_s
-            told = f"tools are found by their words for {self._rest_s:g} s, not by meaning: {fault.message}"
-            self._log("hub", told)
-            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+            self._paused_until = asyncio.get_running_loop().time() + self._pause_s
+            self._log("hub", f"tools are found by their words for {self._pause_s:g} s, not by meaning: {fault.message}")
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
             return None
-        self._rest_s = REST_S
+        self._pause_s = PAUSE_S
         return vectors
 
     async def _read(self, ids: list[str]) -> dict[str, str | None]:
@@ -186,26 +186,26 @@ class EmbeddingCache:
             wanted = [id_ for id_ in ids if id_ in self._stored]
             found = [await self._store().get(EMBEDDINGS, id_) for id_ in wanted]
         except StoreError as cause:
-            self._log("hub", f"kept vectors cannot be read: {cause}")
+            self._log("hub", f"stored vectors cannot be read: {cause}")
             return {}
         return {each.key: each.value.numbers for each in found if each is not None}
 
-    async def _keep(self, new: list[Known]) -> None:
-        """Store vectors. What no tool of now has makes way when there are too many."""
+    async def _put(self, new: list[Known]) -> None:
+        """Store vectors. When there are too many, delete some that no present tool has."""
         stored = self._stored if self._stored is not None else set()
-        going = list(stored - self._used)[: 2 * BATCH] if len(stored) + len(new) > MOST_STORED else []
-        if len(stored) - len(going) + len(new) > MOST_STORED:
+        surplus = list(stored - self._used)[: 2 * BATCH] if len(stored) + len(new) > MAX_STORED else []
+        if len(stored) - len(surplus) + len(new) > MAX_STORED:
             return
         try:
             async with self._store().transaction() as change:
                 for each in new:
                     change.put(EMBEDDINGS, each)
-                for id_ in going:
+                for id_ in surplus:
                     change.delete(EMBEDDINGS, id_)
         except StoreError as cause:
-            self._log("hub", f"vectors cannot be kept: {cause}")
+            self._log("hub", f"vectors cannot be stored: {cause}")
             return
-        stored.difference_update(going)
+        stored.difference_update(surplus)
         stored.update(each.id for each in new)
 
 

@@ -1,4 +1,4 @@
-"""Where kernel tools and methods meet clients: requests come in as exchanges, results go out in the client's form."""
+"""Handles calls of the hub's own tools, and the `mgp/tools/*` methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Answer = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dic
 
 
 def inner_call(fields: Members) -> str:
-    """Turn the params of `call_tool` into those of the tool it means, and give that tool's name."""
+    """Replace the params of `call_tool` by those of its inner tool. Returns the name of that tool."""
     inner = _arguments(fields)
     fields["name"] = msgspec.Raw(msgspec.json.encode(inner["name"]))
     fields["arguments"] = msgspec.Raw(msgspec.json.encode(inner.get("arguments", {})))
@@ -36,10 +36,11 @@ def inner_call(fields: Members) -> str:
 
 
 class ToolSearchHandler:
-    """Answers for the kernel."""
+    """Serves the hub's own tools and methods."""
 
     def __init__(self, discovery_tools: DiscoveryTools, later: Later) -> None:
         self._discovery_tools = discovery_tools
+        self.contexts = discovery_tools.contexts
         self._later = later
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "mgp/tools/discover": self._method(self._discover),
@@ -49,7 +50,7 @@ class ToolSearchHandler:
         }
 
     def takes(self, exchange: Exchange, caller: Caller, name: str, fields: Members) -> bool:
-        """Answer a kernel tool. True for `call_tool`, whose inner tool the hub calls itself."""
+        """Answer a call of one of the hub's own tools. Returns True for `call_tool`, which is yet to be called."""
         name = ALIASES.get(name, name)
         try:
             arguments = _arguments(fields)
@@ -66,28 +67,28 @@ class ToolSearchHandler:
         return False
 
     def check(self, name: str, fields: Members) -> bool:
-        """Check the arguments of a kernel tool, and no more. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
+        """Check the arguments of one of the hub's own tools. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
         name = ALIASES.get(name, name)
         self._discovery_tools.check(name, _arguments(fields))
         return name == CALL
 
     async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> DryRun:
-        """What a call of a kernel tool would come to; of `call_tool`, what its inner tool's would."""
+        """Judge a call of one of the hub's own tools without making it; for `call_tool`, judge the inner call."""
         name = ALIASES.get(name, name)
         try:
-            said = _arguments({"arguments": msgspec.Raw(arguments)})
-            self._discovery_tools.check(name, said)
+            decoded = _arguments({"arguments": msgspec.Raw(arguments)})
+            self._discovery_tools.check(name, decoded)
         except Fault as fault:
             return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.hint)
         if name == CALL:
-            return await inner(caller, str(said["name"]), msgspec.json.encode(said.get("arguments", {})))
+            return await inner(caller, str(decoded["name"]), msgspec.json.encode(decoded.get("arguments", {})))
         refusal = self._discovery_tools.governed.foreseen(caller, name)
         if refusal is None:
             return DryRun("allowed")
         return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
 
     async def _tool(self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]) -> None:
-        """A kernel tool's answer, as any tool's: text for the model, and the same as structured content."""
+        """Answer a tool call: with text for the model, and the same as structured content."""
         try:
             found = await _known_faults(answer)
         except Fault as fault:
@@ -103,8 +104,8 @@ class ToolSearchHandler:
         def serve(exchange: Exchange, caller: Caller) -> None:
             params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
             params.pop("_meta", None)
-            said = msgspec.json.encode(params)
-            ticket = self._discovery_tools.governed.begin(exchange, caller, exchange.request.method, said)
+            arguments = msgspec.json.encode(params)
+            ticket = self._discovery_tools.governed.begin(exchange, caller, exchange.request.method, arguments)
             self._later(self._answer(exchange, ticket, answer(caller, exchange, params)))
 
         return serve
@@ -125,7 +126,7 @@ class ToolSearchHandler:
         return await self._discovery_tools.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        # Who came by the method, or agreed on MGP, also hears of decisions by its events.
+        # A client that uses the method, or agreed on MGP, gets decisions as MGP events, too.
         speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
         result = await self._discovery_tools.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
         self._discovery_tools.contexts.changed(caller, exchange.session)
@@ -141,7 +142,7 @@ class ToolSearchHandler:
 
 
 async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:
-    """An answer, or a fault that can be told: whoever asked is answered in any case."""
+    """Await an answer and turn every failure into a `Fault`, so that each request is answered."""
     try:
         return await answer
     except Fault:
@@ -149,8 +150,8 @@ async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dic
     except (DiscoveryError, msgspec.ValidationError) as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
     except Exception as cause:
-        asyncio.get_running_loop().call_exception_handler({"message": "in the kernel", "exception": cause})
-        raise Fault("INTERNAL_ERROR", "the hub failed over this") from None
+        asyncio.get_running_loop().call_exception_handler({"message": "in a tool of the hub", "exception": cause})
+        raise Fault("INTERNAL_ERROR", "the hub failed over this request") from None
 
 
 def _arguments(fields: Members) -> dict[str, Any]:

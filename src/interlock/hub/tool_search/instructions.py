@@ -1,6 +1,6 @@
-"""What servers say of themselves in `instructions`, as one text for a client, within its part of the budget.
+"""Merges the `instructions` of servers into one text for a client, within their share of the budget.
 
-The one rule: a server speaks under its own name only; nothing it writes can look like another's section.
+Each server's text stands under its own name, and cannot imitate the section of another server.
 """
 
 from __future__ import annotations
@@ -13,67 +13,69 @@ import msgspec
 
 from interlock.hub.tool_search.tokens import SIGNS, TokenCounts
 
-LONGEST: Final = 4_000
-"""Characters of one server's instructions that are passed on."""
-LONGEST_TOGETHER: Final = 80_000
-"""And of all servers', where there is no budget."""
+MAX_CHARS: Final = 4_000
+"""The hub passes on this many characters of one server's instructions."""
+MAX_TOTAL_CHARS: Final = 80_000
+"""The limit for all servers together, where there is no budget."""
 SHARE: Final = 8
-"""One of so many parts of a budget is the most that instructions take."""
+"""Instructions take at most one part in this many of a budget."""
 
 
 class Instructions(msgspec.Struct, frozen=True):
-    """A client's instructions."""
+    """The instructions for a client."""
 
     text: str = ""
     tokens: int = 0
-    """What they cost at most."""
+    """Upper bound for their tokens."""
     left_out: tuple[str, ...] = ()
-    """Servers whose instructions have no room."""
+    """Servers whose instructions exceed the budget."""
     counted: bool = True
-    """Whether that is so because they were counted, and not only bounded."""
+    """Whether that was decided by exact counts rather than by upper bounds."""
 
 
-def merged(said: Iterable[tuple[str, str]], room: int | None, tokens: TokenCounts, *, bare: bool) -> Instructions:
-    """The instructions of several servers, in order, each under its server's name and each whole or not at all.
+def merged(
+    texts: Iterable[tuple[str, str]], max_tokens: int | None, tokens: TokenCounts, *, bare: bool
+) -> Instructions:
+    """Merge the instructions of several servers in order, each whole or not at all, under its server's name.
 
-    `room` is in tokens. A view of one server alone is told them as they are.
+    In a view of one server they stay as they are.
     """
     sections: list[str] = []
     left_out: list[str] = []
-    taken = length = 0
+    used = length = 0
     counted = True
-    for server, text in said:
+    for server, text in texts:
         raw = _cut(text).encode("utf-8", "replace") if bare else section(server, text)
         if not _cut(text):
             continue
         length += len(raw)
-        cost = 0 if room is None else tokens.of_text(raw) + _seam(raw)
-        counted = counted and (room is None or tokens.counted([raw]))
-        if length > LONGEST_TOGETHER or (room is not None and taken + cost > room):
+        cost = 0 if max_tokens is None else tokens.of_text(raw) + _seam(raw)
+        counted = counted and (max_tokens is None or tokens.counted([raw]))
+        if length > MAX_TOTAL_CHARS or (max_tokens is not None and used + cost > max_tokens):
             left_out.append(server)
             continue
         sections.append(raw.decode())
-        taken += cost
-    return Instructions("\n\n".join(sections), taken, tuple(left_out), counted)
+        used += cost
+    return Instructions("\n\n".join(sections), used, tuple(left_out), counted)
 
 
 def section(server: str, text: str) -> bytes:
-    """What a server says, under its name."""
+    """The text of a server under its name."""
     return f"# {server} (tools named {server}__…)\n{_below(_cut(text))}".encode("utf-8", "replace")
 
 
 def _cut(text: str) -> str:
-    return text.strip()[:LONGEST].rstrip()
+    return text.strip()[:MAX_CHARS].rstrip()
 
 
 def _below(text: str) -> str:
-    """A server's headings stand one level below its name."""
+    """Move a server's headings one level below its name."""
     return _HEADING.sub(r"\1##", "\n".join(text.splitlines()))
 
 
 def _seam(section: bytes) -> int:
-    """What the two ends of line behind a section can add: with the signs before them they are one piece, which costs
-    its bytes at most."""
+    """Upper bound for the tokens of the line ends behind a section. A tokenizer may join them with the signs before
+    them into one piece, which costs at most its bytes."""
     return 2 + len(section) - len(section.rstrip(SIGNS))
 
 

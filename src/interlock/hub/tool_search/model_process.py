@@ -1,5 +1,7 @@
-"""Vectors from a model on this machine, in a process of its own: it takes more memory than the rest of the hub, and no
-call waits for it. It is started when it is needed and ends when it is not."""
+"""Gets vectors from a model in a process of its own, as the model takes more memory than the rest of the hub.
+
+The process starts on demand and ends when it is idle. No call waits for it.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,23 @@ from interlock.wire.errors import Fault
 
 IDLE_S: Final = 300.0
 LOAD_WITHIN_S: Final = 60.0
-LONGEST_LINE: Final = 4 * 1024 * 1024
+MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 
 
 class ModelProcess:
-    """Asks the process, one list of texts at a time."""
+    """A client of the process. It sends one list of texts at a time."""
 
     def __init__(self, path: Path) -> None:
         self.name = f"{path}"
         self._path = path
         self._child: asyncio.subprocess.Process | None = None
-        self._asking = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._idle: asyncio.TimerHandle | None = None
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
-        """Packed vectors, one for each text; None for one without meaning. Raises a `Fault`."""
-        async with self._asking:
-            self._stay()
+        """Packed vectors, one for each text; None for a text without one. Raises a `Fault`."""
+        async with self._lock:
+            self._cancel_idle_timer()
             try:
                 child = self._child or await self._start()
                 async with asyncio.timeout(within_s):
@@ -47,15 +49,15 @@ class ModelProcess:
                 await self._end()
                 raise Fault("UPSTREAM_UNAVAILABLE", f"the model failed: {cause!r}") from None
             except asyncio.CancelledError:
-                # Its answer would be taken for that of the next question.
+                # The next request would read the answer to this one.
                 await self._end()
                 raise
             finally:
-                self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._leave)
+                self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._on_idle)
 
     async def close(self) -> None:
         """End the process."""
-        self._stay()
+        self._cancel_idle_timer()
         await self._end()
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -68,14 +70,14 @@ class ModelProcess:
             stdout=pipe,
             stderr=quiet,
             start_new_session=True,
-            limit=LONGEST_LINE,
+            limit=MAX_LINE_BYTES,
             env=environment,
         )
         async with asyncio.timeout(LOAD_WITHIN_S):
-            said = msgspec.json.decode(await _line(child), type=_Ready)
-        if said.problem:
+            ready = msgspec.json.decode(await _line(child), type=_Ready)
+        if ready.problem:
             await self._end()
-            raise Fault("UPSTREAM_UNAVAILABLE", said.problem)
+            raise Fault("UPSTREAM_UNAVAILABLE", ready.problem)
         return child
 
     async def _end(self) -> None:
@@ -85,13 +87,13 @@ class ModelProcess:
                 child.kill()
             await child.wait()
 
-    def _stay(self) -> None:
+    def _cancel_idle_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
-    def _leave(self) -> None:
-        """Nobody has asked for a while: the end of its input is the end of it."""
+    def _on_idle(self) -> None:
+        """End the idle process by closing its input."""
         child, self._child = self._child, None
         if child is not None and child.stdin is not None:
             child.stdin.close()
@@ -99,7 +101,7 @@ class ModelProcess:
 
 async def _ask(child: asyncio.subprocess.Process, line: bytes) -> bytes:
     if child.stdin is None:
-        raise OSError("no way to ask")
+        raise OSError("the process has no standard input")
     child.stdin.write(line + b"\n")
     await child.stdin.drain()
     return await _line(child)
@@ -107,7 +109,7 @@ async def _ask(child: asyncio.subprocess.Process, line: bytes) -> bytes:
 
 async def _line(child: asyncio.subprocess.Process) -> bytes:
     if child.stdout is None:
-        raise OSError("no way to answer")
+        raise OSError("the process has no standard output")
     return await child.stdout.readuntil(b"\n")
 
 

@@ -1,7 +1,7 @@
-"""What an agent says it needs, and the tools that meet it (MGP, Active Tool Request).
+"""Finds tools for the needs that an agent states (MGP, Active Tool Request).
 
-The one rule: what is said of a need is true. A tool that only shares a word with it does not meet it, and a person is
-asked only where no tool that can be called already fits better.
+A tool that only shares a word with a need does not meet it. The hub requests approval for a tool only if no callable
+tool fits better.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
 RISK_LEVELS: Final = tuple(risk.word for risk in Risk)
-MOST_CAPABILITIES: Final = 8
-MOST_TYPES: Final = 8
-LONGEST_TEXT: Final = 8_000
-LONGEST_NAMED: Final = 60
-"""Characters of a need that an answer repeats."""
+MAX_CAPABILITIES: Final = 8
+MAX_TYPES: Final = 8
+MAX_TEXT_CHARS: Final = 8_000
+MAX_NAMED_CHARS: Final = 60
+"""An answer repeats this many characters of a need."""
 PER_NEED: Final = 2
-"""Tools that are loaded for one need."""
+"""The hub loads this many tools for one need."""
 FITS: Final = 0.12
-"""The relevance from which a tool meets a need."""
-NOTHING_FITS: Final = "no tool that may be called here fits"
+"""A tool with at least this relevance meets a need."""
+NOTHING_FITS: Final = "no tool that you may call fits"
 Find = Callable[[Caller, Identity], Tool | None]
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """What the tools should be able to do."""
+    """The required properties of the tools."""
 
     capabilities: tuple[str, ...] = ()
     input_types: tuple[str, ...] = ()
@@ -53,44 +53,44 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, params: dict[str, Any]) -> Wanted:
-        """A request as it came. Raises INVALID_PARAMS, and says what of it cannot be used."""
+        """Read a request. Raises INVALID_PARAMS with the problem."""
         try:
             wanted = msgspec.convert(params, cls)
         except msgspec.ValidationError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         needs = wanted.requirements
-        lists = {"capabilities": (needs.capabilities, MOST_CAPABILITIES)}
-        lists |= {"input_types": (needs.input_types, MOST_TYPES), "output_types": (needs.output_types, MOST_TYPES)}
-        for name, (said, most) in lists.items():
-            if len(said) > most:
-                raise Fault("INVALID_PARAMS", f"requirements.{name} has {len(said)} entries, at most {most} are read")
+        lists = {"capabilities": (needs.capabilities, MAX_CAPABILITIES)}
+        lists |= {"input_types": (needs.input_types, MAX_TYPES), "output_types": (needs.output_types, MAX_TYPES)}
+        for name, (entries, limit) in lists.items():
+            if len(entries) > limit:
+                raise Fault("INVALID_PARAMS", f"requirements.{name} has {len(entries)} entries; the limit is {limit}")
         texts = (wanted.context, wanted.reason, wanted.task_trace_id or "", *needs.capabilities)
-        if max(map(len, (*texts, *needs.input_types, *needs.output_types))) > LONGEST_TEXT:
-            raise Fault("INVALID_PARAMS", f"a text of the request has more than {LONGEST_TEXT} characters")
+        if max(map(len, (*texts, *needs.input_types, *needs.output_types))) > MAX_TEXT_CHARS:
+            raise Fault("INVALID_PARAMS", f"a text of the request has more than {MAX_TEXT_CHARS} characters")
         if needs.preferred_risk_level not in (None, *RISK_LEVELS):
             raise Fault("INVALID_PARAMS", f"requirements.preferred_risk_level is one of {', '.join(RISK_LEVELS)}")
         if not any(text.strip() for text in (wanted.context, *needs.capabilities)):
-            raise Fault("INVALID_PARAMS", "say in context or in requirements.capabilities what is missing")
+            raise Fault("INVALID_PARAMS", "context or requirements.capabilities must state what is missing")
         return wanted
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Each need once; what is being done stands for it where none is named."""
+        """Each need once. Without any named capability, the context is the need."""
         named = (capability for capability in self.requirements.capabilities if capability.strip())
         return tuple(dict.fromkeys(named)) or (self.context,)
 
 
 class Best(msgspec.Struct):
-    """What there is for the needs of a request, by the names it is called by here."""
+    """The best tools for the needs of a request, by their names for the caller."""
 
     found: dict[str, Tool] = {}
     closed: dict[str, tuple[Tool, str]] = {}
-    """Tools that cannot be called yet, with the decision that is open; empty where it is still to be opened."""
+    """Tools that cannot be called yet, with the id of the open decision, or "" if none is open."""
     missing: list[dict[str, object]] = []
 
 
 class Needs:
-    """Looks for tools that meet needs."""
+    """Finds tools that meet needs."""
 
     def __init__(self, catalog: Catalog, listings: ToolListings, search: ToolSearch, callable_: Find) -> None:
         self._catalog = catalog
@@ -99,7 +99,7 @@ class Needs:
         self._callable = callable_
 
     async def best(self, caller: Caller, wanted: Wanted) -> Best:
-        """The best tools for each need, and what is not met and why."""
+        """Find the best tools for each need, and the reason for each unmet need."""
         best = Best()
         types = " ".join((*wanted.requirements.input_types, *wanted.requirements.output_types))
         level = wanted.requirements.preferred_risk_level
@@ -107,12 +107,12 @@ class Needs:
             query = need.replace("_", " ")
             found = await self._find(caller, query, types, level)
             if not found:
-                reason = "no tool that may be called here fits"
+                reason = NOTHING_FITS
                 if level is not None and any(
                     decision is None for _, decision in await self._find(caller, query, types)
                 ):
-                    reason = f"what fits has a higher risk than {level}"
-                best.missing.append({"capability": need[:LONGEST_NAMED], "reason": reason})
+                    reason = f"the fitting tools have a higher risk than {level}"
+                best.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": reason})
             for tool, decision in found:
                 name = self._listings.name(caller.list_scope, tool)
                 if decision is None:
@@ -124,7 +124,7 @@ class Needs:
     async def _find(
         self, caller: Caller, query: str, types: str, level: str | None = None
     ) -> list[tuple[Tool, str | None]]:
-        """The best tools for a need, each with None, or with the decision (maybe still to be opened: "") it needs."""
+        """The best tools for a need, each with None or the id of the decision that it needs ("" if none is open)."""
         from interlock.discovery.index import Filters
 
         list_scope = caller.list_scope

@@ -1,4 +1,4 @@
-"""Pinned tools that a budget cannot hold, told to the operator as what is wrong with the configuration."""
+"""Reports pinned tools that exceed a budget to the operator, as a problem of the configuration."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.wire.errors import Fault
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 
 Admit = Callable[[Principal, str], ListScope]
-"""The shelf of a principal at an address. Raises a `Fault` where there is none."""
+"""The list scope of a principal at an address. Raises a `Fault` where there is none."""
 
 
 def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> list[dict[str, object]]:
-    """What `interlock status` says of each agent and profile whose budget does not hold its pinned tools."""
-    asked = [(f"agents.{name}", Principal(name, "agent"), "/mcp") for name, own in config.agents.items() if own.pinned]
-    asked += [
+    """The problems for `interlock status`: agents and profiles whose pinned tools exceed their budget."""
+    pinning = [
+        (f"agents.{name}", Principal(name, "agent"), "/mcp") for name, own in config.agents.items() if own.pinned
+    ]
+    pinning += [
         (f"profiles.{name}", LOCAL_AGENT, f"/profiles/{name}/mcp")
         for name, profile in config.profiles.items()
         if profile.pinned
     ]
     found: list[dict[str, object]] = []
-    for section, principal, address in asked:
+    for section, principal, address in pinning:
         try:
             list_scope = admit(principal, address)
         except Fault:
             continue
         left_out, needed = listings.pinned_over_budget(list_scope), listings.needed_for_pins(list_scope)
         if left_out and listings.settled(list_scope):
-            names = ", ".join(left_out[:MOST_NAMED]) + (", …" if len(left_out) > MOST_NAMED else "")
+            names = ", ".join(left_out[:MAX_NAMED]) + (", …" if len(left_out) > MAX_NAMED else "")
             what = "budget" if list_scope.parts is None else "pinned_reserve"
-            message = f"[{section}] {what} has no room for the pinned {names}: holding all takes {needed} tokens"
+            message = f"[{section}] {what} is too small for the pinned {names}: all pinned tools take {needed} tokens"
             hint = f"raise `{what}` to {needed}, or pin less"
             found.append({"file": config.origin.path or "", "line": None, "message": message, "hint": hint})
     return found

@@ -1,4 +1,4 @@
-"""What is asked of the kernel itself: counted for its caller's rates and recorded, like calls of any tool."""
+"""Counts requests to the hub's own tools for the caller's rates, and records them in the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interlock.wire.errors import Fault
 
 
 class RecordedRequests:
-    """Between the kernel and what counts and records."""
+    """Counts and records requests."""
 
     def __init__(self, rates: Rates, recording: Recording, clock: Callable[[], float]) -> None:
         self._rates = rates
@@ -25,18 +25,16 @@ class RecordedRequests:
         self._clock = clock
 
     def begin(self, exchange: Exchange, caller: Caller, name: str, arguments: bytes) -> Ticket:
-        """Count a call, and record it as intended. Raises RATE_LIMITED, and what keeps a call from being recorded."""
+        """Count a call and record its intent. Raises RATE_LIMITED, or the reason why it cannot be recorded."""
         target = _target(name)
         refusal = take(self._rates.of(caller.principal, target), self._clock())
         if refusal is not None:
-            fault = refusal.fault
-            fault.data = {**fault.data, "gate": "rates", "rule": refusal.rule}
-            self.refused(exchange, caller, name, fault, "rates", refusal.rule)
-            raise fault
+            self.refused(exchange, caller, name, refusal.fault, "rates", refusal.rule)
+            _raise(refusal)
         return self._recording.recorder.intent(caller.principal, target, trace_of(exchange), arguments)
 
     def end(self, ticket: Ticket, *, good: bool) -> None:
-        """Record how it ended."""
+        """Record the outcome of a call."""
         self._recording.recorder.outcome(ticket, SUCCEEDED if good else TOOL_FAILED)
 
     def refused(self, exchange: Exchange, caller: Caller, name: str, fault: Fault, gate: str, rule: str) -> None:
@@ -47,7 +45,7 @@ class RecordedRequests:
         )
 
     def check(self, caller: Caller) -> None:
-        """Raises RATE_LIMITED where a rate of the caller is used up, whatever it asks for."""
+        """Raise RATE_LIMITED if a rate that counts every request of the caller is used up."""
         _raise(limited(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
     def malformed(self, caller: Caller) -> None:
@@ -55,7 +53,7 @@ class RecordedRequests:
         _raise(take(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
     def foreseen(self, caller: Caller, name: str) -> Refuse | None:
-        """Whether a call would be refused now. Nothing is taken."""
+        """The refusal that a call would get now. Counts nothing."""
         return limited(self._rates.of(caller.principal, _target(name)), self._clock())
 
 

@@ -1,8 +1,7 @@
-"""Tools that an agent asked for and may not call yet: a person decides, and the agent hears of it (MGP, Active Tool
-Request: `pending_approval`).
+"""Requests of agents for tools that they may not call yet (MGP, Active Tool Request: `pending_approval`).
 
-The one rule: an agent can ask only for what the operator named in its `request` patterns, so no question and no answer
-tells of anything else. What was denied expressly, or what its key does not permit, cannot be asked for.
+A person decides, and the hub notifies the agent. An agent can request only tools that its `request` patterns name, so
+that requests reveal no others; and no tool that was denied expressly, or that its key does not permit.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from interlock.wire.errors import Fault
 
 CHANNEL: Final = "tool.request"
 EVENT: Final = "notifications/mgp.event"
-MOST_WAITING: Final = 2_000
-MOST_WAITING_PER_CALLER: Final = 64
+MAX_WAITING: Final = 2_000
+MAX_WAITING_PER_CALLER: Final = 64
 
 Log = Callable[[str, str], None]
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """One tool that one caller waits for."""
+    """A tool that a caller waits for."""
 
     caller: Caller
     session: Session | None
@@ -49,33 +48,33 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
 
 
 class Requests:
-    """Asks, and follows what becomes of it."""
+    """Opens approval requests and follows their decisions."""
 
     def __init__(
         self,
         inbox: Inbox,
-        desk: AccessMethods,
+        access_methods: AccessMethods,
         later: Later,
         risk_of: Callable[[Tool], Risk],
         log: Log,
     ) -> None:
         self._inbox = inbox
-        self._desk = desk
+        self._access_methods = access_methods
         self._later = later
         self._risk_of = risk_of
         self._log = log
         self._waiting: list[Waiting] = []
-        self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, why_not: True
-        """Set by the kernel: load the tool and tell the agent, or tell it why not. False while it is not there yet."""
+        self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, refusal: True
+        """Set by `DiscoveryTools`: loads the tool and notifies the agent, or reports a refusal. False: not yet."""
 
     def begin(self) -> None:
-        """Follow the inbox, and finish what was approved before a restart."""
-        self._inbox.on_change(self._heard)
+        """Follow the inbox, and grant the tools that were approved before a restart."""
+        self._inbox.on_change(self._on_decision)
         for decision in self._inbox.all(only_open=False):
-            self._heard(decision)
+            self._on_decision(decision)
 
-    async def ask(self, caller: Caller, tool: Tool, why: dict[str, str]) -> Decision:
-        """The decision on access to a tool: a new one, the one that is open, or the answer that holds."""
+    async def ask(self, caller: Caller, tool: Tool, reasons: dict[str, str]) -> Decision:
+        """The decision on access to a tool: the open or answered one, or a new one."""
         principal = caller.principal
         question = Question(
             kind="tool_access",
@@ -84,18 +83,18 @@ class Requests:
             server=tool.server,
             name=tool.name,
             shown=tool.exposed,
-            text=f"{principal.id} asks to use {tool.exposed}, to which it has no access.",
+            text=f"{principal.id} requests access to {tool.exposed}.",
             rule=f"[agents.{principal.id}] request",
             fingerprint=tool.fingerprint(),
-            summary=summary_of(why),
+            summary=summary_of(reasons),
             risk=self._risk_of(tool).word,
         )
         return await self._inbox.ask(question)
 
     def wait(self, waiting: Waiting) -> None:
-        """Tell this caller when its tool can be used, or will not be."""
+        """Notify a caller when its tool is granted or refused."""
         own = [other for other in self._waiting if other.caller.owner == waiting.caller.owner]
-        if len(self._waiting) >= MOST_WAITING or len(own) >= MOST_WAITING_PER_CALLER:
+        if len(self._waiting) >= MAX_WAITING or len(own) >= MAX_WAITING_PER_CALLER:
             raise Fault("RESOURCE_EXHAUSTED", "too many requested tools wait for approval", retry_after_ms=30_000)
         same = (waiting.session, waiting.decision)
         self._waiting = [
@@ -104,54 +103,54 @@ class Requests:
         self._waiting.append(waiting)
 
     def forget(self, session: Session) -> None:
-        """A session is over."""
+        """Drop the requests of a closed session."""
         self._waiting = [waiting for waiting in self._waiting if waiting.session is not session]
 
-    def look_again(self) -> None:
-        """Something changed that may have made tools available."""
+    def recheck(self) -> None:
+        """Check after a change whether requested tools are available."""
         for waiting in list(self._waiting):
             if self.settled(waiting, None):
                 self._waiting.remove(waiting)
 
-    def _heard(self, decision: Decision) -> None:
+    def _on_decision(self, decision: Decision) -> None:
         if decision.question.kind == "tool_access" and decision.state is DecisionState.APPROVED:
             self._later(self._grant(decision))
         if decision.state in (DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID):
             self._refuse(decision)
 
     async def _grant(self, decision: Decision) -> None:
-        """Give what was approved: for good where the answer was always, else until the decision would have expired."""
+        """Grant an approved tool: permanently if the answer was always, else until the deadline of the decision."""
         if not await self._inbox.use(decision.id):
             return
-        asked = decision.question
+        question = decision.question
         until = None if decision.answer == "always" else datetime.fromtimestamp(decision.deadline / 1000, UTC)
         grant = {
             "entry_type": "tool_grant",
-            "agent_id": asked.asker,
-            "server_id": asked.server,
-            "tool_name": asked.name,
+            "agent_id": question.asker,
+            "server_id": question.server,
+            "tool_name": question.name,
             "permission": "allow",
             "expires_at": until,
             "justification": f"approval {decision.id}",
         }
         try:
-            await self._desk.grant(Principal(decision.answered_by, "person"), msgspec.json.encode(grant))
+            await self._access_methods.grant(Principal(decision.answered_by, "person"), msgspec.json.encode(grant))
         except Fault as fault:
-            self._log(asked.server, f"approval {decision.id} gave no access: {fault.message}")
+            self._log(question.server, f"approval {decision.id} could not be granted: {fault.message}")
             self._refuse(decision)
 
     def _refuse(self, decision: Decision) -> None:
-        word = {
+        reasons = {
             DecisionState.DENIED: f"denied by {decision.answered_by}",
             DecisionState.EXPIRED: "nobody answered in time",
         }
         for waiting in [waiting for waiting in self._waiting if waiting.decision == decision.id]:
-            self.settled(waiting, word.get(decision.state, "it cannot be granted any more"))
+            self.settled(waiting, reasons.get(decision.state, "it can no longer be granted"))
             with contextlib.suppress(ValueError):
                 self._waiting.remove(waiting)
 
 
 def event(request_id: str, data: dict[str, object]) -> bytes:
-    """The follow-up to a request (MGP, Server Push Notifications); the request stands for the subscription."""
-    said = {"subscription_id": request_id, "channel": CHANNEL, "timestamp": datetime.now(UTC), "data": data}
-    return msgspec.json.encode(said)
+    """The event that follows a request (MGP, Server Push Notifications). The request id is the subscription id."""
+    fields = {"subscription_id": request_id, "channel": CHANNEL, "timestamp": datetime.now(UTC), "data": data}
+    return msgspec.json.encode(fields)

@@ -1,5 +1,8 @@
-"""Searching all tools of all servers. The index is made at the first search, off the loop, and follows the catalog;
-what tools mean is worked out behind it, and until then they are found by their words."""
+"""Searches the tools of all servers.
+
+The first search builds the index in a thread, and each search updates it from the catalog. A background task computes
+the vectors of tools; until then a search finds them by their words.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import msgspec
 
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.locks import held
+from interlock.hub.locks import acquire
 from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.embeddings import BATCH, EmbeddingCache
 from interlock.hub.tool_search.learning import Learning
@@ -28,26 +31,26 @@ Identity = tuple[str, str]
 
 CONNECTED: Final = "connected"
 KNOWN: Final = "known"
-"""Of a server that is not connected now; a call starts one that starts on demand."""
+"""The status of a tool whose server is not connected. A call starts a server that starts on demand."""
 WITHHELD: Final = "withheld"
-"""Waiting for a decision: never found, only asked for."""
+"""The status of a tool that waits for a decision. It can be requested, but a search does not find it."""
 
 
-class _Standing(msgspec.Struct, frozen=True):
-    """How a server stands: what its tools' status and risk depend on."""
+class _ServerStatus(msgspec.Struct, frozen=True):
+    """The properties of a server that decide the status and the risk of its tools."""
 
     status: str
     judged_by: object
 
 
 class ToolSearch:
-    """One index for everyone; what a caller may not see has no part in its answer."""
+    """One index for all callers. A tool that a caller may not see does not influence its results."""
 
     def __init__(
         self,
         catalog: Catalog,
         tokens: TokenCounts,
-        meaning: EmbeddingCache,
+        embeddings: EmbeddingCache,
         connected: Callable[[str], bool],
         lock_s: Callable[[], float],
         risk_of: Callable[[Tool], Risk],
@@ -57,21 +60,21 @@ class ToolSearch:
         self.learning = learning
         self._catalog = catalog
         self._tokens = tokens
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._connected = connected
         self._index: ToolIndex | None = None
         self._risk_of = risk_of
-        """The risk that the gates reckon with. Asked on a thread of its own; it only reads."""
+        """The risk of a tool for the gates. A thread calls this; it only reads."""
         self._judged_by = judged_by
-        """What of a server its tools' risk depends on, beside their definitions."""
-        self._indexed: dict[str, tuple[Offer, _Standing]] = {}
-        """What stands in the index of each server, and how the server stood."""
-        self._asked: dict[str, Vector | None] = {}
-        """The vectors of the search under way."""
+        """The properties of a server that the risk of its tools depends on."""
+        self._indexed: dict[str, tuple[Offer, _ServerStatus]] = {}
+        """The indexed offer of each server, and the status of the server then."""
+        self._query_vectors: dict[str, Vector | None] = {}
+        """The vectors of the present search."""
         self._busy = asyncio.Lock()
         self._lock_s = lock_s
         self._learning: asyncio.Task[None] | None = None
-        self._made_for = -1
+        self._engine_generation = -1
 
     async def find(
         self,
@@ -83,16 +86,16 @@ class ToolSearch:
         *,
         explain: bool = False,
     ) -> Found:
-        """The best tools for a query among those that are seen. Raises `DiscoveryError`, and where too many search."""
+        """The best tools for a query among those in `seen`. Raises `DiscoveryError` or RESOURCE_EXHAUSTED."""
         self.learning.look()
-        vectors = await self._meant(query) if strategy in ("hybrid", "semantic") else {}
-        async with held(self._busy, self._lock_s(), "the index of tools"):
-            self._asked = vectors
+        vectors = await self._vectors_of(query) if strategy in ("hybrid", "semantic") else {}
+        async with acquire(self._busy, self._lock_s(), "the index of tools"):
+            self._query_vectors = vectors
             servers = self._catalog.offers()
-            standings = {server: _Standing(self.status(server), self._judged_by(server)) for server in servers}
-            asked = partial(self._find, standings, seen, query, strategy, limit, filters, self.learning.usage, explain)
-            found = await asyncio.to_thread(asked)
-        if self._meaning.there and (self._learning is None or self._learning.done()):
+            statuses = {server: _ServerStatus(self.status(server), self._judged_by(server)) for server in servers}
+            search = partial(self._find, statuses, seen, query, strategy, limit, filters, self.learning.usage, explain)
+            found = await asyncio.to_thread(search)
+        if self._embeddings.available and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
         return found
 
@@ -101,42 +104,42 @@ class ToolSearch:
         return CONNECTED if self._connected(server) else KNOWN
 
     async def settled(self) -> None:
-        """Wait until the meaning of every tool is known, or cannot be had now."""
+        """Wait until every tool has its vector, or the engine is not available."""
         if self._learning is not None:
             await asyncio.wait([self._learning])
 
     async def close(self) -> None:
-        """Learn no more."""
+        """Stop computing vectors."""
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
-        await self._meaning.close()
+        await self._embeddings.close()
         await self.learning.close()
 
-    async def _meant(self, query: object) -> dict[str, Vector | None]:
+    async def _vectors_of(self, query: object) -> dict[str, Vector | None]:
         from interlock.discovery.index import texts_to_embed
 
         if not isinstance(query, str) or not query.strip():
-            return {}  # the index says what is wrong with it
-        return await self._meaning.of_query(texts_to_embed(query))
+            return {}  # the index refuses it with the reason
+        return await self._embeddings.of_query(texts_to_embed(query))
 
     async def _learn(self) -> None:
-        """Work out what tools mean, a few at a time; whoever searches meanwhile goes between."""
-        while self._meaning.there:
+        """Compute the vectors of tools in small batches, so that searches can run in between."""
+        while self._embeddings.available:
             async with self._busy:
-                index, generation = self._index, self._meaning.generation
+                index, generation = self._index, self._embeddings.generation
                 lacking = [] if index is None else await asyncio.to_thread(index.lacking, BATCH)
             if index is None or not lacking:
                 return
-            vectors = await self._meaning.of_tools([text for _, text in lacking])
-            if vectors is None or generation != self._meaning.generation:
+            vectors = await self._embeddings.of_tools([text for _, text in lacking])
+            if vectors is None or generation != self._embeddings.generation:
                 return
             async with self._busy:
                 await asyncio.to_thread(_teach, index, lacking, vectors)
 
     def _find(
         self,
-        standings: dict[str, _Standing],
+        statuses: dict[str, _ServerStatus],
         seen: frozenset[Identity],
         query: str,
         strategy: str,
@@ -145,44 +148,48 @@ class ToolSearch:
         usage: Usage,
         explain: bool,
     ) -> Found:
-        return self._current(standings).search(query, strategy, limit, filters, seen, usage, explain)
+        return self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain)
 
-    def _current(self, standings: dict[str, _Standing]) -> ToolIndex:
-        """The index, brought up to what the servers offer now."""
+    def _current(self, statuses: dict[str, _ServerStatus]) -> ToolIndex:
+        """The index, updated to the present offers."""
         from interlock.discovery.index import ToolIndex
 
-        if self._index is None or self._made_for != self._meaning.generation:
-            # Vectors of one engine mean nothing to another.
-            self._index = ToolIndex(lambda texts: [self._asked.get(text) for text in texts])
+        if self._index is None or self._engine_generation != self._embeddings.generation:
+            # Vectors of different engines cannot be compared.
+            self._index = ToolIndex(lambda texts: [self._query_vectors.get(text) for text in texts])
             self._indexed.clear()
-            self._made_for = self._meaning.generation
+            self._engine_generation = self._embeddings.generation
         offers = self._catalog.offers()
         for server in [server for server in self._indexed if server not in offers]:
-            self._follow(self._index, server, Offer(server), self._indexed[server][1])
+            self._update(self._index, server, Offer(server), self._indexed[server][1])
             del self._indexed[server]
         for server, offer in offers.items():
-            standing = standings.get(server, _Standing(KNOWN, None))
-            if self._indexed.get(server) != (offer, standing):
-                self._follow(self._index, server, offer, standing)
-                self._indexed[server] = (offer, standing)
+            server_status = statuses.get(server, _ServerStatus(KNOWN, None))
+            if self._indexed.get(server) != (offer, server_status):
+                self._update(self._index, server, offer, server_status)
+                self._indexed[server] = (offer, server_status)
         return self._index
 
-    def _follow(self, index: ToolIndex, server: str, offer: Offer, standing: _Standing) -> None:
-        """Put in what is new or another than before, and take out what is gone."""
-        before, stood = self._indexed.get(server, (None, standing))
-        had = {} if before is None else {tool.name: (tool.digest(), status) for tool, status in _all_of(before, stood)}
-        has = {tool.name: (tool, status) for tool, status in _all_of(offer, standing)}
-        for name in had.keys() - has.keys():
+    def _update(self, index: ToolIndex, server: str, offer: Offer, server_status: _ServerStatus) -> None:
+        """Index the new and changed tools of a server, and remove the others."""
+        before, old_status = self._indexed.get(server, (None, server_status))
+        old = (
+            {}
+            if before is None
+            else {tool.name: (tool.digest(), status) for tool, status in _all_of(before, old_status)}
+        )
+        new = {tool.name: (tool, status) for tool, status in _all_of(offer, server_status)}
+        for name in old.keys() - new.keys():
             index.remove((server, name))
-        for name, (tool, status) in has.items():
-            if had.get(name) != (tool.digest(), status) or stood != standing:
+        for name, (tool, status) in new.items():
+            if old.get(name) != (tool.digest(), status) or old_status != server_status:
                 self._put(index, tool, status)
 
     def _put(self, index: ToolIndex, tool: Tool, status: str) -> None:
         from interlock.discovery.entries import from_definition
         from interlock.discovery.errors import DiscoveryError
 
-        # What the operator describes anew is found by that; a name that the operator gave, by both.
+        # A search uses the operator's description, and both the server's name and the operator's.
         definition = msgspec.json.decode(tool.full, type=dict[str, object]) | {"name": tool.name}
         categories, keywords = declared_of(definition)
         named = (tool.shown,) if tool.shown != tool.name else ()
@@ -199,14 +206,14 @@ class ToolSearch:
                 )
             )
         except DiscoveryError:
-            # One that cannot be indexed can still be listed and called.
+            # A tool that cannot be indexed can still be listed and called.
             return
 
 
-def _all_of(offer: Offer, standing: _Standing) -> Iterable[tuple[Tool, str]]:
+def _all_of(offer: Offer, server_status: _ServerStatus) -> Iterable[tuple[Tool, str]]:
     """Every tool of a server, with its status."""
     for tool in offer.tools.values():
-        yield tool, standing.status
+        yield tool, server_status.status
     for tool, _ in offer.withheld.values():
         yield tool, WITHHELD
     for tool in offer.lacking.values():

@@ -1,7 +1,6 @@
-"""Clients that search their tools by themselves: they load only names, and fetch definitions when the model asks. For
-them a short list would hide tools twice, so they get the whole one (level L0), unless the operator says otherwise.
+"""Clients that search tools by themselves. They get the whole list (level L0), unless the operator sets another level.
 
-The one rule: what a client calls itself decides how its list is cut, never what it may see.
+The name of a client decides only how the hub shortens its list, never which tools it may see.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ SEARCHING: Final = {
     "claude-code": "defers the definitions of MCP tools by default and finds them with its own tool search",
     "cursor-vscode": "keeps the definitions of MCP tools in files and reads those that a task needs",
 }
-"""By the name in `clientInfo`, with what it does."""
+"""By the name in `clientInfo`, with the way each handles tools."""
 
 
 def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScope:
-    """The shelf as this client is shown it. An agent's or profile's own budget or level goes before the table."""
+    """The list scope for a client. A budget or level set for the agent or profile takes precedence."""
     if not list_scope.by_default or client_info is None or name_of(client_info) not in SEARCHING:
         return list_scope
     return msgspec.structs.replace(list_scope, level="L0", budget=None, by_default=False)
@@ -29,8 +28,8 @@ def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScop
 
 @remembers_short(1024)
 def name_of(client_info: bytes) -> str:
-    """What a client calls itself; empty where that cannot be read."""
-    if len(client_info) > _LONGEST:
+    """The name of a client; empty if it cannot be read."""
+    if len(client_info) > _MAX_BYTES:
         return ""
     try:
         return msgspec.json.decode(client_info, type=_Info).name
@@ -38,7 +37,7 @@ def name_of(client_info: bytes) -> str:
         return ""
 
 
-_LONGEST: Final = 4096
+_MAX_BYTES: Final = 4096
 
 
 class _Info(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""The counting process: texts come in, each a line of JSON; their tokens go out, one a line. Ends with its input."""
+"""The counting process: reads a text as JSON from each line and writes its number of tokens. It ends with its input."""
 
 from __future__ import annotations
 

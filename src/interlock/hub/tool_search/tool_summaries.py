@@ -1,7 +1,6 @@
-"""What an answer tells a model of a tool, and what that costs: what the model needs to choose and to call it, and what
-the hub adds.
+"""Summaries of tools in answers to a model, with their tokens: what the model needs to choose and to call a tool.
 
-The one rule: a definition goes out as JSON values, never as text that something could break out of.
+A definition goes out as JSON values, never as text that injected content could break out of.
 """
 
 from __future__ import annotations
@@ -12,27 +11,27 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.tokens import at_most
-from interlock.hub.catalog.offer import Tool, told_of
+from interlock.hub.catalog.offer import Tool, summary_of
 from interlock.hub.catalog.views import Catalog, View
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import read_security
 
 SCORE_TOKENS: Final = 14
-"""What `relevance_score` costs."""
+"""The tokens of `relevance_score`."""
 
 
 class ToolSummary(msgspec.Struct, frozen=True):
-    """A tool as an answer tells of it."""
+    """The summary of a tool."""
 
     entry: dict[str, object]
     tokens: int
     counted: bool
-    """Whether that is what it costs, and not only what it cannot exceed."""
+    """Whether `tokens` is exact rather than an upper bound."""
 
 
 class ToolSummaries:
-    """Describes tools."""
+    """Makes summaries."""
 
     def __init__(
         self,
@@ -49,33 +48,35 @@ class ToolSummaries:
         self._needs = needs
 
     def of(self, view: View, tool: Tool) -> ToolSummary:
-        """A tool as a view knows it (MGP, Dynamic Tool Discovery: Response)."""
+        """The summary of a tool in a view (MGP, Dynamic Tool Discovery: Response)."""
         shown = self._catalog.render(view, tool)
-        said = told_of(shown) if tool.has_more else shown
+        summary = summary_of(shown) if tool.has_more else shown
         added: dict[str, object] = {
             "server_id": tool.server,
             "status": self._status(tool.server),
             "security": self._security(tool),
         }
-        beside = msgspec.json.encode(added)
-        cost = sum(self._tokens.of_text(part) + joint(part) for part in (said, beside))
-        entry = msgspec.json.decode(said, type=dict[str, object])
-        return ToolSummary({**entry, **added}, cost + SCORE_TOKENS, self._tokens.counted((said, beside)))
+        encoded = msgspec.json.encode(added)
+        cost = sum(self._tokens.of_text(part) + joint(part) for part in (summary, encoded))
+        entry = msgspec.json.decode(summary, type=dict[str, object])
+        return ToolSummary({**entry, **added}, cost + SCORE_TOKENS, self._tokens.counted((summary, encoded)))
 
     def _security(self, tool: Tool) -> dict[str, object]:
-        """What the server declares, with the risk that the hub reckons with and the permissions that it asks for."""
+        """The server's declaration, with the risk and the required permissions that the hub determined."""
         declared, _ = read_security(tool.definition)
-        said: dict[str, object] = {} if declared is None else msgspec.to_builtins(declared)
-        told = {name: value for name, value in said.items() if name in _DECLARED and value not in (None, "", [], False)}
+        fields: dict[str, object] = {} if declared is None else msgspec.to_builtins(declared)
+        shown = {
+            name: value for name, value in fields.items() if name in _DECLARED and value not in (None, "", [], False)
+        }
         if declared is not None and declared.reversible is False:
-            told["reversible"] = False
+            shown["reversible"] = False
         needed = self._needs(tool)
         permissions = {"permissions_required": needed} if needed else {}
-        return {"risk_level": self._risk_of(tool).word, **permissions, **told}
+        return {"risk_level": self._risk_of(tool).word, **permissions, **shown}
 
 
 def cost_of(entry: object) -> int:
-    """What a small part of an answer cannot exceed."""
+    """Upper bound for the tokens of a small part of an answer."""
     return at_most(msgspec.json.encode(entry)) + 1
 
 

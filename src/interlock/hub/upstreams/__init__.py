@@ -1,1 +1,1 @@
-"""The servers behind the hub: what state each is in, who keeps it there, and which connection serves whom."""
+"""The servers behind the hub: their states, their supervisors, and their connections."""

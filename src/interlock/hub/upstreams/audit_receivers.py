@@ -1,8 +1,8 @@
-"""The record on its way to audit servers: `notifications/mgp.audit`, in order, nothing left out (MGP, Audit Trail).
+"""Sends the audit log to audit servers: `notifications/mgp.audit`, in order and complete (MGP, Audit Trail).
 
-The record itself is the queue. A cursor in the store says how far each server has come; it moves only when the server
-has taken what it was sent, so what a broken connection or a restart leaves in doubt is sent again. Every notification
-names its place in the chain, by which a second one is recognised.
+The audit log itself is the queue. A cursor in the store marks the last record that each server took, so the hub sends
+records again after a broken connection or a restart. Each notification has its number in the chain, by which a server
+recognises a duplicate.
 """
 
 from __future__ import annotations
@@ -26,124 +26,123 @@ from interlock.store.records import RecordRow
 from interlock.wire.errors import Fault
 
 BATCH: Final = 64
-"""So many are sent before the server is waited for."""
+"""The hub sends this many records before it waits for the server."""
 GATHER_S: Final = 0.05
-"""How long further records are waited for, so that they go together."""
-TAKEN_WITHIN_S: Final = 30.0
-FIRST_PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 60.0
+"""How long the hub waits for further records, to send them together."""
+DELIVERY_S: Final = 30.0
+MIN_PAUSE_S: Final = 0.5
+MAX_PAUSE_S: Final = 60.0
 
 Log = Callable[[str, str], None]
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far one server has come in one chain."""
+    """The last record of one chain that a server took."""
 
     id: str
     server: str
     chain: str
     seq: int
     asked: bool
-    """Whether it wanted the record when the hub first met it. One that only begins to later has changed."""
+    """Whether the server requested audit records when the hub first connected to it."""
 
 
 CURSORS: Final = Collection("audit_cursors", Cursor, key="id")
 
 
 class AuditReceivers:
-    """Sends one chain to every server that is to have it."""
+    """Sends one chain to every server that receives it."""
 
     def __init__(self, recorder: Recorder, store: Store, log: Log) -> None:
         self._recorder = recorder
         self._store = store
         self._log = log
-        self._ways: dict[str, _Receiver] = {}
-        self._senders: set[_Receiver] = set()
+        self._receivers: dict[str, _Receiver] = {}
+        self._active: set[_Receiver] = set()
         recorder.follow(lambda records: self._wake())
 
     def connected(self, server: Upstream) -> None:
-        """A server is there: whether it is to have the record is looked up, and it goes on where it was."""
-        way = self._ways.get(server.id)
-        if way is None:
-            way = self._ways[server.id] = _Receiver(server, self._recorder, self._store, self._log, self)
-        way.connected(server)
+        """Continue sending to a server that was just connected, if it receives audit records."""
+        receiver = self._receivers.get(server.id)
+        if receiver is None:
+            receiver = self._receivers[server.id] = _Receiver(server, self._recorder, self._store, self._log, self)
+        receiver.connected(server)
 
     def is_destination(self, server: str) -> bool:
-        """Whether the record goes to a server."""
-        way = self._ways.get(server)
-        return way in self._senders
+        """Whether a server receives audit records."""
+        return self._receivers.get(server) in self._active
 
     async def close(self) -> None:
-        """Send no more; what was not sent is sent after the next start."""
-        ways, self._ways = self._ways, {}
-        tasks = [way.task for way in ways.values() if way.task is not None]
+        """Stop sending. The next start sends the remaining records."""
+        receivers, self._receivers = self._receivers, {}
+        tasks = [receiver.task for receiver in receivers.values() if receiver.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def sends(self, way: _Receiver, sends: bool) -> None:
-        """Whether a way is to hear of new records. Each commit wakes those that do, however many servers there are."""
-        if sends:
-            self._senders.add(way)
+    def set_active(self, receiver: _Receiver, active: bool) -> None:
+        """Wake a receiver for new records, or no longer. A commit wakes only the active ones."""
+        if active:
+            self._active.add(receiver)
         else:
-            self._senders.discard(way)
+            self._active.discard(receiver)
 
     def _wake(self) -> None:
-        for way in self._senders:
-            way.woken.set()
+        for receiver in self._active:
+            receiver.woken.set()
 
 
 class _Receiver:
-    """The way to one server. It is busy from when a connection is there until it is known not to be wanted."""
+    """Sends records to one server. Its task ends when the server turns out not to receive audit records."""
 
-    def __init__(self, server: Upstream, recorder: Recorder, store: Store, log: Log, all_ways: AuditReceivers) -> None:
+    def __init__(self, server: Upstream, recorder: Recorder, store: Store, log: Log, receivers: AuditReceivers) -> None:
         self.server = server
         self.woken = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self._recorder = recorder
         self._store = store
         self._log = log
-        self._all = all_ways
-        self._met_before = False
-        self._fresh = asyncio.Event()
-        self._complained = ""
+        self._receivers = receivers
+        self._loaded = False
+        self._reconnected = asyncio.Event()
+        self._last_warning = ""
         self._cursor = Cursor(f"{recorder.chain}/{server.id}", server.id, recorder.chain, recorder.resumed.seq, False)
 
     def connected(self, server: Upstream) -> None:
-        """There is a new connection: whatever waits is tried again at once."""
+        """Send waiting records at once, as there is a new connection."""
         self.server = server
-        self._fresh.set()
+        self._reconnected.set()
         self.woken.set()
         if self.task is None:
             self.task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE_S
+        pause = MIN_PAUSE_S
         while True:
             await self.woken.wait()
             self.woken.clear()
-            self._fresh.clear()
+            self._reconnected.clear()
             try:
-                if not self._met_before:
-                    self._cursor, self._met_before = await self._met(), True
+                if not self._loaded:
+                    self._cursor, self._loaded = await self._load_cursor(), True
                 wanted = self._is_wanted()
-                self._all.sends(self, wanted)
+                self._receivers.set_active(self, wanted)
                 if wanted:
                     await asyncio.sleep(GATHER_S)
                     await self._send()
                 elif not self.woken.is_set():
                     self.task = None
                     return
-                pause, self._complained = FIRST_PAUSE_S, ""
+                pause, self._last_warning = MIN_PAUSE_S, ""
             except (Fault, StoreError, TimeoutError) as cause:
-                self._complain(f"audit records wait to be sent to it: {cause!r}")
+                self._warn(f"audit records could not be sent, and the hub tries again: {cause!r}")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._fresh.wait(), pause)
+                    await asyncio.wait_for(self._reconnected.wait(), pause)
                 self.woken.set()
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, MAX_PAUSE_S)
 
-    async def _met(self) -> Cursor:
-        """The cursor as it was left, or a new one: a server that is met for the first time hears of this run."""
+    async def _load_cursor(self) -> Cursor:
+        """The stored cursor, or a new one: a new server receives the records since the start of this run."""
         found = await self._store.get(CURSORS, self._cursor.id)
         if found is not None:
             return found.value
@@ -153,37 +152,40 @@ class _Receiver:
         return cursor
 
     def _is_wanted(self) -> bool:
-        wish, asks = self.server.settings.audit, asks_for_audit(self.server) and not _sandboxed(self.server)
-        if wish == "auto" and asks and not self._cursor.asked:
-            self._complain('wants the record now and did not before; it gets it once its settings say `audit = "all"`')
-        return wish == "all" or (wish == "auto" and asks and self._cursor.asked)
+        setting = self.server.settings.audit
+        requests = asks_for_audit(self.server) and not _sandboxed(self.server)
+        if setting == "auto" and requests and not self._cursor.asked:
+            self._warn('requests audit records now and did not before; set `audit = "all"` for it to send them')
+        return setting == "all" or (setting == "auto" and requests and self._cursor.asked)
 
     async def _send(self) -> None:
-        while (line := self.server.line(None)) is not None:
+        while (shared := self.server.shared_connection) is not None:
             page = await self._store.read(
                 lambda database: rows.page(database, self._cursor.chain, self._cursor.seq, BATCH)
             )
             if not page:
                 return
-            told = [notification(row.chain, row.seq, record_of(row.body)) for row in page if not self._echoes(row)]
-            if told:
-                await line.connection.tell_surely(METHOD, told, TAKEN_WITHIN_S)
+            notifications = [
+                notification(row.chain, row.seq, record_of(row.body)) for row in page if not self._echoes(row)
+            ]
+            if notifications:
+                await shared.connection.tell_surely(METHOD, notifications, DELIVERY_S)
             self._cursor = msgspec.structs.replace(self._cursor, seq=page[-1].seq)
             async with self._store.transaction() as change:
                 change.put(CURSORS, self._cursor)
 
     def _echoes(self, row: RecordRow) -> bool:
-        """What audit servers themselves claim goes to none of them: two that repeat what they hear would never end."""
-        return row.event == CLAIMED and self._all.is_destination(row.server)
+        """Whether a record is an audit server's own claim. Sent on, two audit servers could echo each other forever."""
+        return row.event == CLAIMED and self._receivers.is_destination(row.server)
 
-    def _complain(self, text: str) -> None:
-        if text != self._complained:
-            self._complained = text
+    def _warn(self, text: str) -> None:
+        if text != self._last_warning:
+            self._last_warning = text
             self._log(self.server.id, text)
 
 
 def _sandboxed(server: Upstream) -> bool:
-    """Whether a server is one whose word counts for nothing: it gets the record only if the operator says so."""
+    """Whether a server is sandboxed. It receives audit records only if the operator sets that."""
     claimed = None if server.agreement is None else server.agreement.offer.trust_level
     return lower_trust(Trust[server.settings.trust.upper()], claimed) is Trust.SANDBOXED
 

@@ -1,7 +1,7 @@
-"""Tasks of a client (2025-11-25): a server asks for a sampling or an elicitation as a task, and comes for its outcome.
+"""Tasks of a client (2025-11-25): a server starts a sampling or elicitation as a task and fetches its outcome later.
 
-Each hop has its own ids. So a server finds what it began on this connection, and nothing else that the client does for
-others.
+The server and the client know a task by different ids. So a server reaches only the tasks that it started on this
+connection, and none that the client runs for others.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ import msgspec
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import AUGMENTED, task_id_in, task_in, unknown_task, with_related
 
-ABOUT_ONE: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
-METHODS: Final = ABOUT_ONE | {"tasks/list"}
-"""What a server may ask of a client about its tasks."""
-MOST: Final = 256
-"""Tasks that one connection remembers. Beyond, the oldest is forgotten: it is unknown to its server from then on."""
+SINGLE_TASK: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
+METHODS: Final = SINGLE_TASK | {"tasks/list"}
+"""The methods for tasks that a server may send to a client."""
+MAX_TASKS: Final = 256
+"""Tasks that one connection remembers. Each further one makes the hub forget the oldest."""
 
 
 class ClientTasks:
-    """What the server of one private connection has begun at the client behind it."""
+    """The tasks that the server of one private connection started at the client."""
 
     def __init__(self) -> None:
-        self._theirs: dict[str, str] = {}
-        """Our id, which the server knows, and the client's own."""
+        self._client_ids: dict[str, str] = {}
+        """The hub's id of each task, which the server knows, and the client's."""
 
     def to_client(self, method: str, params: bytes) -> bytes:
-        """A server's request, under the client's own id. Raises INVALID_PARAMS for a task that is none of its own."""
-        if method not in ABOUT_ONE:
+        """Translate a server's request to the client's id. Raises INVALID_PARAMS for a task of another server."""
+        if method not in SINGLE_TASK:
             return params
-        theirs = self._theirs.get(task_id_in(params))
-        if theirs is None:
+        client_id = self._client_ids.get(task_id_in(params))
+        if client_id is None:
             raise unknown_task()
-        return _with_id(params, theirs)
+        return _with_id(params, client_id)
 
     def to_server(self, method: str, params: bytes, result: bytes) -> bytes:
-        """The client's answer to a request, under the id that the server knows. Raises a `Fault`, or DecodeError."""
+        """Translate the client's result to the id that the server knows. Raises a `Fault`, or DecodeError."""
         if method == "tasks/list":
             return self._listed(result)
         if method == "tasks/result":
             return with_related(result, task_id_in(params))
-        if method in ABOUT_ONE:
+        if method in SINGLE_TASK:
             return _with_id(result, task_id_in(params))
-        begun = task_in(result, modern=False) if AUGMENTED in members(params) else None
-        if begun is None:
+        started = task_in(result, modern=False) if AUGMENTED in members(params) else None
+        if started is None:
             return result
         fields = members(result)
-        fields["task"] = msgspec.Raw(_with_id(bytes(fields["task"]), self._remember(begun.id)))
+        fields["task"] = msgspec.Raw(_with_id(bytes(fields["task"]), self._remember(started.id)))
         return msgspec.json.encode(fields)
 
     def on_notification(self, params: bytes) -> bytes | None:
-        """A client's word on how a task stands, for its server; None where it is not of this one's."""
-        ours = self._ours(task_id_in(params))
-        return None if ours is None else _with_id(params, ours)
+        """Translate a client's task status for the server; None for a task that this server did not start."""
+        hub_id = self._hub_id(task_id_in(params))
+        return None if hub_id is None else _with_id(params, hub_id)
 
     def _listed(self, result: bytes) -> bytes:
         fields = members(result)
-        mine = []
+        known = []
         for task in msgspec.json.decode(fields.get("tasks", b"[]"), type=list[msgspec.Raw]):
-            ours = self._ours(task_id_in(bytes(task)))
-            if ours is not None:
-                mine.append(msgspec.Raw(_with_id(bytes(task), ours)))
-        fields["tasks"] = msgspec.Raw(msgspec.json.encode(mine))
+            hub_id = self._hub_id(task_id_in(bytes(task)))
+            if hub_id is not None:
+                known.append(msgspec.Raw(_with_id(bytes(task), hub_id)))
+        fields["tasks"] = msgspec.Raw(msgspec.json.encode(known))
         return msgspec.json.encode(fields)
 
-    def _remember(self, theirs: str) -> str:
-        while len(self._theirs) >= MOST:
-            del self._theirs[next(iter(self._theirs))]
-        ours = secrets.token_urlsafe(24)
-        self._theirs[ours] = theirs
-        return ours
+    def _remember(self, client_id: str) -> str:
+        while len(self._client_ids) >= MAX_TASKS:
+            del self._client_ids[next(iter(self._client_ids))]
+        hub_id = secrets.token_urlsafe(24)
+        self._client_ids[hub_id] = client_id
+        return hub_id
 
-    def _ours(self, theirs: str) -> str | None:
-        return next((ours for ours, known in self._theirs.items() if known == theirs), None)
+    def _hub_id(self, client_id: str) -> str | None:
+        return next((hub_id for hub_id, known in self._client_ids.items() if known == client_id), None)
 
 
 def _with_id(payload: bytes, id: str) -> bytes:

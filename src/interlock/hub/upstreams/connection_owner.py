@@ -1,4 +1,4 @@
-"""Lines to a server: the one that all share, and private ones with the single session behind each of them."""
+"""Connections to a server, and the owner of a private one: a single session, or requests of one principal."""
 
 from __future__ import annotations
 
@@ -18,42 +18,46 @@ from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
-"""What a server tells the one client of a private connection, rather than everyone who uses the server."""
+"""Notifications for the one client of a private connection, rather than for everyone who uses the server."""
 
 
 class OpenCall(Protocol):
-    """A call under way."""
+    """A call that the server has not answered yet."""
 
     @property
     def attended(self) -> bool:
-        """Whether its client has a request open for it, and does not owe it answers first."""
+        """Whether the client waits for the call, rather than the call for an answer of the client."""
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """Take what the server tells in this call."""
+        """Receive a server notification that belongs to this call."""
 
     def on_request(self, request: Request) -> None:
-        """Take what the server asks in this call."""
+        """Receive a server request that belongs to this call."""
 
 
 class ConnectionOwner:
-    """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
+    """The owner of a private connection. Only the owner receives the server's messages on it."""
 
     def __init__(self, server: str, connection_key: str, session: Session | None) -> None:
         self._server = server
         self.connection_key = connection_key
-        """What the connection is called."""
+        """The name of the connection."""
         self._session = session
         self.tasks: dict[str, str] = {}
-        """Tasks that were begun on it and whose outcome their owner does not have yet: the server's id, and ours."""
+        """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
         self.waits: dict[str, OpenCall] = {}
-        """Who waits for the result of a task, by the server's id of it."""
+        """Calls that wait for the result of a task, by the server's id of the task."""
         self.questions = ServerRequests()
         self.open: set[OpenCall] = set()
-        """Calls of the owner that are under way on it."""
+        """Calls of the owner that the server has not answered yet."""
         self.connection: Connection | None = None
 
+    def attach(self, connection: Connection) -> None:
+        """Answer the server on this connection."""
+        self.connection = connection
+
     def on_notification(self, method: str, params: bytes) -> bool:
-        """Pass on a notification that is meant for the owner. False for any other."""
+        """Pass a notification for the owner on. Returns False for any other notification."""
         if method not in _SESSION_NOTICES:
             return False
         call = self._only_call()
@@ -64,10 +68,9 @@ class ConnectionOwner:
         return True
 
     def on_request(self, request: Request) -> None:
-        """Carry a question to the owner: in the only call that it can be asked in, or beside all of them where a
-        session allows it.
+        """Put a server request to the owner: within the only open call, or beside all calls where a session allows it.
 
-        Which of several calls it belongs to cannot be known, and is never guessed.
+        With several open calls the hub never guesses which one a request belongs to.
         """
         connection = self.connection
         if connection is None:
@@ -87,14 +90,14 @@ class ConnectionOwner:
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         state = session.state
-        least = state.log_level if isinstance(state, SessionState) else None
-        return method != "notifications/message" or is_severe(params, least)
+        level = state.log_level if isinstance(state, SessionState) else None
+        return method != "notifications/message" or is_severe(params, level)
 
     def _ask_beside(self, session: Session, method: str, params: bytes) -> asyncio.Future[bytes]:
         return session.ask(method, question_for_old(session.dialect.revision, method, params))
 
     def _only_call(self) -> OpenCall | None:
-        """The one call that the client waits for now; those that wait for the client have asked what they wanted."""
+        """The one call that the client waits for. Calls that wait for the client have sent their request already."""
         if len(self.open) == 1:
             return next(iter(self.open))
         attended = [call for call in self.open if call.attended]
@@ -102,7 +105,7 @@ class ConnectionOwner:
 
 
 class UpstreamConnection(NamedTuple):
-    """A connection, and whose it is; None for the shared one."""
+    """A connection and its owner; the shared connection has none."""
 
     connection: Connection
     owner: ConnectionOwner | None = None

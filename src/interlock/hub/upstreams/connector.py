@@ -1,98 +1,91 @@
-"""How one server is reached: in the era it speaks, asked what it speaks beyond MCP, and prepared before it is used."""
+"""Opens connections to one server: in the era it speaks, with MGP negotiated, and prepared before use."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable
-from typing import Protocol
+from typing import Final
 
 import msgspec
 
 from interlock.client.connection import Connection, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
-from interlock.config.settings import Era, Server
+from interlock.config.settings import Era
+from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.events import UpstreamEvents
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
 from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.transports.link import Listener
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 
-
-class Prepared(Protocol):
-    """Settles with a server what must be settled before it is used. Raises a `Fault` where it must not be."""
-
-    def __call__(
-        self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool
-    ) -> Awaitable[None]:
-        """`shared`: the connection is the one that all use."""
+IDENTITY: Final = Identity("interlock", VERSION, asking(b"{}"), title="Interlock")
+"""How the hub introduces itself to servers."""
 
 
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, server: str, dial: Dial, identity: Identity, prepared: Prepared, logs: Logs) -> None:
-        self._server = server
+    def __init__(self, current: CurrentSettings, dial: Dial, events: UpstreamEvents, logs: Logs) -> None:
+        self._current = current
         self._dial = dial
-        self._identity = identity
-        self._prepared = prepared
+        self._events = events
         self._logs = logs
         self.peer: Peer | None = None
-        """How it last introduced itself."""
+        """How the server last introduced itself."""
         self.agreement: Agreement | None = None
-        """What is spoken with it beyond MCP, as last agreed."""
+        """The MGP extensions last agreed with the server."""
 
-    async def shared(self, ears: Listener, settings: Server, within_s: float) -> Connection:
-        """The connection that all use."""
-        if settings.problem is not None:
-            raise Fault("SERVER_NOT_READY", settings.problem.message, hint=settings.problem.hint)
-        connection = await self._open(ears, self._identity, settings, within_s, self._meet)
+    async def shared(self, listener: Listener) -> Connection:
+        """Open the connection that all callers share."""
+        problem = self._current.server.problem
+        if problem is not None:
+            raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
+        connection = await self._open(listener, IDENTITY, self._prepare_shared)
         self.peer = connection.peer
         return connection
 
-    async def private(
-        self, connection_key: ConnectionKey, ears: Listener, settings: Server, within_s: float
-    ) -> Connection:
-        """A connection for one caller alone, with the capabilities of its client."""
-        identity = msgspec.structs.replace(self._identity, capabilities=asking(connection_key.capabilities))
-        connection = await self._open(ears, identity, settings, within_s, self._meet_again)
+    async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
+        """Open a connection for one caller, with the capabilities of its client."""
+        identity = msgspec.structs.replace(IDENTITY, capabilities=asking(connection_key.capabilities))
+        connection = await self._open(listener, identity, self._prepare_private)
         if not connection.modern:
-            # Questions that name no call come on a stream of their own.
+            # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
         return connection
 
     def forget(self) -> None:
-        """What was found out may no longer hold: the next connection looks again."""
+        """Probe the era again with the next connection."""
         self.peer = None
 
-    async def _open(
-        self, ears: Listener, identity: Identity, settings: Server, within_s: float, prepare: Prepare
-    ) -> Connection:
-        return await Connection.open(
-            self._dial, ears, identity, pin=self._era(settings), timeout=within_s, prepare=prepare
-        )
+    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
+        start_s = self._current.timeouts.start_s
+        return await Connection.open(self._dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
 
-    async def _meet(self, connection: Connection) -> None:
-        self.agreement, told = agreement(connection.peer.capabilities)
-        if told:
-            self._logs.add(self._server, "hub", told)
-        connection.mgp = None if self.agreement is None else self.agreement.agreed
-        await self._prepared(self._server, connection, self.agreement, shared=True)
+    async def _prepare_shared(self, connection: Connection) -> None:
+        self.agreement, warning = agreement(connection.peer.capabilities)
+        if warning:
+            self._logs.add(self._current.id, "hub", warning)
+        await self._prepare(connection, self.agreement, shared=True)
 
-    async def _meet_again(self, connection: Connection) -> None:
-        found, _ = agreement(connection.peer.capabilities)
-        connection.mgp = None if found is None else found.agreed
-        await self._prepared(self._server, connection, found, shared=False)
+    async def _prepare_private(self, connection: Connection) -> None:
+        await self._prepare(connection, agreement(connection.peer.capabilities)[0], shared=False)
 
-    def _era(self, settings: Server) -> Era:
-        """What was probed once is remembered; a server that changed is found out by its failing."""
-        if settings.era != "auto" or self.peer is None:
-            return settings.era
+    async def _prepare(self, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
+        connection.mgp = None if agreement is None else agreement.agreed
+        await self._events.prepare(self._current.id, connection, agreement, shared=shared)
+
+    def _era(self) -> Era:
+        """The configured era, or the one that an earlier connection found."""
+        era = self._current.server.era
+        if era != "auto" or self.peer is None:
+            return era
         return "modern" if self.peer.revision.modern else "legacy"
 
 
-async def say_level(connection: Connection, level: str, within_s: float) -> None:
-    """Tell a legacy server which log messages are wanted; a modern one hears of it with each request."""
+async def set_log_level(connection: Connection, level: str, within_s: float) -> None:
+    """Set the log level at a legacy server; a modern one gets it with each request."""
     if connection.modern or not connection.peer.offers("logging"):
         return
     with contextlib.suppress(Fault):

@@ -1,25 +1,29 @@
-"""Everything one server offers, asked for and made into an offer. A list that a server cannot give is an empty one."""
+"""Lists the tools, prompts and resources of one server and makes an offer of them.
+
+A server that does not support a list has an empty one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from interlock.client.connection import Connection
-from interlock.config.settings import Server, Timeouts
+from interlock.config.settings import Server
 from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.events import UpstreamEvents
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.restarts import asked_to_wait_s
+from interlock.hub.upstreams.restarts import requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.wire.errors import Fault
 
 OFF_LOOP_BYTES: Final = 100_000
-"""Lists larger than this are read in a thread, so that nobody waits for them."""
+"""A thread reads lists larger than this, so that they do not block the event loop."""
 
 LIST_AGAIN_S: Final = 10.0
-"""Lists that could not be had in time are asked for again after so long."""
+"""The hub requests lists that it could not read again after this time."""
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -32,50 +36,53 @@ Listed = list[list[bytes]]
 
 
 class Lists:
-    """What one server offers, as last known, and whether it is to be asked again."""
+    """Reads the lists of one server, and remembers whether they are to be read again."""
 
-    def __init__(self, server: str, logs: Logs, offered: Callable[[Offer], Awaitable[None]]) -> None:
-        self._server = server
+    def __init__(self, current: CurrentSettings, logs: Logs, events: UpstreamEvents) -> None:
+        self._current = current
         self._logs = logs
-        self._offered = offered
+        self._events = events
         self.changed = asyncio.Event()
-        """Set when they are to be read again."""
+        """Set when the lists are to be read again."""
         self.left_out: list[str] = []
-        """What could not be offered, each with the reason."""
+        """Items that the hub does not offer, each with the reason."""
         self.known = False
-        """Whether they were read once and are shown."""
+        """Whether the lists were read once."""
         self.problem: Fault | None = None
-        """Why they could not be read when they last were asked for."""
+        """Why the last reading failed."""
         self._later: asyncio.TimerHandle | None = None
 
-    async def read(self, connection: Connection, settings: Server, timeouts: Timeouts) -> None:
-        """Ask for everything it offers. What cannot be had in time leaves the last known in force, and is asked for
-        again; where nothing is known yet, it may take as long as the start."""
+    async def read(self, connection: Connection) -> None:
+        """Read all lists. When that fails, the last known lists stay in force and the hub reads them again later.
+
+        The first reading may take as long as a start.
+        """
         self.changed.clear()
-        within = discovery_s(timeouts, settings)
+        within = self._current.discovery_s
         if not self.known:
-            within = max(within, timeouts.start_s)
+            within = max(within, self._current.timeouts.start_s)
         try:
             listed = await fetch(connection, within)
         except (TimeoutError, Fault) as cause:
-            told = cause.message if isinstance(cause, Fault) else f"not given within {within:g} s"
-            self._logs.add(self._server, "hub", f"its lists could not be read, the last known stay: {told}")
-            self.problem = Fault("UPSTREAM_ERROR", f"its lists could not be read: {told}")
+            reason = cause.message if isinstance(cause, Fault) else f"no answer within {within:g} s"
+            self._log(f"its lists could not be read, the last known stay: {reason}")
+            self.problem = Fault("UPSTREAM_ERROR", f"its lists could not be read: {reason}")
             if self._later is None:
-                pause = max(LIST_AGAIN_S, asked_to_wait_s(cause) if isinstance(cause, Fault) else 0)
+                pause = max(LIST_AGAIN_S, requested_wait_s(cause) if isinstance(cause, Fault) else 0)
                 self._later = asyncio.get_running_loop().call_later(pause, self._again)
             return
-        offer = await offer_of(self._server, listed, settings, takes_tasks(connection.peer, modern=False))
+        tasks = takes_tasks(connection.peer, modern=False)
+        offer = await offer_of(self._current.id, listed, self._current.server, tasks)
         for reason in offer.left_out:
-            self._logs.add(self._server, "hub", f"left out {reason}")
+            self._log(f"left out {reason}")
         self.left_out = offer.left_out
         offer.instructions = connection.peer.instructions
-        await self._offered(offer)
+        await self._events.on_offer(offer)
         self.known = True
         self.problem = None
 
-    def rest(self) -> None:
-        """The connection is gone; the next one reads them anyway."""
+    def on_disconnected(self) -> None:
+        """Cancel a planned reading: the next connection reads the lists anyway."""
         self.problem = None
         if self._later is not None:
             self._later.cancel()
@@ -85,9 +92,12 @@ class Lists:
         self._later = None
         self.changed.set()
 
+    def _log(self, text: str) -> None:
+        self._logs.add(self._current.id, "hub", text)
+
 
 async def fetch(connection: Connection, within_s: float) -> Listed:
-    """All four lists at once. Raises TimeoutError, or a `Fault`."""
+    """Request all four lists at once. Raises TimeoutError, or a `Fault`."""
 
     async def one(capability: str, method: str) -> list[bytes]:
         if not connection.peer.offers(capability):
@@ -106,7 +116,7 @@ async def fetch(connection: Connection, within_s: float) -> Listed:
 
 
 async def offer_of(server: str, listed: Listed, settings: Server, tasks: bool = False) -> Offer:
-    """The offer that lists make, worked out where nobody waits for it. `tasks`: calls are taken as tasks there."""
+    """Make an offer of lists, in a thread if they are large. `tasks`: the server takes calls as tasks."""
     size = sum(len(item) for items in listed for item in items)
     make = partial(_offer_of, server, listed, settings, tasks)
     return await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
@@ -118,9 +128,3 @@ def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Off
     for tool in offer.tools.values():
         tool.fingerprint()
     return offer
-
-
-def discovery_s(hub: Timeouts, server: Server) -> float:
-    """How long listing a server again may take."""
-    own = server.timeouts.discovery_s
-    return hub.discovery_s if own is None else own

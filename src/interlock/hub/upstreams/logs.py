@@ -1,5 +1,7 @@
-"""What servers say to the operator: stderr, rubbish on stdout, log messages. A bounded tail per server,
-without secrets for whoever reads it."""
+"""Log lines of servers for the operator: stderr, stray output on stdout, log messages.
+
+The hub keeps a bounded tail for each server and redacts secrets when somebody reads it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ import msgspec
 
 from interlock.judge.secrets import redact
 
-KEPT: Final = 1000
-LONGEST: Final = 4000
+MAX_LINES: Final = 1000
+MAX_LINE_CHARS: Final = 4000
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line."""
+    """One log line."""
 
     at: str
     server: str
@@ -33,19 +35,19 @@ class Logs:
         self._listeners: set[Callable[[LogLine], None]] = set()
 
     def add(self, server: str, stream: str, text: str) -> None:
-        """Keep a line, dropping the oldest, and tell whoever follows."""
-        shown = text[:LONGEST]
+        """Keep a line, drop the oldest, and pass the line to followers."""
+        shown = text[:MAX_LINE_CHARS]
         if not shown.isprintable():
             shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in shown)
         line = LogLine(datetime.now(UTC).isoformat(timespec="milliseconds"), server, stream, shown)
-        self._tails.setdefault(server, deque(maxlen=KEPT)).append(line)
+        self._tails.setdefault(server, deque(maxlen=MAX_LINES)).append(line)
         if self._listeners:
             line = _without_secrets(line)
         for listener in tuple(self._listeners):
             listener(line)
 
     def tail(self, server: str | None, count: int) -> list[LogLine]:
-        """The last lines of one server, or of all in the order they came."""
+        """The last lines of one server, or of all in the order they arrived."""
         chosen: Iterable[deque[LogLine]] = (
             self._tails.values() if server is None else [self._tails.get(server, deque())]
         )
@@ -53,15 +55,15 @@ class Logs:
         return [_without_secrets(line) for line in lines[-count:]] if count > 0 else []
 
     def follow(self, listener: Callable[[LogLine], None]) -> Callable[[], None]:
-        """Hear every further line. Gives the way to stop."""
+        """Pass every further line to a listener. Returns a function that stops that."""
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
     def forget(self, server: str) -> None:
-        """A server is gone from the configuration."""
+        """Drop the lines of a server that was removed."""
         self._tails.pop(server, None)
 
 
 def _without_secrets(line: LogLine) -> LogLine:
-    """Looked for where somebody reads: most lines nobody does."""
+    """Redacting happens on reading, as nobody reads most lines."""
     return msgspec.structs.replace(line, text=redact(line.text))

@@ -1,6 +1,6 @@
-"""What the hub and a server speak beyond MCP (MGP, Capability Negotiation). The hub asks all; silence is plain MCP.
+"""Agrees with a server on MGP extensions (MGP, Capability Negotiation). A server that offers none speaks plain MCP.
 
-A server's own word on its name is for display, and its word on its trust can only lower what the operator gave it.
+The name that a server gives itself is for display only, and its own trust level can only lower the configured one.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
 
 ASKED: Final = ("security", "audit", "code_safety")
-"""The extensions that the hub has for servers."""
+"""The MGP extensions that the hub offers to servers."""
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What was agreed with one server, and what it said of itself."""
+    """The agreed extensions of one server, and its offer."""
 
     agreed: Agreed
     offer: Offer
 
     def speaks(self, extension: str) -> bool:
-        """Whether an extension is spoken with it."""
+        """Whether an extension was agreed."""
         return extension in self.agreed.extensions
 
 
 def agreement(capabilities: bytes) -> tuple[Agreement | None, str]:
-    """What a server's answer comes to, and what the operator should know of it. None: plain MCP is spoken."""
+    """Read a server's offer. Returns the agreement, None for plain MCP, and a warning for the operator."""
     try:
         found = read_offer(capabilities)
     except Fault as fault:
-        return None, f"what it says of MGP cannot be read, so plain MCP is spoken: {fault.message}"
+        return None, f"its MGP offer cannot be read, so the hub speaks plain MCP with it: {fault.message}"
     if found is None:
         return None, ""
     offer, home = found
     agreed = agree(ASKED, offer, home)
     if agreed is None:
-        return None, f"it speaks MGP {offer.version[:20]!r}, which does not fit, so plain MCP is spoken"
+        return None, f"the hub does not support its MGP version {offer.version[:20]!r} and speaks plain MCP with it"
     return Agreement(agreed, offer), agreed.warning
 
 
 @remembers_short(1024)
 def asking(capabilities: bytes) -> bytes:
-    """A client's capabilities with the hub's own question about MGP in them, in place of the client's."""
+    """A client's capabilities with the hub's own MGP offer in place of the client's."""
     return asked_with(capabilities, ASKED)
 
 
@@ -56,8 +56,8 @@ def _asking_in(meta_capabilities: bytes) -> msgspec.Raw:
 
 
 def asking_meta(meta: msgspec.Raw | None) -> msgspec.Raw:
-    """A request's `_meta` for a server of the stateless era that speaks MGP: there the question comes with each."""
+    """A request's `_meta` with the hub's MGP offer, as each request of the stateless era carries one."""
     fields = {} if meta is None else members(bytes(meta))
-    said = fields.get(CLIENT_CAPABILITIES)
-    fields[CLIENT_CAPABILITIES] = _asking_in(b"{}" if said is None else bytes(said))
+    declared = fields.get(CLIENT_CAPABILITIES)
+    fields[CLIENT_CAPABILITIES] = _asking_in(b"{}" if declared is None else bytes(declared))
     return msgspec.Raw(msgspec.json.encode(fields))

@@ -1,4 +1,4 @@
-"""Private connections of one server: opened on demand, bounded, closed when idle, never handed to another owner."""
+"""The private connections of one server by name: opened on demand, bounded in number, and closed when idle."""
 
 from __future__ import annotations
 
@@ -10,113 +10,102 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.wire.errors import Fault
 
 
-class _PrivateConnection:
-    __slots__ = ("line", "opening", "used")
+class _Entry:
+    __slots__ = ("connection", "opening", "used")
 
     def __init__(self, opening: asyncio.Future[UpstreamConnection], used: float) -> None:
         self.opening = opening
-        self.line: UpstreamConnection | None = None
+        self.connection: UpstreamConnection | None = None
         self.used = used
 
 
 class PrivateConnections:
-    """By the name of whom each belongs to."""
+    """Each entry has one owner and is never handed to another."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._private_connections: dict[str, _PrivateConnection] = {}
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: dict[str, _Entry] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
-        return len(self._private_connections)
-
     def get(self, name: str) -> UpstreamConnection | None:
-        """The connection, if it is there already."""
-        connection_key = self._private_connections.get(name)
-        if connection_key is None:
+        """The open connection of this name, if there is one."""
+        entry = self._entries.get(name)
+        if entry is None:
             return None
-        connection_key.used = asyncio.get_running_loop().time()
-        return connection_key.line
+        entry.used = asyncio.get_running_loop().time()
+        return entry.connection
 
-    def lines(self) -> list[UpstreamConnection]:
-        """Every connection that is there."""
-        return [
-            connection_key.line
-            for connection_key in self._private_connections.values()
-            if connection_key.line is not None
-        ]
+    def open_connections(self) -> list[UpstreamConnection]:
+        """Every open connection."""
+        return [entry.connection for entry in self._entries.values() if entry.connection is not None]
 
     async def open(self, name: str, opener: Callable[[], Awaitable[UpstreamConnection]]) -> UpstreamConnection:
-        """The connection, opened if it is not there. Two who want the same one at once get the same one."""
-        connection_key = self._private_connections.get(name)
-        if connection_key is None:
-            if len(self._private_connections) >= self._most and not self._evict():
+        """The connection of this name, opened if it is not there. Simultaneous callers get the same connection."""
+        entry = self._entries.get(name)
+        if entry is None:
+            if len(self._entries) >= self._limit and not self._evict():
                 raise Fault(
                     "RESOURCE_EXHAUSTED",
-                    f"{self._most} private sessions are in use on this server",
+                    f"{self._limit} private sessions are in use on this server",
                     hint="wait, or raise [hub.limits] private_sessions_per_server",
                     retry_after_ms=5000,
                 )
             loop = asyncio.get_running_loop()
-            connection_key = _PrivateConnection(asyncio.ensure_future(opener()), loop.time())
-            self._private_connections[name] = connection_key
+            entry = _Entry(asyncio.ensure_future(opener()), loop.time())
+            self._entries[name] = entry
         try:
-            line = await asyncio.shield(connection_key.opening)
+            entry.connection = await asyncio.shield(entry.opening)
         except BaseException:
-            if connection_key.opening.done() and self._private_connections.get(name) is connection_key:
-                del self._private_connections[name]
+            if entry.opening.done() and self._entries.get(name) is entry:
+                del self._entries[name]
             raise
-        connection_key.line = line
-        return line
+        return entry.connection
 
-    def lost(self, connection: Connection) -> None:
-        """A connection ended by itself."""
-        for name, connection_key in list(self._private_connections.items()):
-            if connection_key.line is not None and connection_key.line.connection is connection:
-                del self._private_connections[name]
+    def on_lost(self, connection: Connection) -> None:
+        """Forget a connection that the server closed."""
+        for name, entry in list(self._entries.items()):
+            if entry.connection is not None and entry.connection.connection is connection:
+                del self._entries[name]
 
     def drop(self, name: str) -> None:
-        """Its owner is gone."""
-        connection_key = self._private_connections.pop(name, None)
-        if connection_key is not None:
-            task = asyncio.ensure_future(self._close(connection_key))
+        """Close a connection."""
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            task = asyncio.ensure_future(self._close(entry))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     def reap(self, unused_since: float) -> None:
-        """Drop those that nobody used since then, and that have nothing under way."""
-        for name, connection_key in list(self._private_connections.items()):
-            if connection_key.used < unused_since and _idle(connection_key):
+        """Close idle connections that nobody used since then."""
+        for name, entry in list(self._entries.items()):
+            if entry.used < unused_since and _idle(entry):
                 self.drop(name)
 
     async def close(self) -> None:
-        """Drop all of them, and wait until they are gone."""
-        for name in list(self._private_connections):
+        """Close all connections, and wait until they are closed."""
+        for name in list(self._entries):
             self.drop(name)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _evict(self) -> bool:
-        """Make room by dropping the one that was unused for longest; not one with something under way."""
-        idle = [
-            (connection_key.used, name)
-            for name, connection_key in self._private_connections.items()
-            if _idle(connection_key)
-        ]
+        """Close the idle connection that was unused for longest. Returns False if none is idle."""
+        idle = [(entry.used, name) for name, entry in self._entries.items() if _idle(entry)]
         if not idle:
             return False
         self.drop(min(idle)[1])
         return True
 
-    async def _close(self, connection_key: _PrivateConnection) -> None:
-        if not connection_key.opening.done():
-            connection_key.opening.cancel()
+    async def _close(self, entry: _Entry) -> None:
+        if not entry.opening.done():
+            entry.opening.cancel()
         try:
-            line = await connection_key.opening
+            opened = await entry.opening
         except (asyncio.CancelledError, Exception):
             return
-        await line.connection.close()
+        await opened.connection.close()
 
 
-def _idle(connection_key: _PrivateConnection) -> bool:
-    line = connection_key.line
-    return line is not None and not line.connection.pending and not (line.owner is not None and line.owner.tasks)
+def _idle(entry: _Entry) -> bool:
+    """Whether a connection has no request pending and no task running."""
+    found = entry.connection
+    return found is not None and not found.connection.pending and not (found.owner is not None and found.owner.tasks)

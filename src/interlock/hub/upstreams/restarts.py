@@ -1,7 +1,7 @@
-"""When a server that is down is tried again (MGP, Restart Policies).
+"""Decides when a server that is down is started again (MGP, Restart Policies).
 
-Exits of a server that had been connected are counted in a window, and too many keep it down. A server that cannot be
-reached or started is tried again without limit. Pauses grow in both cases.
+A server that was connected and exits too often within a window stays down. The hub tries a server that it cannot
+reach or start again without limit. Pauses grow in both cases.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 from interlock.config.settings import Restart
 from interlock.wire.errors import Fault
 
-LONGEST_ASKED_S: Final = 300.0
-"""A server that wants to be left alone for longer is asked again after this time."""
+MAX_REQUESTED_S: Final = 300.0
+"""The hub tries a server again after this time even if the server requested a longer pause."""
 UNREACHED_S: Final = 60.0
 """The longest pause between two tries to reach a server."""
-MOST_DOUBLINGS: Final = 20
-"""A pause is at its longest by then."""
+MAX_DOUBLINGS: Final = 20
+"""Every pause has reached its limit after this many doublings."""
 
 
 class Restarts:
-    """Counts the restarts of one server and says how long to wait for the next, or that there is none."""
+    """Counts the restarts of one server and gives the pause before the next, or None when there is none."""
 
     def __init__(self, rules: Restart) -> None:
         self._rules = rules
@@ -30,7 +30,7 @@ class Restarts:
         self.total = 0
 
     def failures(self, now: float) -> int:
-        """How often it failed lately."""
+        """How often the server failed lately."""
         return sum(now - at < self._rules.window_s for at in self._at) + self._unreached
 
     def next_pause(self, now: float, *, failed: bool) -> float | None:
@@ -54,22 +54,22 @@ class Restarts:
         return pause
 
     def reached(self) -> None:
-        """It is connected."""
+        """The server is connected."""
         self._unreached = 0
 
     def forget(self) -> None:
-        """It runs well again, or a person asked: the count starts anew."""
+        """Start counting anew, as a person asked for the restart."""
         self._at.clear()
         self._unreached = 0
 
     def _pause(self, before: int, longest_s: float) -> float:
         self.total += 1
-        pause = min(longest_s, self._rules.backoff_base_ms / 1000 * 2.0 ** min(before, MOST_DOUBLINGS))
-        # Servers that fell together should not come back in lockstep.
+        pause = min(longest_s, self._rules.backoff_base_ms / 1000 * 2.0 ** min(before, MAX_DOUBLINGS))
+        # Chance spreads out the restarts of servers that failed together.
         return pause * random.uniform(0.8, 1.2)
 
 
-def asked_to_wait_s(fault: Fault) -> float:
-    """How long a server wants to be left alone, where it says so and may be asked again at all."""
-    said = fault.retry_after_ms if fault.kind.retryable else None
-    return min((said or 0) / 1000, LONGEST_ASKED_S)
+def requested_wait_s(fault: Fault) -> float:
+    """The pause that a server requested with a retryable error, within the limit."""
+    requested = fault.retry_after_ms if fault.kind.retryable else None
+    return min((requested or 0) / 1000, MAX_REQUESTED_S)

@@ -1,7 +1,6 @@
-"""A server's own requests on one private connection, carried to the client behind it and back. Which client that is was
-decided before.
+"""Relays a server's own requests on one private connection to the client, and the answers back.
 
-Ids never cross the hop, nor do the tokens under which a client tells how far it is: each side has its own.
+Request ids and progress tokens never cross the hub: each side has its own.
 """
 
 from __future__ import annotations
@@ -26,69 +25,69 @@ from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
-"""What a server may ask of a client."""
+"""The requests that a server may send to a client."""
 _RELAYED: Final = CARRIED | of_clients.METHODS
 _STATUS: Final = STATUS_CHANGED[False]
-HEARD: Final = frozenset({PROGRESS, _STATUS})
-"""What a client tells of that which it was asked."""
+CLIENT_NOTIFICATIONS: Final = frozenset({PROGRESS, _STATUS})
+"""Notifications of a client about a server's request."""
 
 Ask = Callable[[str, bytes], asyncio.Future[bytes]]
-"""Puts a request to the client. Raises a `Fault` where it cannot be put."""
+"""Sends a request to the client. Raises a `Fault` where that is not possible."""
 
 
 class Answers(Protocol):
-    """The way back to the server."""
+    """The connection back to the server."""
 
     def answer(self, id: Id, result: bytes) -> None:
         """Send an answer."""
 
     def refuse(self, id: Id, error: ErrorObject) -> None:
-        """Send a refusal."""
+        """Send an error."""
 
     def tell(self, method: str, params: bytes) -> None:
         """Send a notification."""
 
 
 class ServerRequests:
-    """What the server of one connection has asked and waits for."""
+    """The open requests of the server of one connection."""
 
     def __init__(self) -> None:
         self._open: dict[Id, asyncio.Future[bytes]] = {}
         self._progress: dict[str, Id] = {}
-        """Our progress tokens, and the server's own."""
+        """The hub's progress tokens, and the server's."""
         self._tasks = of_clients.ClientTasks()
 
     def relay(self, server: Answers, request: Request, ask: Ask, shown: str | None = None) -> None:
-        """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws.
+        """Send a request to the client and its answer to the server. The server always gets one, unless it cancels.
 
-        `shown` is the server's name to a client that sees many servers, and so has other addresses than the server.
+        `shown` is the server's name for a client that sees many servers, whose resource addresses then contain it.
         """
         if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
-        token, ours = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
+        token, hub_token = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             params = self._tasks.to_client(request.method, one_line(request.params))
             if shown is not None:
                 params = exposed_question(shown, request.method, params)
-            waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: ours}))
+            waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: hub_token}))
         except Fault as fault:
             _refuse(server, request, fault)
             return
         self._open[request.id] = waiting
         if token is not None:
-            self._progress[ours] = token
+            self._progress[hub_token] = token
 
         def settled(future: asyncio.Future[bytes]) -> None:
             if self._open.get(request.id) is future:
                 del self._open[request.id]
-            self._progress.pop(ours, None)
+            self._progress.pop(hub_token, None)
             self._settle(server, request, future, shown)
 
         waiting.add_done_callback(settled)
 
     def withdraw(self, params: bytes) -> None:
-        """The server's `notifications/cancelled`: the client is told, and its answer is not waited for any longer."""
+        """Cancel a request after the server's `notifications/cancelled`."""
         try:
             id_, reason = read_withdrawal(params)
         except msgspec.DecodeError:
@@ -98,13 +97,12 @@ class ServerRequests:
             waiting.cancel(reason)
 
     def on_notification(self, server: Answers, method: str, params: bytes) -> None:
-        """What the client tells of something, for the server if it was asked for here: how far it is, or how a task of
-        its own stands."""
+        """Pass a client's progress or task status to the server, if it belongs to a request of this server."""
         try:
             if method == _STATUS:
-                told = self._tasks.on_notification(params)
-                if told is not None:
-                    server.tell(_STATUS, told)
+                status = self._tasks.on_notification(params)
+                if status is not None:
+                    server.tell(_STATUS, status)
                 return
             token = self._progress.get(str(msgspec.json.decode(params, type=_Progress).progressToken))
         except (Fault, msgspec.DecodeError):
@@ -113,26 +111,26 @@ class ServerRequests:
             server.tell(PROGRESS, with_token(params, token))
 
     def close(self) -> None:
-        """The connection is gone: nobody waits for an answer."""
+        """Cancel every request: the connection is closed."""
         for waiting in list(self._open.values()):
             waiting.cancel()
 
     def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
         if future.cancelled():
-            _refuse(server, request, Fault("CANCELLED", "the call is over"))
+            _refuse(server, request, Fault("CANCELLED", "the request was cancelled"))
             return
         cause = future.exception()
         if isinstance(cause, Fault):
             _refuse(server, request, cause)
         elif cause is not None:
-            _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
+            _refuse(server, request, Fault("INTERNAL_ERROR", "the request could not be sent to the client"))
         else:
             try:
-                said = one_line(future.result() if shown is None else restored_answer(shown, future.result()))
-                result = self._tasks.to_server(request.method, request.params, said)
-                # Untouched, it is the answer itself, and no task that was begun.
-                if request.method in CARRIED and result is said:
-                    check_answer(request.method, said)
+                answer = one_line(future.result() if shown is None else restored_answer(shown, future.result()))
+                result = self._tasks.to_server(request.method, request.params, answer)
+                # A changed result names a started task rather than the answer.
+                if request.method in CARRIED and result is answer:
+                    check_answer(request.method, answer)
             except (Fault, msgspec.DecodeError) as bad:
                 _refuse(server, request, Fault("INTERNAL_ERROR", f"the client's answer cannot be read: {bad}"))
             else:
@@ -140,7 +138,7 @@ class ServerRequests:
 
 
 def _token_in(params: bytes) -> Id | None:
-    """The token under which a request wants to hear of progress."""
+    """The progress token of a request."""
     if not may_spell(params, PROGRESS_TOKEN.encode()):
         return None
     try:

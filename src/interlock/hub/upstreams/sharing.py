@@ -1,4 +1,4 @@
-"""Who shares an upstream. Confidentiality first: what could carry one caller's affairs to another is not shared."""
+"""Decides which callers share a connection. Callers never share one that could leak data between them."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from interlock.transports.exchange import Exchange, Session
 
 
 class SessionState(msgspec.Struct):
-    """What the hub keeps for a client's session (handshake era)."""
+    """The hub's state for a client's session (handshake era)."""
 
     log_level: str | None = None
     subscriptions: dict[tuple[str, str], str] = {}
-    """`(server, uri)` to the address the client knows it by."""
+    """`(server, uri)` to the address that the client knows."""
     private_connections: set[tuple[str, str]] = set()
-    """`(server, lane)` of the connections that were opened for this session alone."""
+    """`(server, name)` of the private connections of this session."""
     tasks: set[str] = set()
-    """The tasks whose owner was last seen here, to be told of them."""
-    own_lanes: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
-    """Whose connection its calls take: by server, how that is shared, its era, and the log level of the session."""
+    """The tasks that this session is notified of."""
+    connection_keys: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
+    """The connection that its calls take, by server, sharing, era and log level."""
 
 
 class ConnectionKey(msgspec.Struct, frozen=True):
-    """Whose a private connection is, and what its server is told of the client behind it."""
+    """The name of a private connection, and the properties of the client that its server sees."""
 
     name: str
     capabilities: bytes = b"{}"
     log_level: str | None = None
     session: Session | None = None
-    """The one session it is for; None where it serves several requests of one principal."""
+    """The only session that uses it; None where several requests of one principal do."""
 
 
 def connection_key(
     share: Share, modern: bool, attributes_logs: bool, owner: str, exchange: Exchange
 ) -> ConnectionKey | None:
-    """Whose connection a call takes: None for the one all share, else the private one.
+    """The private connection for a call, or None for the shared one.
 
-    A modern server is shared: identity and capabilities travel with each request. A legacy server's shared session
-    declares no client capabilities, so whoever has some, or wants log messages, gets a session of their own. On
-    standard streams a log message does not say whose it is, in either era: whoever wants them gets their own there.
+    Callers share a modern server, as identity and capabilities travel with each request. The shared session of a legacy
+    server declares no client capabilities, so a caller that has some, or wants log messages, gets a private session.
+    On standard streams a log message names no caller in either era, so a caller that wants them gets a private process.
     """
     if modern and share == "auto" and exchange.session is None and exchange.dialect.log_level is None:
         return None
@@ -53,9 +53,9 @@ def connection_key(
     if share == "auto" and not own:
         return None
     dialect = exchange.dialect
-    # Only a session of its own is told of changed roots, and comes for a client's tasks.
-    said = capabilities_across if dialect.modern or share == "principal" else capabilities_along
-    capabilities = said(dialect.capabilities.raw) if answers else b"{}"
+    # Only a private session is notified of changed roots and may fetch a client's tasks.
+    project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
+    capabilities = project(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
         return ConnectionKey(f"session:{session.id}", capabilities, level, session)
     if not own:
@@ -65,7 +65,7 @@ def connection_key(
 
 
 def log_level_of(exchange: Exchange) -> str | None:
-    """The least severe log message that a request's client wants, in whichever way its era says so; None for none."""
+    """The least severe log level that a request's client wants, or None."""
     session = exchange.session
     if session is None:
         return exchange.dialect.log_level

@@ -16,18 +16,17 @@ from typing import Final
 import msgspec
 
 HOLD_S: Final = 2.0
-"""A start that takes longer no longer counts as one: servers that hang must not keep others from starting."""
+"""A start that takes longer no longer counts: servers that hang must not block the starts of others."""
 
-
-MOST_LEFT: Final = 100
-"""So many entries of turns that left may stay in a queue, or as many as turns that wait."""
+MAX_STALE: Final = 100
+"""A queue keeps at most this many stale entries, or as many as turns that wait."""
 
 
 class Urgency(enum.Enum):
     """Which queue a start waits in."""
 
     CALLED = "called"
-    """A call or a person waits for the server, and it did not fail lately."""
+    """A call or a person waits for the server, and the server did not fail lately."""
     UNASKED = "unasked"
     """The server starts with the hub, and nobody waits for it yet."""
     FAILED = "failed"
@@ -35,12 +34,12 @@ class Urgency(enum.Enum):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What one queue lets through."""
+    """The limits of one queue."""
 
     at_once: int
     per_second: float
     burst: int = 1
-    """So many may follow each other without a pause, after a time without any."""
+    """This many may follow each other without a pause, after a quiet time."""
 
 
 PROCESSES: Final[Mapping[Urgency, Limit]] = {
@@ -48,14 +47,14 @@ PROCESSES: Final[Mapping[Urgency, Limit]] = {
     Urgency.UNASKED: Limit(8, 40, burst=8),
     Urgency.FAILED: Limit(4, 5),
 }
-"""For servers that are processes: each start takes tens of milliseconds of a core."""
+"""Limits for processes: each start takes tens of milliseconds of a core."""
 
 ADDRESSES: Final[Mapping[Urgency, Limit]] = {
     Urgency.CALLED: Limit(64, 400, burst=64),
     Urgency.UNASKED: Limit(32, 200, burst=32),
     Urgency.FAILED: Limit(8, 20),
 }
-"""For servers at a URL: a start is a few requests."""
+"""Limits for servers at a URL: a start is a few requests."""
 
 
 class Turn:
@@ -76,24 +75,24 @@ class Turn:
         return Urgency.CALLED if self.called else Urgency.UNASKED
 
     def hurry(self) -> None:
-        """A call waits for the server now."""
+        """Move ahead, as a call waits for the server."""
         if not self.called:
             self.called = True
             if self.queue is not None and not self.granted.done():
                 self._starts.join(self)
 
     def end(self) -> None:
-        """The server is ready, has failed, or shall not start any more. May be called again."""
+        """End the turn: the server is ready, failed, or is not to start any more. A second call does nothing."""
         queue, self.queue = self.queue, None
         self.granted.cancel()
         if queue is None:
             return
         if self.hold is None:
-            queue.left()
+            queue.on_left()
         else:
             self.hold.cancel()
             self.hold = None
-            queue.freed()
+            queue.on_freed()
 
 
 class Starts:
@@ -103,33 +102,33 @@ class Starts:
         self._queues = {urgency: _Queue(limit) for urgency, limit in limits.items()}
 
     def ask(self, failures: int, *, called: bool) -> Turn:
-        """Ask to start a server that failed so often lately. Await `granted`, and `end` the turn in any case."""
+        """Request a start of a server with so many recent failures. Await `granted`, and `end` the turn in any case."""
         turn = Turn(self, failures, called=called)
         self.join(turn)
         return turn
 
     def join(self, turn: Turn) -> None:
-        """Wait in the queue for the turn's urgency; the place in another queue is given up."""
+        """Put a turn in the queue of its urgency, and take it out of any other."""
         if turn.queue is not None:
-            turn.queue.left()
+            turn.queue.on_left()
         turn.queue = self._queues[turn.urgency]
         turn.queue.add(turn)
 
     def running(self, urgency: Urgency) -> int:
-        """How many starts of a queue are under way."""
+        """How many starts of a queue run now."""
         return self._queues[urgency].running
 
 
 class _Queue:
-    """Turns of one urgency. A turn that left, or moved ahead, leaves an entry behind that is skipped."""
+    """The turns of one urgency. A turn that left the queue leaves a stale entry behind, which is skipped."""
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[tuple[bool, int, int], Turn]] = []
         self._number = 0
-        self._left = 0
-        """At most so many entries are of turns that left."""
+        self._stale = 0
+        """Upper bound for the number of stale entries."""
         self.running = 0
         self._allowance = float(limit.burst)
         self._counted = self._loop.time()
@@ -140,14 +139,14 @@ class _Queue:
         heapq.heappush(self._waiting, ((not turn.called, turn.failures, self._number), turn))
         self._let_through()
 
-    def left(self) -> None:
-        self._left += 1
-        if self._left > MOST_LEFT and 2 * self._left > len(self._waiting):
+    def on_left(self) -> None:
+        self._stale += 1
+        if self._stale > MAX_STALE and 2 * self._stale > len(self._waiting):
             self._waiting = [entry for entry in self._waiting if self._waits(entry[1])]
             heapq.heapify(self._waiting)
-            self._left = 0
+            self._stale = 0
 
-    def freed(self) -> None:
+    def on_freed(self) -> None:
         self.running -= 1
         self._let_through()
 
@@ -168,7 +167,7 @@ class _Queue:
             turn.granted.set_result(None)
 
     def _allowed(self) -> bool:
-        """Take one start off the allowance, or come back when there is one."""
+        """Take one start off the allowance, or set a timer for the next."""
         limit, now = self._limit, self._loop.time()
         self._allowance = min(limit.burst, self._allowance + (now - self._counted) * limit.per_second)
         self._counted = now
@@ -176,11 +175,11 @@ class _Queue:
             self._allowance -= 1
             return True
         if self._later is None:
-            # Later than the rate alone would have it, by chance: whatever fell together comes back spread out.
+            # Chance spreads out the starts of servers that failed together.
             pause = (1 - self._allowance) / limit.per_second * random.uniform(1, 1.5)
-            self._later = self._loop.call_later(pause, self._look_again)
+            self._later = self._loop.call_later(pause, self._on_timer)
         return False
 
-    def _look_again(self) -> None:
+    def _on_timer(self) -> None:
         self._later = None
         self._let_through()

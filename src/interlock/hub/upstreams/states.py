@@ -1,7 +1,7 @@
-"""The life of a server as one table of transitions (MGP, Server State Machine).
+"""The states of a server as one table of transitions (MGP, Server State Machine).
 
-Two rules hold here. Everything that changes a server's state is an event in this table. The table does not know how
-a server is reached: a process, a URL and a test all go through it.
+Two rules hold. Every change of a server's state is an event in this table; `supervisor.py` applies them.
+The table does not know how a server is reached: it is the same for a process and for a URL.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class ServerState(enum.Enum):
-    """The seven states."""
+    """The states of a server."""
 
     REGISTERED = "registered"
     CONNECTING = "connecting"
@@ -24,22 +24,22 @@ class ServerState(enum.Enum):
 
 
 class ServerEvent(enum.Enum):
-    """What can happen to a server."""
+    """The events that change the state."""
 
     START = "start"
-    """Someone wants it: at start-up, by the operator, or by the first call where it starts on demand."""
+    """The hub starts the server: at its own start, for the operator, or for the first call."""
     READY = "ready"
     """The handshake is done."""
     FAILED = "failed"
-    """It could not be reached, broke its protocol, or went away."""
+    """The server could not be reached, broke the protocol, or exited."""
     STOP = "stop"
-    """It shall finish what it does and go."""
+    """The hub ends the server, open calls first."""
     DRAINED = "drained"
-    """Nothing is under way any more, or the time for it is over."""
+    """The last call ended, or the time for draining is over."""
     RETRY = "retry"
-    """The restart policy allows another try, after its backoff."""
+    """The restart policy allows another try after its backoff."""
     RESTART = "restart"
-    """The operator or a changed configuration wants it fresh."""
+    """The operator or a changed configuration restarts the server."""
 
 
 TRANSITIONS: Final[Mapping[ServerState, Mapping[ServerEvent, ServerState]]] = {
@@ -77,7 +77,7 @@ TRANSITIONS: Final[Mapping[ServerState, Mapping[ServerEvent, ServerState]]] = {
 
 
 class ImpossibleTransition(Exception):
-    """An event that the table has no place for: a fault of the house, not of the server."""
+    """An event that the table does not allow in this state: a defect of the hub, not of the server."""
 
 
 def step(state: ServerState, event: ServerEvent) -> ServerState:

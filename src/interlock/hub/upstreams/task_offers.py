@@ -1,4 +1,4 @@
-"""Which servers take calls as tasks, and to which clients the hub says that it does."""
+"""Which servers take calls as tasks, and to which clients the hub offers tasks."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ _NEW: Final = ("extensions", EXTENSION)
 
 
 def takes_tasks(peer: Peer | None, *, modern: bool) -> bool:
-    """Whether a server takes calls of its tools as tasks, in one of the two forms."""
+    """Whether a server takes tool calls as tasks, in the form of one era."""
     if peer is None or peer.revision.modern != modern or not (modern or has_tasks(peer.revision)):
         return False
-    said: object = msgspec.json.decode(peer.capabilities)
+    declared: object = msgspec.json.decode(peer.capabilities)
     for member in _NEW if modern else _OLD:
-        said = said.get(member) if isinstance(said, Mapping) else None
-    return said is not None
+        declared = declared.get(member) if isinstance(declared, Mapping) else None
+    return declared is not None
 
 
 def offers_tasks(dialect: Dialect, view: View, peer: Peer | None) -> bool:
-    """Whether a client is told that it may have tasks: in a view of one server, if that server takes them in the
-    client's own form; in a view of many, always, since there each tool says for itself. Tasks never cross the eras."""
+    """Whether the hub offers tasks to a client. Tasks never cross the eras.
+
+    In a view of one server, the hub offers them if that server takes them in the client's form. In a view of many it
+    always does, as each tool there declares whether it takes them.
+    """
     if not dialect.modern and not has_tasks(dialect.revision):
         return False
     return view.server is None or takes_tasks(peer, modern=dialect.modern)
 
 
 def with_tasks(offered: dict[str, object], *, modern: bool) -> dict[str, object]:
-    """The hub's capabilities, with tasks among them."""
+    """Add tasks to the hub's capabilities."""
     if not modern:
         return {**offered, "tasks": OLD_CAPABILITY}
     known = offered.get("extensions")

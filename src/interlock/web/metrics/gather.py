@@ -62,7 +62,7 @@ def _of_servers(hub_app: HubApp) -> dict[str, Values]:
         restarts.append(((id_,), upstream.restarts.total))
         offer = hub_app.catalog.offer(id_)
         tools.append(((id_,), 0 if offer is None else len(offer.tools)))
-        held.append(((id_,), 0 if offer is None else len(offer.held)))
+        held.append(((id_,), 0 if offer is None else len(offer.quarantined)))
     return {
         "interlock_server_state": states,
         "interlock_server_restarts_total": restarts,

@@ -186,11 +186,11 @@ class Dispatcher:
         if session is None or not isinstance(state := session.state, SessionState):
             return self._new_lane(call, upstream)
         key = upstream.id, upstream.share, upstream.modern, state.log_level
-        if key not in state.own_lanes:
-            if len(state.own_lanes) >= MOST_LANES:
-                state.own_lanes.clear()
-            state.own_lanes[key] = self._new_lane(call, upstream)
-        return state.own_lanes[key]
+        if key not in state.connection_keys:
+            if len(state.connection_keys) >= MOST_LANES:
+                state.connection_keys.clear()
+            state.connection_keys[key] = self._new_lane(call, upstream)
+        return state.connection_keys[key]
 
     def _new_lane(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(

@@ -1,0 +1,142 @@
+"""The connections of one server: the shared one, and a private one for each caller that must not share.
+
+A private connection is never handed to another owner. Each connection watches the resources its users subscribed to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.hub.upstreams.connection_listeners import PrivateConnectionListener, SharedConnectionListener
+from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
+from interlock.hub.upstreams.connector import Connector, set_log_level
+from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
+from interlock.hub.upstreams.private_connections import PrivateConnections
+from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.sharing import ConnectionKey
+from interlock.hub.upstreams.starts import Starts
+from interlock.wire.errors import Fault
+
+
+class ConnectionPool:
+    """Opens, lends and closes the connections of one server."""
+
+    def __init__(
+        self,
+        current: CurrentSettings,
+        connector: Connector,
+        dispatcher: NotificationDispatcher,
+        events: UpstreamEvents,
+        restarts: Restarts,
+        starts: Starts,
+        max_private: int,
+    ) -> None:
+        self._current = current
+        self._connector = connector
+        self._dispatcher = dispatcher
+        self._events = events
+        self._restarts = restarts
+        self._starts = starts
+        self.private = PrivateConnections(max_private)
+        self.shared: UpstreamConnection | None = None
+        """The connection that all callers may use, while it is open and listed."""
+        self.modern = False
+        """Whether the server speaks the stateless era, as far as is known."""
+        self.capabilities: dict[str, object] | None = None
+        """The capabilities that the server last declared."""
+        self._opened: Connection | None = None
+        """The shared connection from the moment it is open, before it is published."""
+        self._watching = asyncio.Lock()
+
+    async def connect_shared(self, ended: asyncio.Future[Fault]) -> Connection:
+        """Open the shared connection. Callers get it once it is published; `ended` gets the reason when it closes."""
+        listener = SharedConnectionListener(self._dispatcher, ended)
+        connection = await self._connector.shared(listener)
+        listener.attach(connection)
+        self._opened = connection
+        self.modern = connection.modern
+        self.capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
+        return connection
+
+    def publish_shared(self) -> None:
+        """Let callers use the shared connection."""
+        assert self._opened is not None
+        self.shared = UpstreamConnection(self._opened)
+
+    async def close_shared(self) -> None:
+        """Take the shared connection from callers and close it."""
+        opened, self._opened, self.shared = self._opened, None, None
+        if opened is not None:
+            await opened.close()
+
+    def forget_era(self) -> None:
+        """Probe the server's era again with the next connection."""
+        self._connector.forget()
+        self.modern = False
+
+    def connections(self) -> list[Connection]:
+        """Every open connection, the shared one first."""
+        shared = [] if self.shared is None else [self.shared.connection]
+        return [*shared, *(private.connection for private in self.private.open_connections())]
+
+    async def open_private(self, key: ConnectionKey) -> UpstreamConnection:
+        """The private connection of a caller, opened if it is not there."""
+        return await self.private.open(key.name, lambda: self._connect_private(key))
+
+    async def close_private(self) -> None:
+        """Close every private connection."""
+        await self.private.close()
+
+    def release(self, name: str) -> None:
+        """Close a private connection whose owner left, unless it still runs tasks for the owner."""
+        found = self.private.get(name)
+        if found is None or found.owner is None or not found.owner.tasks:
+            self.private.drop(name)
+
+    async def set_log_level(self, name: str, level: str) -> None:
+        """Pass a log level to one private connection."""
+        found = self.private.get(name)
+        if found is not None:
+            await set_log_level(found.connection, level, self._current.discovery_s)
+
+    async def watch_shared(self) -> Mapping[str, Fault]:
+        """Subscribe to changed lists, resources and tasks on the shared connection. Returns the refused resources."""
+        async with self._watching:
+            if self.shared is None:
+                return {}
+            id_ = self._current.id
+            tasks = frozenset(self._events.watched_tasks(id_) if self.modern else ())
+            uris = frozenset(self._events.subscriptions(id_, None))
+            return await self.shared.connection.watch(lists=True, uris=uris, tasks=tasks)
+
+    async def watch_private(self, name: str | None) -> None:
+        """Subscribe to resources in a caller's own process: no other process sees a change there."""
+        found = None if name is None or self._current.server.url is not None else self.private.get(name)
+        if found is not None:
+            async with self._watching:
+                uris = frozenset(self._events.subscriptions(self._current.id, name))
+                await found.connection.watch(lists=False, uris=uris)
+
+    async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
+        owner = ConnectionOwner(self._current.id, key.name, key.session)
+        failures = self._restarts.failures(asyncio.get_running_loop().time())
+        turn = self._starts.ask(failures, called=True)
+        try:
+            await turn.granted
+            listener = PrivateConnectionListener(self._dispatcher, owner, self.private)
+            connection = await self._connector.private(key, listener)
+        finally:
+            turn.end()
+        owner.attach(connection)
+        if key.log_level is not None:
+            await set_log_level(connection, key.log_level, self._current.discovery_s)
+        uris = self._events.subscriptions(self._current.id, key.name)
+        if uris and self._current.server.url is None:
+            await connection.watch(lists=False, uris=frozenset(uris))
+        return UpstreamConnection(connection, owner)

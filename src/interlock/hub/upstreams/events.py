@@ -1,0 +1,36 @@
+"""The rest of the hub as one server sees it: the upstream reports events here and asks what to subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from interlock.client.connection import Connection
+from interlock.hub.catalog.offer import Offer
+from interlock.hub.upstreams.connection_owner import ConnectionOwner
+from interlock.hub.upstreams.mgp_agreement import Agreement
+
+
+class UpstreamEvents(Protocol):
+    """Receives the events of all servers. `server` is always the id of the server concerned."""
+
+    async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
+        """Settle permissions with a server before its new connection is used. Raises a `Fault` to refuse the server."""
+
+    async def on_offer(self, offer: Offer) -> None:
+        """A server was listed."""
+
+    def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
+        """A resource changed; `connection_key` names the private connection that reported it."""
+
+    def on_claim(self, server: str, method: str, params: bytes) -> None:
+        """A server sent an event for the audit log."""
+
+    def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
+        """A server reported on a task; `owner` is None on the shared connection."""
+
+    def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
+        """The resources that clients subscribed to."""
+
+    def watched_tasks(self, server: str) -> Sequence[str]:
+        """The tasks that clients wait for."""

@@ -1,0 +1,55 @@
+"""Dispatches the notifications of one server that belong to no call: tasks, changed lists, resources, audit, logs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import msgspec
+
+from interlock.hub.upstreams.connection_owner import ConnectionOwner
+from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.logs import Logs
+from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.wire.conversation import PROGRESS
+
+CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
+"""A server's own events for the audit log."""
+TASK_NOTIFICATIONS: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
+"""Notifications about tasks. Progress that belongs to no open call belongs to a task."""
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+MAX_LOG_BYTES: Final = 2000
+
+
+class NotificationDispatcher:
+    """Hands each notification to the part of the hub that it concerns."""
+
+    def __init__(self, server: str, logs: Logs, lists: Lists, events: UpstreamEvents) -> None:
+        self._server = server
+        self._logs = logs
+        self._lists = lists
+        self._events = events
+
+    def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
+        """Dispatch a notification; `owner` has the private connection it came on, None means the shared one."""
+        if method in TASK_NOTIFICATIONS:
+            self._events.on_task_notification(self._server, owner, method, params)
+        elif method.endswith("/list_changed"):
+            self._lists.changed.set()
+        elif method == RESOURCE_UPDATED:
+            with contextlib.suppress(msgspec.DecodeError):
+                uri = msgspec.json.decode(params, type=_Updated).uri
+                self._events.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
+        elif method in CLAIMS:
+            self._events.on_claim(self._server, method, params)
+        elif method == "notifications/message":
+            self.on_log("log", params[:MAX_LOG_BYTES].decode("utf-8", "replace"))
+
+    def on_log(self, stream: str, text: str) -> None:
+        """Keep a log line of the server for the operator."""
+        self._logs.add(self._server, stream, text)
+
+
+class _Updated(msgspec.Struct):
+    uri: str

@@ -1,0 +1,306 @@
+"""Keeps one server running: starts it, lists it, watches it, restarts it with backoff, and ends it.
+
+`states.TRANSITIONS` is the table of its states, and `_step` is the only place that changes the state. Its rules:
+a failure of the server ends the present run, never the supervisor; the failure stays visible as `problem` until the
+server is connected again; and after `end` the supervisor starts nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from interlock.client.connection import Connection
+from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.restarts import Restarts, requested_wait_s
+from interlock.hub.upstreams.starts import Starts, Turn
+from interlock.hub.upstreams.states import ServerEvent, ServerState, step
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+RELIST_EVERY_S: Final = 1.0
+"""The hub lists a server whose lists keep changing at most this often, one listing at a time."""
+RETRY_GIVEN_UP_S: Final = 30.0
+"""A server that failed too often stays down this long. The next call after that starts it again."""
+TRY_EVERY_S: Final = 1.0
+"""Calls restart a server that is down at most this often."""
+TRY_WAIT_S: Final = 5.0
+"""A call waits this long for a server that was down and is tried again."""
+RETRY_AFTER_MS: Final = 2000
+
+
+class Supervised(Protocol):
+    """The server that a supervisor keeps running."""
+
+    open_calls: int
+    tasks: int
+
+    def on_state(self, before: ServerState) -> None:
+        """The state changed."""
+
+
+class Supervisor:
+    """The life of one server."""
+
+    def __init__(
+        self,
+        upstream: Supervised,
+        current: CurrentSettings,
+        pool: ConnectionPool,
+        lists: Lists,
+        restarts: Restarts,
+        starts: Starts,
+        logs: Logs,
+    ) -> None:
+        self.state = ServerState.REGISTERED
+        self.since = datetime.now(UTC)
+        self.problem: Fault | None = None
+        self.given_up = False
+        """Whether the server stays down after too many restarts."""
+        self._upstream = upstream
+        self._current = current
+        self._pool = pool
+        self._lists = lists
+        self._restarts = restarts
+        self._starts = starts
+        self._logs = logs
+        self._turn: Turn | None = None
+        """The start that waits in a queue or is under way."""
+        self._caller_waits = False
+        """Whether a call or a person waits for the next start."""
+        self._wanted = asyncio.Event()
+        self._state_changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._last_use = 0.0
+        self._clock = asyncio.get_running_loop().time
+        self._loop_task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._restart_at_once = False
+        self._was_connected = False
+        """Whether the server was connected in its present or last run."""
+        self._not_before = 0.0
+        """No call restarts the server before this time."""
+
+    def begin(self) -> None:
+        """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
+        self._loop_task = asyncio.create_task(self._run_until_cancelled(), name=f"upstream {self._current.id}")
+        if self._current.server.start == "eager":
+            self._wanted.set()
+
+    def want(self) -> None:
+        """Start the server now if it does not run."""
+        self._wanted.set()
+
+    def try_again(self) -> bool:
+        """Start a server that is down without waiting for its pause to end. False where it must stay down for now."""
+        if self._clock() < self._not_before:
+            return False
+        self._hurry()
+        return True
+
+    def retry_if_down(self) -> None:
+        """Start the server again if it is down and may be started; nobody waits for it."""
+        if self.state is ServerState.ERROR and self._clock() >= self._not_before:
+            self._wanted.set()
+
+    async def restart(self) -> None:
+        """End the present run and start the server again."""
+        self._restarts.forget()
+        if self.state in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
+            self._restart_at_once = True
+        if self._pool.shared is not None:
+            await self._pool.shared.connection.close()
+        self._hurry()
+
+    async def end(self, drain_s: float) -> None:
+        """Give open calls `drain_s` seconds to finish, then close every connection."""
+        self._stopping = True
+        if self.state is ServerState.CONNECTED:
+            self._step(ServerEvent.STOP)
+        if self._upstream.open_calls:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), drain_s)
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+        await self._pool.close_private()
+        if self.state is ServerState.DRAINING:
+            self._step(ServerEvent.DRAINED)
+        elif self.state is not ServerState.DISCONNECTED:
+            self._step(ServerEvent.STOP)
+
+    def on_idle(self) -> None:
+        """The last open call ended."""
+        self._last_use = self._clock()
+        self._idle.set()
+
+    async def wait_until_connected(self) -> UpstreamConnection:
+        """The shared connection as soon as it is open. Raises SERVER_NOT_READY with the problem and its fix."""
+        until: float | None = None
+        while (shared := self._pool.shared) is None:
+            if self._stopping:
+                raise Fault("SERVER_DRAINING", f"{self._current.id} is shutting down")
+            if self.state is not ServerState.ERROR:
+                self._hurry()
+            elif until is not None or not self.try_again():
+                raise self.down()
+            changed = self._state_changed
+            if self.problem is None:
+                await changed.wait()
+                continue
+            # A server that was down gets less patience than one that starts for the first time.
+            until = until or self._clock() + TRY_WAIT_S
+            try:
+                await asyncio.wait_for(changed.wait(), until - self._clock())
+            except TimeoutError:
+                raise self.down() from None
+        return shared
+
+    def down(self) -> Fault:
+        """Why the server cannot be called."""
+        problem = self.problem
+        reason = "" if problem is None else f" because {problem.message}"
+        hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self._current.id}`"
+        left = self._not_before - self._clock()
+        retry = RETRY_AFTER_MS if left == math.inf else max(RETRY_AFTER_MS, math.ceil(left * 1000))
+        return Fault("SERVER_NOT_READY", f"server {self._current.id} is down{reason}", hint=hint, retry_after_ms=retry)
+
+    def _hurry(self) -> None:
+        """Move the next start ahead: a caller waits for it."""
+        if self._turn is None:
+            self._caller_waits = True
+        else:
+            self._turn.hurry()
+        self._wanted.set()
+
+    async def _run_until_cancelled(self) -> None:
+        event = ServerEvent.START
+        while True:
+            await self._wanted.wait()
+            self._step(event)
+            failure = await self._run_once()
+            self._wanted.clear()
+            if failure is None:
+                # The server was idle. The next call starts it again.
+                self._step(ServerEvent.STOP)
+                self._step(ServerEvent.DRAINED)
+                event = ServerEvent.START
+                continue
+            at_once, self._restart_at_once = self._restart_at_once, False
+            pause = 0.0 if at_once else self._pause_after(failure)
+            self._fail(failure)
+            event = ServerEvent.RETRY
+            if pause is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), pause)
+                self._wanted.set()
+
+    def _pause_after(self, failure: Fault) -> float | None:
+        """Seconds until the next try; None when the server stays down until a call, a person or a reload retries it."""
+        now = self._clock()
+        settings = self._current.server
+        self._not_before = math.inf
+        if settings.problem is not None or failure.name == "PERMISSION_DENIED":
+            # Only another configuration or a person can fix this.
+            return None
+        pause = self._restarts.next_pause(now, failed=True) if self._was_connected else self._restarts.pause_unreached()
+        if pause is not None:
+            requested = requested_wait_s(failure)
+            self._not_before = now + max(requested, TRY_EVERY_S)
+            return max(pause, requested)
+        if settings.restart.policy == "never":
+            self._log("stays down, as its restart policy is `never`")
+            return None
+        self.given_up = True
+        self._not_before = now + RETRY_GIVEN_UP_S
+        self._log("stays down after too many restarts; a later call tries again")
+        return None
+
+    async def _run_once(self) -> Fault | None:
+        """Connect, list, and watch until the connection ends. Returns the failure, or None when the server was idle."""
+        ended: asyncio.Future[Fault] = asyncio.get_running_loop().create_future()
+        self._was_connected = self.given_up = False
+        self._turn = turn = self._starts.ask(self._restarts.failures(self._clock()), called=self._caller_waits)
+        self._caller_waits = False
+        try:
+            await turn.granted
+            connection = await self._pool.connect_shared(ended)
+            self._last_use = self._clock()
+            await self._lists.read(connection)
+            self._pool.publish_shared()
+            self._end_turn(turn)
+            self._was_connected = True
+            self._restarts.reached()
+            self._step(ServerEvent.READY)
+            # The server stays usable when it no longer has a resource that somebody subscribed to.
+            await self._pool.watch_shared()
+            return await self._watch(connection, ended)
+        except Fault as fault:
+            return fault
+        except StoreError as cause:
+            return fault_of(cause)
+        except Exception as cause:
+            message = f"the hub failed over {self._current.id}"
+            asyncio.get_running_loop().call_exception_handler({"message": message, "exception": cause})
+            return Fault("INTERNAL_ERROR", f"{message}: {cause!r}")
+        finally:
+            self._end_turn(turn)
+            self._lists.on_disconnected()
+            await self._pool.close_shared()
+
+    def _end_turn(self, turn: Turn) -> None:
+        self._turn = None
+        turn.end()
+
+    async def _watch(self, connection: Connection, ended: asyncio.Future[Fault]) -> Fault | None:
+        """List the server again when its lists change. Returns None once an on-demand server is idle for too long."""
+        changed = self._lists.changed
+        while not ended.done():
+            relist = asyncio.ensure_future(changed.wait())
+            either: set[asyncio.Future[Any]] = {ended, relist}
+            patience = self._current.timeouts.idle_s if self._current.server.start == "on-demand" else None
+            try:
+                await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                relist.cancel()
+            if ended.done():
+                break
+            if not changed.is_set():
+                busy = self._upstream.open_calls or self._upstream.tasks
+                if not busy and self._clock() - self._last_use >= self._current.timeouts.idle_s:
+                    return None
+                continue
+            began = self._clock()
+            await self._lists.read(connection)
+            # The pause counts from the start of the listing, so that a slow listing does not delay the next.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ended), max(0.0, began + RELIST_EVERY_S - self._clock()))
+        return ended.result()
+
+    def _fail(self, fault: Fault) -> None:
+        self.problem = fault
+        self._log(f"{fault.message} ({fault.name})")
+        if self._current.server.era == "auto" and self.state in (ServerState.CONNECTING, ServerState.RESTARTING):
+            self._pool.forget_era()
+        self._step(ServerEvent.FAILED)
+
+    def _step(self, event: ServerEvent) -> None:
+        before, self.state = self.state, step(self.state, event)
+        self.since = datetime.now(UTC)
+        if self.state is ServerState.CONNECTED:
+            self.problem = None
+        changed, self._state_changed = self._state_changed, asyncio.Event()
+        changed.set()
+        self._upstream.on_state(before)
+
+    def _log(self, text: str) -> None:
+        self._logs.add(self._current.id, "hub", text)
