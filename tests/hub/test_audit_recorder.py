@@ -27,7 +27,8 @@ from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
-from interlock.store.database import Database, connect
+from interlock.store.connect import connect
+from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
 

@@ -108,7 +108,7 @@ class Recorder:
         self._issue = head_file.issue
         self._calls = CallRows(head.chain)
         self._measure()
-        store.keep_records(self.carry_out)
+        store.commit_records_with(self.carry_out)
 
     @classmethod
     async def open(
@@ -376,7 +376,7 @@ class Recorder:
 
     def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Entry]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
-        database.hold(self.chain)
+        database.lock(self.chain)
         clean: list[Entry] = []
         previous = self._hash
         if self._changes:
@@ -505,7 +505,7 @@ def _not_recorded(cause: StoreError | None) -> NotRecorded:
 def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
     """Append what is to be recorded first. Gives the place and the hash of the last of it."""
     # A server may still be committing what a killed process sent last: wait for it before looking.
-    database.hold(chain)
+    database.lock(chain)
     resumed = resume(chain, head_file, database)
     made, previous = [], resumed.hash
     for seq, entry in enumerate(resumed.entries, resumed.seq + 1):

@@ -86,9 +86,9 @@ def _cut(
 
 def _surplus(database: Database, chain: str, most_bytes: int) -> int:
     """The last record that is too much. Where one is, a little more goes, so that not every look cuts one."""
-    if not rows.beyond(database, chain, most_bytes):
+    if not rows.last_beyond(database, chain, most_bytes):
         return 0
-    return rows.beyond(database, chain, int(most_bytes * _LEFT))
+    return rows.last_beyond(database, chain, int(most_bytes * _LEFT))
 
 
 def _older(database: Database, chain: str, low: int, high: int, before: int) -> int:
