@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_alone_and_no_key_is_made(
     path.write_text(text)
     result = user.run("connect", "cursor")
     assert result.exit_code == 1
-    assert "left as it is" in result.stderr
+    assert "was not changed" in result.stderr
     assert path.read_text() == text
     assert hub.asked == []
 

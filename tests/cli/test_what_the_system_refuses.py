@@ -143,7 +143,7 @@ def test_a_user_without_a_home_is_told_what_to_set(user: User, arguments: tuple[
     done = of_an_unknown_user(user, *arguments)
     assert done.returncode == 1
     assert (
-        done.stderr == "interlock: this user has no home folder: set HOME, or INTERLOCK_HOME to a folder for the hub\n"
+        done.stderr == "interlock: this user has no home folder: set HOME, or set INTERLOCK_HOME to a folder for the hub\n"
     )
 
 

@@ -79,7 +79,7 @@ def test_an_older_snapshot_does_not_undo_a_deletion_that_arrived_while_loading()
     mirror.loading -= 1
     assert mirror.get("a") is None
     mirror.settle(deleted.revision)
-    assert mirror._known == {}
+    assert mirror._entries == {}
 
 
 def test_listeners_are_called_once_for_a_deletion_that_arrives_twice() -> None:

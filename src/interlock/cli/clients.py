@@ -91,11 +91,11 @@ def passing(program: str) -> bool:
 def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
     """The text after the change, behind the mark that some editors begin a file with."""
     from interlock.config.documents import parse_json, parse_toml
-    from interlock.config.files import MARK
+    from interlock.config.files import BYTE_ORDER_MARK
     from interlock.config.problems import Problem
 
     is_toml = client.path.suffix == ".toml"
-    plain = text.removeprefix(MARK)
+    plain = text.removeprefix(BYTE_ORDER_MARK)
     parsed = (parse_toml if is_toml else parse_json)(plain if plain.strip() or is_toml else "{}", str(client.path))
     hint = "correct it first; the file was left as it is"
     if isinstance(parsed, Problem):

@@ -53,7 +53,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, check_writable, one_change, write_whole
+    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
@@ -73,15 +73,15 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
     if only_print:
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    with one_change(chosen.path):
+    with locked_for_change(chosen.path):
         changed = with_entry(chosen, _read(chosen.path), entry)
         backup = back_up(chosen.path)
-        write_whole(chosen.path, changed.encode(), private=True)
+        write_atomically(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, one_change, write_whole
+    from interlock.config.files import back_up, locked_for_change, write_atomically
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -90,9 +90,9 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     changed = without_entry(chosen, text) if text else text
     backup = None
     if changed != text:
-        with one_change(chosen.path):
+        with locked_for_change(chosen.path):
             backup = back_up(chosen.path)
-            write_whole(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
+            write_atomically(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:

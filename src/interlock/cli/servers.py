@@ -165,11 +165,11 @@ def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ..
 
 def _started(server: Server) -> list[str]:
     """Its tools, once it has started as the hub would start it."""
-    from interlock.config.expand import expand, known
+    from interlock.config.expand import all_variables, expand
 
     from .authoring import tools_when_started
 
-    env = {variable: expand(value, known(os.environ)).text for variable, value in server.env.items()}
+    env = {variable: expand(value, all_variables(os.environ)).text for variable, value in server.env.items()}
     return tools_when_started(server.command, env, server.cwd)
 
 
@@ -226,11 +226,11 @@ def _resolved(server: Server) -> Server:
 
 def _outlook(name: str, server: Server) -> list[str]:
     """What will keep the server from starting, as far as can be seen from here."""
-    from interlock.config.expand import expand, known
+    from interlock.config.expand import all_variables, expand
 
     if not server.enabled:
         return []
-    variables = known(os.environ)
+    variables = all_variables(os.environ)
     warnings: list[str] = []
     program = expand(server.command[0], variables).text if server.command else ""
     if program and not shutil.which(program):
