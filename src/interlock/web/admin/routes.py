@@ -21,7 +21,7 @@ from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
-from interlock.web.rest.outcomes import Where, answer
+from interlock.web.rest.outcomes import RequestInfo, answer
 from interlock.web.rest.routes import ENTRANCE
 from interlock.web.rest.routes import Address as HttpAddress
 from interlock.wire.errors import Fault
@@ -32,7 +32,7 @@ LARGEST_BODY: Final = 1024 * 1024
 
 def admin_routes(hub_app: HubApp, operator: ControlOperations) -> list[Route]:
     """The routes, for an application to take in; the more particular path before one that would swallow it."""
-    by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
+    by_path: dict[str, dict[str, Callable[[Request, RequestInfo], object]]] = {}
     for address in ADDRESSES:
         by_path.setdefault(address.path, {})[address.verb] = _Served(address, hub_app, operator)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
@@ -66,7 +66,7 @@ class _Served:
         self._hub_app = hub_app
         self._desk = address.do(hub_app, operator)
 
-    async def __call__(self, request: Request, where: Where) -> Response:
+    async def __call__(self, request: Request, where: RequestInfo) -> Response:
         asking = await self._admitted(request)
         try:
             result = await self._done(asking, request, where.trace_id)
