@@ -149,15 +149,15 @@ def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
     user.finished("up", "-d")
     user.config.unlink()
     deadline = time.monotonic() + 30
-    while "is gone" not in (said := user.run("status").output) and time.monotonic() < deadline:
+    while "was deleted" not in (output := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert f"{user.config}: the file was deleted" in said
+    assert f"{user.config}: the file was deleted" in output
     assert user.servers() == ["here"]
     user.configure("[servers.again]\nurl = 'http://127.0.0.1:9/'\n")
     while user.servers() != ["again"] and time.monotonic() < deadline:
         time.sleep(0.1)
     assert user.servers() == ["again"]
-    assert "is gone" not in user.run("status").output
+    assert "was deleted" not in user.run("status").output
 
 
 def test_a_hub_in_the_background_says_that_nothing_is_configured(user: User) -> None:

@@ -176,7 +176,7 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     assert analyzer["examples"][0] == {"ticker_symbol": "AAPL", "period_days": 90}
 
 
-class Trial:
+class DevProcess:
     """A running `interlock dev`, heard line by line."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -205,7 +205,7 @@ def test_a_file_on_trial_is_started_again_after_each_change_and_each_call_is_sho
     project = made(user)
     file = project / "weather_map.py"
     with user.process("dev", str(file), "--port", "0", "--json") as process:
-        trial = Trial(process)
+        trial = DevProcess(process)
         try:
             address = trial.hear("listening")["text"]
             assert trial.hear("ready")["text"] == "count"
