@@ -59,7 +59,7 @@ def test_a_grant_that_a_denial_outweighs_says_so(user: User, hub: FakeHub) -> No
         "justification": "needed",
         "expires_at": None,
     }
-    assert "deny still holds" in result.stderr
+    assert "still has `deny`" in result.stderr
     assert "grants revoke cursor github merge" in result.stderr
 
 
@@ -82,8 +82,8 @@ def test_why_names_gate_and_rule(user: User, hub: FakeHub) -> None:
     shown = user.run("why", "cursor", "github__merge", '{"number": 1}').output
     assert "refused: Unknown tool: x" in shown
     assert "gate access, rule: tool_grant deny" in shown
-    assert "told that there is no such thing" in shown
+    assert "sees it as not existing" in shown
     assert hub.params_of("hub/why") == [{"agent": "cursor", "tool": "github__merge", "arguments": {"number": 1}}]
     assert json.loads(user.run("why", "--json").output) == {"refusal": None}
-    assert "Nothing was refused" in user.run("why").output
+    assert "No call was refused" in user.run("why").output
     assert user.run("why", "a", "b", "{nonsense").exit_code == 2

@@ -134,7 +134,7 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
 
 def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
     id_ = first_call(user, agent, 1)
-    assert "approved for good" in on_terminal(user, "approvals", "approve", id_, "--always")
+    assert "approved always" in on_terminal(user, "approvals", "approve", id_, "--always")
     agent.answer(1)
     listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
     assert [rule["agent"] for rule in listed] == ["local"]

@@ -43,7 +43,7 @@ def running(user: User) -> Iterator[dict[str, object]]:
     assert hub.returncode == 0
 
 
-def said(info: dict[str, object], **hello: object) -> dict[str, object]:
+def control_answer(info: dict[str, object], **hello: object) -> dict[str, object]:
     """The hub's answer to a hello on its control port."""
     with socket.create_connection(("127.0.0.1", int(str(info["port"]))), 10) as sock:
         request = {"jsonrpc": "2.0", "id": 1, "method": "interlock/hello", "params": {"role": "control", **hello}}
@@ -64,8 +64,8 @@ def test_the_terminal_and_clients_find_the_hub_and_its_tools(user: User, running
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "täuschend", 7])
 def test_without_the_token_nothing_is_said(user: User, running: dict[str, object], token: object) -> None:
-    assert "error" in said(running, **({} if token is None else {"token": token}))
-    assert "result" in said(running, token=running["token"])
+    assert "error" in control_answer(running, **({} if token is None else {"token": token}))
+    assert "result" in control_answer(running, token=running["token"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

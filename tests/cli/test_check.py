@@ -50,7 +50,7 @@ def test_what_would_be_refused_is_told_with_its_rule_and_exit_code(
 def test_what_would_pass_is_told_too(user: User, arguments: tuple[str, ...]) -> None:
     result = user.run("check", *arguments)
     assert result.exit_code == 0
-    assert "nothing against it" in result.output
+    assert "no findings" in result.output
 
 
 def test_text_comes_from_standard_input_or_a_file_too(user: User) -> None:
@@ -71,7 +71,11 @@ def test_text_comes_from_standard_input_or_a_file_too(user: User) -> None:
         (("path", "a/../../x", "--root", "/srv"), ("a/../../x", "  ^^"), 'ignore = ["path.traversal"]'),
         (("sql", "select 1; drop table t"), ("select 1; drop table t", "          ^^^^"), 'ignore = ["sql.writes"]'),
         (("code", "x = 1\n!ls"), ("!ls", "^^^"), 'ignore = ["code.unparsable"]'),
-        (("url", "http://169.254.169.254/"), ("http://169.254.169.254/", "       ^^^^^^^^^^^^^^^"), "Nothing allows"),
+        (
+            ("url", "http://169.254.169.254/"),
+            ("http://169.254.169.254/", "       ^^^^^^^^^^^^^^^"),
+            "No setting allows",
+        ),
     ],
 )
 def test_a_refusal_shows_the_offending_part_and_how_to_be_allowed(

@@ -16,10 +16,10 @@ import pytest
 
 from interlock.cli import hub_link
 from interlock.cli.failures import Failure, NoHub, Refused
-from interlock.cli.hub_link import HubLink, Lines
+from interlock.cli.hub_link import HubLink, LineReader
 from interlock.cli.show import plain
 from interlock.cli.status import duration
-from interlock.cli.up import tell
+from interlock.cli.up import show_running
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
@@ -79,7 +79,7 @@ def test_up_in_the_background_looks_for_a_moment_what_its_servers_offer(
     status = hub.answers["hub/status"]
     answers = iter([{**status, "servers": [{"id": "demo", "state": "connecting"}]}])
     hub.answers["hub/status"] = lambda _: next(answers, status)
-    tell(user.home, False, already=False)
+    show_running(user.home, False, already=False)
     assert "2 tools" in capsys.readouterr().out
 
 
@@ -191,9 +191,9 @@ def test_a_hub_of_another_version_that_lacks_something_is_told_from_a_mistake(us
     assert "✓ hub: runs" in user.run("doctor").output
     hub.answers["interlock/hello"] = {"version": "0.0.9", "pid": 1, "principal": {"id": "local", "kind": "agent"}}
     told = user.run("why").stderr
-    assert "the hub that runs is version 0.0.9" in told
+    assert "the running hub has version 0.0.9" in told
     assert "`interlock down`, then `interlock up -d`" in told
-    assert "! hub: runs, pid 1, version 0.0.9, not this one" in user.run("doctor").output
+    assert "! hub: runs, pid 1, version 0.0.9, another version" in user.run("doctor").output
 
 
 def test_a_folder_whose_name_is_not_utf_8_keeps_nobody_from_asking(
@@ -216,7 +216,7 @@ def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(u
     hub.answers["hub/call"] = {"result": {"content": [], "isError": True, "_meta": meta}}
     result = user.run("call", "demo__add", "a=1")
     assert result.exit_code == 1
-    assert "the hub did not let the call of demo__add through" in result.stderr
+    assert "the hub refused the call of demo__add" in result.stderr
     assert "interlock why" in result.stderr
     assert "interlock logs" not in result.stderr
 
@@ -232,7 +232,7 @@ def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) ->
 def test_a_failed_call_names_the_commands_that_help(user: User, hub: FakeHub) -> None:
     unknown = {"code": -32602, "message": "no", "data": {"name": "TOOL_NOT_FOUND", "hint": "tools/list names them"}}
     hub.answers["hub/call"] = {"error": unknown}
-    assert "→ `interlock list` names" in user.run("call", "demo__nope").stderr
+    assert "→ run `interlock list`" in user.run("call", "demo__nope").stderr
     hub.answers["hub/call"] = {"error": {"code": -32603, "message": "the server exited with code 4"}}
     assert "`interlock logs demo`" in user.run("call", "demo__nope").stderr
 
@@ -340,7 +340,7 @@ def test_a_hub_that_does_not_answer_is_given_up(user: User) -> None:
 def test_lines_come_whole_whatever_the_pieces() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        lines = Lines(ours)
+        lines = LineReader(ours)
         theirs.sendall(b'{"a"')
         theirs.sendall(b": 1}\nrest")
         theirs.shutdown(socket.SHUT_WR)

@@ -36,7 +36,7 @@ def test_a_budget_is_a_picture_of_what_fills_the_context(user: User, hub: FakeHu
     assert hub.params_of("hub/budget") == [{"agent": "bot"}]
     lines = [line.strip() for line in shown.splitlines() if "█" in line or "░" in line]
     bars = {line.split("  ")[0]: line.count("█") for line in lines}
-    assert bars["all tools it may call"] == 40
+    assert bars["all tools the agent may call"] == 40
     assert bars["listed to the model"] == 1
     assert bars["budget"] == 2
     assert bars["many"] == 39
@@ -52,7 +52,7 @@ def test_what_is_found_is_shown_with_how_and_what_had_no_room(user: User, hub: F
     shown = user.run("find", "do", "it", "--agent", "bot", "-n", "3").output
     asked = {"query": "do it", "max_results": 3, "strategy": "hybrid", "agent": "bot"}
     assert hub.params_of("hub/find") == [asked]
-    for said in ("0.50", "a__b", "not connected", "1 of 9 tools", "by keyword", "left out for the budget: a__c"):
+    for said in ("0.50", "a__b", "not connected", "1 of 9 tools", "by keyword", "left out, over the budget: a__c"):
         assert said in shown
     assert "\x1b[2J" not in shown
 

@@ -86,7 +86,7 @@ def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: 
     with user.process("up") as process:
         assert process.stdout is not None
         assert b"http://127.0.0.1:7420/mcp" in process.stdout.readline()
-        assert b"Nothing is configured yet" in process.stdout.readline()
+        assert b"No servers are configured yet" in process.stdout.readline()
         with HubLink.open(user.home) as link:
             link.ask("hub/stop")
         process.communicate(timeout=30)
@@ -149,15 +149,15 @@ def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
     user.finished("up", "-d")
     user.config.unlink()
     deadline = time.monotonic() + 30
-    while "is gone" not in (said := user.run("status").output) and time.monotonic() < deadline:
+    while "was deleted" not in (output := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert f"{user.config}: the file is gone" in said
+    assert f"{user.config}: the file was deleted" in output
     assert user.servers() == ["here"]
     user.configure("[servers.again]\nurl = 'http://127.0.0.1:9/'\n")
     while user.servers() != ["again"] and time.monotonic() < deadline:
         time.sleep(0.1)
     assert user.servers() == ["again"]
-    assert "is gone" not in user.run("status").output
+    assert "was deleted" not in user.run("status").output
 
 
 def test_a_hub_in_the_background_says_that_nothing_is_configured(user: User) -> None:
@@ -189,7 +189,7 @@ def test_without_a_terminal_a_project_file_is_shown_and_not_started(user: User) 
     assert code == 0
     assert "npx" in err
     assert "\x1b" not in err
-    assert "nobody has confirmed this file" in err
+    assert "in a terminal to confirm this file" in err
     assert "cloned" not in user.servers()
 
 

@@ -53,7 +53,7 @@ def test_taking_away_needs_no_terminal(user: User, hub: FakeHub, verb: str) -> N
 
 def test_what_changes_nothing_says_so(user: User, hub: FakeHub) -> None:
     hub.answers["hub/permissions.deny"] = {"permissions": [{**ROW, "grant": "approved", "rule": "observe"}]}
-    assert "stays as it is: observe" in user.run("permissions", "deny", "files", "filesystem.read").stderr
+    assert "did not change: observe" in user.run("permissions", "deny", "files", "filesystem.read").stderr
 
 
 def test_status_says_what_a_server_waits_for(user: User, hub: FakeHub) -> None:

@@ -50,7 +50,7 @@ def test_add_writes_an_address_with_its_headers(user: User) -> None:
 def test_add_says_what_is_missing_for_it_to_start(user: User) -> None:
     result = user.run("add", "x", "-e", "K=${NOT_SET_ANYWHERE}", "--", "no-such-program-here")
     assert result.exit_code == 0
-    assert "`no-such-program-here` is not found" in result.stderr
+    assert "`no-such-program-here` was not found" in result.stderr
     assert "export NOT_SET_ANYWHERE=…" in result.stderr
 
 
@@ -106,14 +106,14 @@ def test_removing_from_nothing_leaves_nothing_behind(user: User) -> None:
 def test_a_hub_that_goes_by_another_file_is_not_said_to_use_what_is_added(user: User, hub: FakeHub) -> None:
     hub.answers["hub/status"]["config"] = {"path": str(user.config), "problems": []}
     elsewhere = user.run("add", "files", "--config", "other.toml", "--", "python3")
-    assert "The running hub uses it now" not in elsewhere.output
-    assert f"the running hub: it goes by {user.config}" in elsewhere.stderr
-    assert "The running hub uses it now" in user.run("add", "files", "--", "python3").output
+    assert "The running hub now uses it" not in elsewhere.output
+    assert f"the running hub: it uses another file, {user.config}" in elsewhere.stderr
+    assert "The running hub now uses it" in user.run("add", "files", "--", "python3").output
 
 
 def test_a_running_hub_does_without_what_is_removed(user: User, hub: FakeHub) -> None:
     user.run("add", "files", "--", "python3")
-    assert "does without it now" in user.run("remove", "files").output
+    assert "has stopped it" in user.run("remove", "files").output
 
 
 def test_remove_takes_the_server_out(user: User) -> None:
@@ -151,7 +151,7 @@ def test_import_names_what_its_servers_will_lack_and_nothing_else(user: User) ->
     result = user.run("import", "mcp.json")
     assert result.exit_code == 0
     assert "`MY_KEY` is not set" in result.stderr
-    assert "`${config:editor.tabSize}` means nothing here" in result.stderr
+    assert "`${config:editor.tabSize}` is not a valid variable" in result.stderr
     assert "userHome" not in result.stderr
     assert "OTHER_KEY" not in result.stderr
     assert tomllib.loads(user.config.read_text())["servers"]["off"]["enabled"] is False
@@ -262,7 +262,7 @@ def test_the_doctor_sees_a_running_hub_and_a_waiting_project_file(user: User, hu
     (user.folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "npx"}}}')
     output = user.run("doctor").output
     assert "runs, pid" in output
-    assert "waits to be confirmed" in output
+    assert "is not confirmed" in output
 
 
 def test_the_doctor_reports_a_broken_configuration_with_its_line(user: User) -> None:

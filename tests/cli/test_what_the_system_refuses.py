@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.failures import of_the_system
+from interlock.cli.failures import system_failure
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_made_is_named(user: User, arguments: tuple[str,
 def test_a_file_that_cannot_be_written_is_named(user: User, hub: FakeHub, what: str) -> None:
     told = failed(user, "export", what, "-o", str(user.root / "nowhere" / "x.json"))
     assert "nowhere/x.json" in told
-    assert "make the folder first" in told
+    assert "create the folder first" in told
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that not even root can write to")
@@ -69,11 +69,11 @@ def test_a_folder_that_is_gone_is_told_from_a_file_that_is_missing(user: User, a
         check=False,
     )
     assert done.returncode == 1
-    assert b"the folder that you are in is no longer there" in done.stderr
+    assert b"the current folder no longer exists" in done.stderr
 
 
 def test_a_full_disk_is_told_with_its_mend() -> None:
-    failure = of_the_system(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
+    failure = system_failure(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
     assert failure.message.startswith("/a/b: ")
     assert "free some space" in failure.hint
 
@@ -143,7 +143,8 @@ def test_a_user_without_a_home_is_told_what_to_set(user: User, arguments: tuple[
     done = of_an_unknown_user(user, *arguments)
     assert done.returncode == 1
     assert (
-        done.stderr == "interlock: this user has no home folder: set HOME, or INTERLOCK_HOME to a folder for the hub\n"
+        done.stderr
+        == "interlock: this user has no home folder; set HOME, or set INTERLOCK_HOME to a folder for the hub\n"
     )
 
 

@@ -130,7 +130,7 @@ def test_a_catalog_of_a_file_has_examples_that_validate(user: User) -> None:
 
 def test_an_export_to_a_file_says_how_many_tools_are_in_it(user: User, hub: FakeHub) -> None:
     result = user.run("export", "catalog", "-o", "tools.json")
-    assert result.output == "1 tool is written to tools.json.\n"
+    assert result.output == "Wrote 1 tool to tools.json.\n"
     assert len(json.loads((user.folder / "tools.json").read_text())["tools"]) == 1
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_exported_is_told_with_its_line(user: User) -> Non
     assert result.exit_code == 1
     assert f"{user.folder}/bad.py:2: RuntimeError: no" in result.stderr
     (user.folder / "empty.py").write_text("")
-    assert "makes no server" in user.run("export", "catalog", "empty.py").stderr
+    assert "creates no server" in user.run("export", "catalog", "empty.py").stderr
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     assert analyzer["examples"][0] == {"ticker_symbol": "AAPL", "period_days": 90}
 
 
-class Trial:
+class DevProcess:
     """A running `interlock dev`, heard line by line."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -205,7 +205,7 @@ def test_a_file_on_trial_is_started_again_after_each_change_and_each_call_is_sho
     project = made(user)
     file = project / "weather_map.py"
     with user.process("dev", str(file), "--port", "0", "--json") as process:
-        trial = Trial(process)
+        trial = DevProcess(process)
         try:
             address = trial.hear("listening")["text"]
             assert trial.hear("ready")["text"] == "count"

@@ -1,4 +1,4 @@
-"""A user of one's own for each test: home, configuration folder and project are empty folders."""
+"""Gives each test a user with an empty home, configuration folder and project."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
-class Desk:
-    """Where a test writes files, and loads them as that user would."""
+class UserFiles:
+    """Writes files of a test's user, and loads them as that user would."""
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"
@@ -42,10 +42,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def user_files(tmp_path: Path) -> UserFiles:
+    return UserFiles(tmp_path)
 
 
 @pytest.fixture
-def own(desk: Desk) -> Callable[..., Loaded]:
-    return desk.own
+def own(user_files: UserFiles) -> Callable[..., Loaded]:
+    return user_files.own

@@ -26,11 +26,11 @@ def test_a_budget_may_be_written_in_its_parts(own: Own) -> None:
         (f"[agents.x]\nbudget = 4000\n[agents.x.tool_context_budget]\n{WHOLE}", "both"),
         (f"[profiles.x.tool_context_budget]\n{WHOLE}".replace("8000", "7000"), "add up to 8000"),
         ("[agents.x.tool_context_budget]\nmax_tokens = 8000\ncache_limit = 10\n", "missing"),
-        ("[agents.x.tool_context_budget]\ncache_limit = 10\n", "need its whole"),
+        ("[agents.x.tool_context_budget]\ncache_limit = 10\n", "need `max_tokens`"),
         ('[hub.embeddings]\nurl = "ftp://x"\n', "url"),
-        ('[hub.embeddings]\nurl = "http://127.0.0.1:1/v1"\npath = "/m"\n', "one place"),
+        ('[hub.embeddings]\nurl = "http://127.0.0.1:1/v1"\npath = "/m"\n', "both `url` and `path`"),
     ],
 )
-def test_what_cannot_hold_is_told_with_its_mend(own: Own, text: str, told: str) -> None:
+def test_an_impossible_budget_is_reported_with_its_hint(own: Own, text: str, told: str) -> None:
     problems = own(text).problems
     assert any(told in problem.message for problem in problems), problems

@@ -55,7 +55,7 @@ def test_a_server_can_be_added_where_there_is_no_file(tmp_path: Path) -> None:
     assert servers(path)["a"].headers == {"X": "y"}
 
 
-def test_removing_takes_one_server_out(file: Path) -> None:
+def test_removing_deletes_one_server(file: Path) -> None:
     remove_server(file, "a")
     assert list(servers(file)) == ["b"]
     assert "# my hub" in file.read_text()
@@ -75,21 +75,21 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_written(file: Path) -> N
 
 
 @pytest.mark.parametrize("server", [Server(), Server(url="ftp://h/")])
-def test_what_would_not_load_is_not_written(file: Path, server: Server) -> None:
+def test_a_server_that_would_not_load_is_not_written(file: Path, server: Server) -> None:
     with pytest.raises(EditError):
         add_servers(file, {"c": server})
     assert file.read_text() == TEXT
 
 
-def test_a_file_that_cannot_be_read_is_left_alone(file: Path) -> None:
+def test_a_file_that_cannot_be_read_is_not_changed(file: Path) -> None:
     file.write_text("[broken")
     with pytest.raises(EditError, match="cannot be read") as caught:
         add_servers(file, {"c": Server(url="https://h/")})
-    assert "left as it is" in caught.value.hint
+    assert "was not changed" in caught.value.hint
     assert file.read_text() == "[broken"
 
 
-def test_removing_what_is_not_there_names_what_is(file: Path) -> None:
+def test_removing_an_unknown_server_names_the_known_ones(file: Path) -> None:
     with pytest.raises(EditError) as caught:
         remove_server(file, "zz")
     assert "a, b" in caught.value.hint
@@ -109,7 +109,7 @@ def test_of_many_copies_the_first_and_the_newest_stay(file: Path) -> None:
     assert left == [1, *range(12, 31)]
 
 
-def test_what_another_file_says_of_trust_permissions_and_restarts_is_kept(file: Path) -> None:
+def test_trust_permissions_and_restarts_of_an_imported_server_are_written(file: Path) -> None:
     server = Server(
         command=("x",),
         trust="sandboxed",

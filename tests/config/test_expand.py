@@ -40,12 +40,12 @@ def test_a_missing_variable_is_named_and_left_as_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["${}", "${A-B}", "${input:x}", "${env:}", "${1}", "${a.b}"])
-def test_what_only_looks_like_a_variable_is_named(text: str) -> None:
+def test_text_that_only_looks_like_a_variable_is_reported(text: str) -> None:
     assert expand(text, {"A": "1"}).unreadable == (text,)
 
 
 @given(st.lists(PLAIN | NAMES.map(lambda name: (name,)), max_size=6), st.dictionaries(NAMES, st.text(max_size=12)))
-def test_filling_is_one_pass_over_the_pieces(pieces: list[str | tuple[str]], variables: dict[str, str]) -> None:
+def test_variables_are_expanded_in_one_pass(pieces: list[str | tuple[str]], variables: dict[str, str]) -> None:
     """The model fills each piece by itself, so no value can ever be read again for further variables."""
     text = "".join(piece if isinstance(piece, str) else f"${{{piece[0]}}}" for piece in pieces)
     model = "".join(
@@ -57,7 +57,7 @@ def test_filling_is_one_pass_over_the_pieces(pieces: list[str | tuple[str]], var
 
 
 @given(st.text(st.sampled_from("${}AB:-env"), max_size=12), st.dictionaries(NAMES, st.text()))
-def test_what_is_written_literally_comes_back_as_it_was(text: str, variables: dict[str, str]) -> None:
+def test_literal_text_is_not_expanded(text: str, variables: dict[str, str]) -> None:
     result = expand(literal(text), variables)
     assert (result.text, result.missing, result.unreadable) == (text, (), ())
 

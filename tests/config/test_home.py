@@ -37,7 +37,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         ("linux", {"INTERLOCK_HOME": "/h"}, "/h", HOME / ".config/interlock/interlock.toml"),
     ],
 )
-def test_everything_is_where_its_system_keeps_such_things(
+def test_files_are_in_the_usual_folders_of_each_system(
     on: Callable[[str], None], platform: str, environ: dict[str, str], state: Path | str, config: Path | str
 ) -> None:
     on(platform)
@@ -45,12 +45,12 @@ def test_everything_is_where_its_system_keeps_such_things(
     assert user_config(environ) == Path(config)
 
 
-def test_a_user_without_a_home_has_the_hubs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_uses_the_home_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", unknown)
     assert user_home({"INTERLOCK_HOME": "/h"}) == Path("/h")
     assert user_config({"INTERLOCK_HOME": "/h"}) == Path("/h/.config/interlock/interlock.toml")
-    with pytest.raises(OSError, match="set HOME, or INTERLOCK_HOME"):
+    with pytest.raises(OSError, match="set HOME, or set INTERLOCK_HOME"):
         home_folder({})

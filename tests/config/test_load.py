@@ -10,7 +10,7 @@ import pytest
 
 from interlock.config import Hub, Loaded, Restart, Server, load, load_again
 
-from .conftest import Desk
+from .conftest import UserFiles
 
 Own = Callable[..., Loaded]
 
@@ -67,45 +67,49 @@ WRONG = [
     ('[hub]\n\nmode = "gard"', 3, "`mode` in [hub] must be one of"),
     ('[hub]\ntimeouts.tool_s = "long"', 2, "`tool_s` in [hub.timeouts] must be a number, not a text"),
     ("[hub]\ntimeouts.tool_s = -1", 2, "must be a number > 0.0"),
-    ('[hub]\nlisten = "7420"', 2, "`listen` cannot be read"),
+    ('[hub]\nlisten = "7420"', 2, "`listen` is not valid"),
     ('[hub]\nlisten = "0.0.0.0:1"\nanonymous = true', 3, "without a key"),
     ('[hub]\nallowed_origins = [\n"https://a",\n"nonsense"]', 4, "`nonsense` is not an origin"),
     ("[servers.x]\nenabled = true", 1, "neither `command` nor `url`"),
     ('[servers.x]\ncommand = ["a"]\nurl = "https://h/"', 3, "both `command` and `url`"),
     ('[servers.x]\nurl = "file:///etc/passwd"', 2, "must begin with http"),
-    ('[servers.x]\nurl = "https://me:pw@h/"', 2, "holds credentials"),
+    ('[servers.x]\nurl = "https://me:pw@h/"', 2, "contains credentials"),
     ('[servers.x]\ncommand = "uvx postgres-mcp"', 2, "one program's name"),
     ("[servers.x]\ncommand = [1]", 2, "must be a list of texts"),
     ('[servers.x]\ncommand = [" "]', 2, "is empty"),
     ('[servers.x]\ncommand = ["a\\u0000"]', 1, "NUL"),
-    ('[servers.X]\ncommand = ["a"]', 1, "the name `X` in [servers] may hold only"),
+    ('[servers.X]\ncommand = ["a"]', 1, "the name `X` in [servers] may contain only"),
     ('[servers.a__b]\ncommand = ["a"]', 1, "separates server from tool"),
     ('[servers.hub]\ncommand = ["a"]', 1, "is reserved"),
     ('[servers.x]\nurl = "https://h/"\nheaders = { "a b" = "c" }', 3, "malformed"),
-    ('[servers.x]\ncommand = ["a"]\nenv = { "A-B" = "c" }', 3, "cannot be the name of a variable"),
+    ('[servers.x]\ncommand = ["a"]\nenv = { "A-B" = "c" }', 3, "is not a valid variable name"),
     ('[agents.me]\nprofile = "none"', 2, "there is no profile `none`"),
     ('[servers.x]\ncommand = ["a"]\npermissions.policy = "maybe"', 3, "must be one of"),
     (
         '[servers.x]\ncommand = ["a"]\npermissions.approve = ["shell", "root"]',
         3,
-        "`root` in `approve` is no permission",
+        "`root` in `approve` is not a permission",
     ),
-    ('[servers.x]\ncommand = ["a"]\npermissions.deny = ["two.parts"]', 3, "`two.parts` in `deny` is no permission"),
+    ('[servers.x]\ncommand = ["a"]\npermissions.deny = ["two.parts"]', 3, "`two.parts` in `deny` is not a permission"),
     ('[servers.x]\ncommand = ["a"]\ntrust = "total"', 3, "must be one of"),
-    ('[servers.x]\ncommand = ["a"]\ntimeout_s = 5\ntimeouts.tool_s = 6', 3, "mean the same"),
-    ('[servers.x]\ncommand = ["a"]\n[servers.x.tools.timeouts]\n"" = { tool_s = 1 }', 4, "is no tool name or pattern"),
+    ('[servers.x]\ncommand = ["a"]\ntimeout_s = 5\ntimeouts.tool_s = 6', 3, "are the same setting"),
+    (
+        '[servers.x]\ncommand = ["a"]\n[servers.x.tools.timeouts]\n"" = { tool_s = 1 }',
+        4,
+        "is not a tool name or pattern",
+    ),
     ('[servers.x]\ncommand = ["a"]\n[servers.x.tools.timeouts]\na = { tools = 1 }', 4, "unknown setting `tools`"),
     ("servers = 3", 1, "`servers` must be tables"),
     ("[server.x]\nurl = 'https://h/'", 1, "did you mean `servers`"),
-    ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "this key stands twice in its table"),
-    ("[servers.x]\nurl = 'https://h/'\n[servers.x]", 3, "[servers.x] stands twice"),
-    ('[hub]\nmode = "guard\n', 2, "ends before its closing quote"),
+    ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "this key occurs twice in its table"),
+    ("[servers.x]\nurl = 'https://h/'\n[servers.x]", 3, "[servers.x] occurs twice"),
+    ('[hub]\nmode = "guard\n', 2, "has no closing quote"),
     ("[hub\n", 1, ""),
     ('[hub]\nlisten = "127.0.0.1:70000"', 2, "a port is at most 65535"),
     ('[servers.x]\ncommand = ["a", 1]', 2, "not one with a whole number in it"),
     ('[servers.x]\ncommand = ["a"]\n[servers.x.env]\nA = "b"\nB = 1', 5, "`env.B` in [servers.x] must be a text"),
     ('import = [\n  "a.json",\n  1,\n]', 3, "item 2 of `import` in the file must be a text"),
-    ('[servers.x]\ncommand = ["a"]\ninherit_env = ["A B"]', 3, "`A B` cannot be the name of a variable"),
+    ('[servers.x]\ncommand = ["a"]\ninherit_env = ["A B"]', 3, "`A B` is not a valid variable name"),
     ('[profiles.x]\ntools = "a"', 2, "must be a list, not a text"),
     ("[profiles.x]\ntools = [1]", 2, "must be a text, not a whole number"),
     ("[hub]\nlimits.depth = 0", 2, "must be a whole number >= 8"),
@@ -116,7 +120,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line", "message"), WRONG, ids=[row[2] or "syntax" for row in WRONG])
-def test_what_is_wrong_is_named_with_its_line(own: Own, text: str, line: int, message: str) -> None:
+def test_each_problem_names_its_line(own: Own, text: str, line: int, message: str) -> None:
     loaded = own(text)
     assert not loaded.usable
     assert any(message in problem.message and problem.line == line for problem in loaded.problems), loaded.problems
@@ -128,21 +132,21 @@ def test_all_problems_are_reported_in_order_of_their_lines(own: Own) -> None:
 
 
 @pytest.mark.parametrize("text", [row[0] for row in WRONG])
-def test_every_problem_of_a_wrong_file_says_how_to_mend_it(own: Own, text: str) -> None:
+def test_every_problem_has_a_hint(own: Own, text: str) -> None:
     assert [problem for problem in own(text).problems if not problem.hint] == []
 
 
 @pytest.mark.parametrize("setting", ['url = "ftp://h/"', 'url = "https://h/"\nheaders = { A = "b\\nc" }'])
-def test_what_is_wrong_as_written_is_not_put_down_to_its_variables(own: Own, setting: str) -> None:
+def test_a_fault_of_the_written_value_is_not_blamed_on_its_variables(own: Own, setting: str) -> None:
     assert len(own(f"[servers.a]\n{setting}\n").problems) == 1
 
 
-def test_a_setting_of_the_file_that_stands_in_a_table_is_sent_to_the_top(own: Own) -> None:
+def test_an_import_inside_a_table_is_reported_with_its_right_place(own: Own) -> None:
     (problem,) = own('[servers.a]\nurl = "https://h/"\nimport = ["b.json"]\n').problems
     assert problem.hint == "move it to the top of the file, above the first [table]"
 
 
-def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
+def test_a_missing_variable_stops_only_its_own_server(own: Own) -> None:
     loaded = own('[servers.a]\ncommand = ["x"]\n[servers.b]\ncommand = ["x"]\nenv = { K = "${GONE}" }\n')
     assert loaded.usable
     assert loaded.config.servers["a"].problem is None
@@ -161,7 +165,7 @@ def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
         ('url="https://h/"\nheaders={ A = "${V}" }', "a\nb"),
     ],
 )
-def test_what_a_variable_holds_is_checked_like_what_is_written(own: Own, setting: str, value: str) -> None:
+def test_the_value_of_a_variable_is_checked_like_a_written_one(own: Own, setting: str, value: str) -> None:
     loaded = own(f"[servers.a]\n{setting}", {"V": value})
     problem = loaded.config.servers["a"].problem
     assert problem is not None
@@ -173,73 +177,76 @@ def test_a_server_does_not_print_its_secrets(own: Own) -> None:
     assert "s3cret" not in repr(loaded)
 
 
-def test_a_relative_working_folder_counts_from_the_file(desk: Desk) -> None:
-    loaded = desk.own('[servers.a]\ncommand = ["x"]\ncwd = "work"')
-    assert loaded.config.servers["a"].cwd == str(desk.user_config.parent / "work")
+def test_a_relative_working_folder_counts_from_the_file(user_files: UserFiles) -> None:
+    loaded = user_files.own('[servers.a]\ncommand = ["x"]\ncwd = "work"')
+    assert loaded.config.servers["a"].cwd == str(user_files.user_config.parent / "work")
 
 
-def test_with_nothing_configured_the_demonstration_server_runs(desk: Desk) -> None:
-    config = desk.in_project().config
+def test_with_nothing_configured_the_demonstration_server_runs(user_files: UserFiles) -> None:
+    config = user_files.in_project().config
     assert config.demo
     assert config.servers["demo"].command == (sys.executable, "-P", "-m", "interlock.server.demo")
 
 
-def test_the_named_file_goes_before_the_environment_and_the_users_own(desk: Desk) -> None:
-    named = desk.write("a.toml", '[servers.a]\nurl = "https://a/"')
-    variable = desk.write("b.toml", '[servers.b]\nurl = "https://b/"')
-    desk.own('[servers.c]\nurl = "https://c/"')
-    environ = {**desk.environ, "INTERLOCK_CONFIG": str(variable)}
-    assert list(load(named, home=desk.home, environ=environ).config.servers) == ["a"]
-    assert list(load(home=desk.home, environ=environ).config.servers) == ["b"]
-    assert list(load(home=desk.home, environ=desk.environ).config.servers) == ["c"]
+def test_the_named_file_goes_before_the_environment_and_the_users_own(user_files: UserFiles) -> None:
+    named = user_files.write("a.toml", '[servers.a]\nurl = "https://a/"')
+    variable = user_files.write("b.toml", '[servers.b]\nurl = "https://b/"')
+    user_files.own('[servers.c]\nurl = "https://c/"')
+    environ = {**user_files.environ, "INTERLOCK_CONFIG": str(variable)}
+    assert list(load(named, home=user_files.home, environ=environ).config.servers) == ["a"]
+    assert list(load(home=user_files.home, environ=environ).config.servers) == ["b"]
+    assert list(load(home=user_files.home, environ=user_files.environ).config.servers) == ["c"]
 
 
-def test_a_named_file_that_is_missing_is_a_problem(desk: Desk) -> None:
-    loaded = load(desk.project / "none.toml", home=desk.home, environ=desk.environ)
+def test_a_named_file_that_is_missing_is_a_problem(user_files: UserFiles) -> None:
+    loaded = load(user_files.project / "none.toml", home=user_files.home, environ=user_files.environ)
     assert not loaded.usable
     assert not loaded.config.demo
 
 
-def test_loading_again_sees_the_change(desk: Desk) -> None:
-    path = desk.write("own.toml", '[servers.a]\nurl = "https://a/"')
-    first = load(path, home=desk.home, environ=desk.environ)
+def test_loading_again_sees_the_change(user_files: UserFiles) -> None:
+    path = user_files.write("own.toml", '[servers.a]\nurl = "https://a/"')
+    first = load(path, home=user_files.home, environ=user_files.environ)
     assert str(path) in first.config.origin.files
     path.write_text('[servers.b]\nurl = "https://b/"')
-    assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
+    assert list(load_again(first.config, home=user_files.home).config.servers) == ["b"]
 
 
-def test_a_file_that_is_gone_stays_in_force_and_is_said_to_be_missing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_the_settings_of_a_deleted_file_stay_in_use_with_a_problem(
+    user_files: UserFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", desk.environ["XDG_CONFIG_HOME"])
-    first = desk.own('[servers.a]\nurl = "https://a/"')
-    desk.user_config.unlink()
-    again = load_again(first.config, home=desk.home)
+    monkeypatch.setenv("XDG_CONFIG_HOME", user_files.environ["XDG_CONFIG_HOME"])
+    first = user_files.own('[servers.a]\nurl = "https://a/"')
+    user_files.user_config.unlink()
+    again = load_again(first.config, home=user_files.home)
     assert not again.usable
-    assert (again.problems[0].file, again.problems[0].message[:16]) == (str(desk.user_config), "the file is gone")
+    assert (again.problems[0].file, again.problems[0].message[:20]) == (
+        str(user_files.user_config),
+        "the file was deleted",
+    )
     assert again.problems[0].hint
-    desk.user_config.write_text('[servers.b]\nurl = "https://b/"')
-    assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
+    user_files.user_config.write_text('[servers.b]\nurl = "https://b/"')
+    assert list(load_again(first.config, home=user_files.home).config.servers) == ["b"]
 
 
-def test_files_that_may_yet_come_are_watched_for(desk: Desk) -> None:
-    assert str(desk.user_config) in desk.in_project().config.origin.files
-    missing = str(desk.project / "later.json")
-    assert missing in desk.own(f'import = ["{missing}"]').config.origin.files
+def test_missing_files_are_watched_for(user_files: UserFiles) -> None:
+    assert str(user_files.user_config) in user_files.in_project().config.origin.files
+    missing = str(user_files.project / "later.json")
+    assert missing in user_files.own(f'import = ["{missing}"]').config.origin.files
 
 
-def test_a_file_that_is_not_utf_8_names_the_line(desk: Desk) -> None:
-    path = desk.project / "x.toml"
+def test_a_file_that_is_not_utf_8_names_the_line(user_files: UserFiles) -> None:
+    path = user_files.project / "x.toml"
     path.write_bytes(b"# fine\n# \xff\n")
-    (problem,) = load(path, home=desk.home, environ=desk.environ).problems
+    (problem,) = load(path, home=user_files.home, environ=user_files.environ).problems
     assert problem.line == 2
 
 
 @pytest.mark.parametrize("name", ["x.toml", "x.json"])
-def test_deep_nesting_is_refused(desk: Desk, name: str) -> None:
+def test_deep_nesting_is_refused(user_files: UserFiles, name: str) -> None:
     deep = "[" * 5000 + "]" * 5000
-    path = desk.write(name, f"a = {deep}" if name.endswith("toml") else f'{{"a": {deep}}}')
-    (problem,) = load(path, home=desk.home, environ=desk.environ).problems
+    path = user_files.write(name, f"a = {deep}" if name.endswith("toml") else f'{{"a": {deep}}}')
+    (problem,) = load(path, home=user_files.home, environ=user_files.environ).problems
     assert "deep" in problem.message
 
 
@@ -267,8 +274,8 @@ def test_a_server_with_an_address_is_reached_over_http() -> None:
     assert Server(command=("x",)).transport == "stdio"
 
 
-def test_an_import_that_is_missing_is_named_where_it_is_written(desk: Desk) -> None:
-    loaded = desk.own('import = [\n  "/nowhere/else.json",\n]\n')
+def test_an_import_that_is_missing_is_named_where_it_is_written(user_files: UserFiles) -> None:
+    loaded = user_files.own('import = [\n  "/nowhere/else.json",\n]\n')
     (problem,) = loaded.problems
     assert (problem.line, problem.fatal) == (2, False)
     assert str(Path("/nowhere/else.json")) in problem.message

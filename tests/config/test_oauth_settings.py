@@ -34,23 +34,23 @@ def test_an_issuer_and_its_keys_are_enough_on_loopback(tmp_path: Path) -> None:
     [
         ('issuer = "http://login.example.com"', "must begin with https://"),
         ('issuer = "https://login.example.com/#x"', "without a query or fragment"),
-        ('issuer = "https://a:b@login.example.com"', "holds credentials"),
+        ('issuer = "https://a:b@login.example.com"', "contains credentials"),
         ('jwks_url = "file:///etc/passwd"', "must begin with https://"),
         ('jwks_url = "http://10.0.0.1/keys"', "must begin with https://"),
         ('resource = "https://hub.example.com?x=1"', "without a query or fragment"),
-        ('resource = "https://hub.example.com/\\"x"', "characters that no address has"),
-        ('jwks_file = "/tmp/keys.json"', "names both"),
+        ('resource = "https://hub.example.com/\\"x"', "characters that are not allowed"),
+        ('jwks_file = "/tmp/keys.json"', "has both"),
         ('algorithms = ["none"]', "must be one of"),
         ('algorithms = ["HS256"]', "must be one of"),
-        ("algorithms = []", "no signature is accepted"),
+        ("algorithms = []", "no token would be accepted"),
         ('scopes = { tools = ["everything"] }', "is no permission"),
-        ('scopes = { "a b" = ["list_all"] }', "is no scope"),
+        ('scopes = { "a b" = ["list_all"] }', "is not a scope"),
         ('kind = "admin"', "must be one of"),
         ('profile = "nobody"', "there is no profile"),
         ('isuer = "x"', "unknown setting `isuer`"),
     ],
 )
-def test_what_would_be_unsafe_or_never_work_is_said_at_start(tmp_path: Path, line: str, said: str) -> None:
+def test_unsafe_or_useless_settings_are_reported_at_start(tmp_path: Path, line: str, said: str) -> None:
     name = line.partition(" ")[0]
     kept = [kept for kept in GOOD.splitlines() if not kept.startswith(name + " ")]
     found = problems(tmp_path, "\n".join([*kept, line]))
@@ -66,7 +66,7 @@ def test_an_issuer_must_be_named_and_its_keys_need_not_be(tmp_path: Path) -> Non
     ("lines", "said"),
     [
         ('issuer = "https://second.example.com"', None),
-        ('issuer = "https://login.example.com"', "stands here twice"),
+        ('issuer = "https://login.example.com"', "is configured twice"),
         ('jwks_url = "https://second.example.com/keys"', "[hub.oauth.issuers.b] names no issuer"),
         ('issuer = "http://second.example.com"', "must begin with https://"),
         ('issuer = "https://second.example.com"\nprofile = "nobody"', "there is no profile"),
@@ -84,15 +84,15 @@ def test_a_hub_may_name_its_issuers_in_tables_of_their_own_alone(tmp_path: Path)
     assert problems(tmp_path, text) == []
 
 
-def test_a_hub_beyond_this_machine_says_under_which_address_it_is_known(tmp_path: Path) -> None:
+def test_a_hub_beyond_loopback_needs_its_address_for_tokens(tmp_path: Path) -> None:
     beyond = f'[hub]\nlisten = "0.0.0.0:7420"\n{GOOD}'
-    assert "under which it is known" in problems(tmp_path, beyond)[0]
+    assert "this hub's own address is not set" in problems(tmp_path, beyond)[0]
     assert problems(tmp_path, beyond + 'resource = "https://hub.example.com"') == []
 
 
 def test_an_agent_may_be_the_subject_of_a_token(tmp_path: Path) -> None:
     assert problems(tmp_path, GOOD + '[agents."https://login.example.com#alice"]\nask = ["**"]') == []
-    assert "may hold only" in problems(tmp_path, GOOD + '[agents."alice#x"]')[0]
+    assert "may contain only" in problems(tmp_path, GOOD + '[agents."alice#x"]')[0]
 
 
 def test_with_an_issuer_nobody_is_anonymous_unless_the_operator_says_so() -> None:

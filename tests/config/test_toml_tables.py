@@ -45,7 +45,7 @@ def meaning(text: str) -> dict[str, object] | None:
 
 
 @given(documents())
-def test_what_is_added_and_taken_out_again_leaves_no_trace(text: str) -> None:
+def test_adding_and_removing_a_table_restores_the_text(text: str) -> None:
     if meaning(text) is None:
         return
     added = add_tables(text, ("servers",), NEW)
@@ -56,7 +56,7 @@ def test_what_is_added_and_taken_out_again_leaves_no_trace(text: str) -> None:
 
 
 @given(documents(), st.sampled_from("abcd"))
-def test_taking_a_table_out_changes_nothing_else(text: str, name: str) -> None:
+def test_removing_a_table_changes_nothing_else(text: str, name: str) -> None:
     before = meaning(text)
     if before is None:
         return
@@ -68,12 +68,12 @@ def test_taking_a_table_out_changes_nothing_else(text: str, name: str) -> None:
     assert after == before
 
 
-def test_comments_around_a_table_that_goes_stay() -> None:
+def test_comments_around_a_removed_table_stay() -> None:
     text = '# top\n[servers.a]\n# inside\nurl = "u"\n\n# of the hub\n[hub]\n'
     assert remove_table(text, ("servers", "a")) == "# top\n\n# of the hub\n[hub]\n"
 
 
 @pytest.mark.parametrize("text", ["servers = { a = { url = 'u' } }\n", "servers = 'x'\n", "[[servers]]\nid = 'a'\n"])
-def test_what_cannot_take_a_table_is_refused(text: str) -> None:
+def test_a_text_that_cannot_take_the_table_is_refused(text: str) -> None:
     with pytest.raises(CannotChange):
         add_tables(text, ("servers",), NEW)

@@ -41,23 +41,23 @@ accepts = [{ target = "https://example.com/" }]
     [
         ('use = ["sanbox"]', "must be one of"),
         ('use = ["code_safty"]', 'write "code_safety"'),
-        ('ignore = ["pipe"]', "is not the name of a rule"),
-        ('ignore = ["address.metadata"]', "cannot be switched off"),
-        ('networks = ["10.0.0.1/8"]', "is no network"),
-        ('hosts = ["https://example.com"]', "is no host name"),
-        ('roots = ["data"]', "is not a folder written in full"),
+        ('ignore = ["pipe"]', "is not a rule name"),
+        ('ignore = ["address.metadata"]', "cannot be turned off"),
+        ('networks = ["10.0.0.1/8"]', "is not a network"),
+        ('hosts = ["https://example.com"]', "is not a host name"),
+        ('roots = ["data"]', "is not an absolute path"),
         ('use = ["paths"]', "needs `roots`"),
-        ('dialect = "klingon"', "is none of"),
-        ('arguments.command = [".a"]', "is no argument"),
+        ('dialect = "klingon"', "is not one of"),
+        ('arguments.command = [".a"]', "is not an argument"),
         ('arguments.comand = ["a"]', "comand"),
         ("ports = [0]", "ports"),
         ('level = "stict"', "must be one of"),
         ("nonsense = 1", "unknown setting `nonsense`"),
-        ('use = ["sandbox"]\narguments.url = ["a"]', "no validator of this tool looks at a url"),
+        ('use = ["sandbox"]\narguments.url = ["a"]', "no validator of this tool checks a url"),
         ('use = ["code_safety"]\nlevel = "unrestricted"', "checks nothing"),
     ],
 )
-def test_what_is_wrong_is_an_error_with_its_line(own: Own, line: str, told: str) -> None:
+def test_each_fault_is_an_error_with_its_line(own: Own, line: str, told: str) -> None:
     loaded = own(SERVER + f"[servers.x.validators.run]\n{line}\n")
     assert not loaded.usable
     (problem,) = loaded.problems

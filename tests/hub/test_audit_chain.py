@@ -18,7 +18,8 @@ from interlock.hub.audit.verify import Finding, verify
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store
-from interlock.store.database import Database, connect
+from interlock.store.connect import connect
+from interlock.store.database import Database
 
 COUNT = 30
 TOOL = Target("tool", "s", "t")

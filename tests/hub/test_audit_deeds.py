@@ -27,7 +27,8 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.permissions.entries import ENTRIES
 from interlock.store import Collection, Conflict, Mirror, NotRecorded, Store, StoreError, StoreFull, StoreUnavailable
 from interlock.store import records as rows
-from interlock.store.database import Database, Row, connect
+from interlock.store.connect import connect
+from interlock.store.database import Database, Row
 from interlock.store.documents import find
 from store.things import THINGS, Thing
 

@@ -13,7 +13,7 @@ from interlock.hub.audit.head import read_head
 from interlock.hub.audit.record import GAP, INTENDED
 from interlock.hub.audit.verify import verify
 from interlock.store import records
-from interlock.store.database import connect
+from interlock.store.connect import connect
 
 KILLS = ((2, True), (300, False), (2, True), (40, False), (170, True), (90, False))
 """After how many lines, and by itself or by us. The second line is the first promise."""

@@ -29,7 +29,8 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
 from interlock.store import records as rows
-from interlock.store.database import Database, connect
+from interlock.store.connect import connect
+from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
 

@@ -19,7 +19,7 @@ from interlock.hub.audit.verify import verify
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Store, records
-from interlock.store.database import connect
+from interlock.store.connect import connect
 
 AGENT = Principal("cursor", "agent")
 TOOL = Target("tool", "github", "create_issue")

@@ -25,7 +25,7 @@ from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.record import EXECUTED, GAP, INTENDED, Record
 from interlock.hub.audit.verify import verify
 from interlock.store import records
-from interlock.store.database import connect
+from interlock.store.connect import connect
 from interlock.store.documents import find
 
 from .house import HERE, SOURCE, Raw, until

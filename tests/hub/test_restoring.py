@@ -15,7 +15,7 @@ from interlock.hub.audit.verify import verify
 from interlock.hub.auth.keys import KEYS
 from interlock.store import Store, StoreBusy, StoreError, documents
 from interlock.store import records as rows
-from interlock.store.database import connect
+from interlock.store.connect import connect
 from interlock.store.sqlite import Sqlite
 
 from .house import Raw, child, house, text_of

@@ -1,4 +1,4 @@
-"""What the store promises, asked of both databases."""
+"""The contract of the store, checked on both databases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
-from interlock.store.database import connect, transaction
+from interlock.store.connect import connect
+from interlock.store.database import transaction
 
 from .things import THINGS, Thing, until
 
@@ -22,7 +23,7 @@ async def put(store: Store, *things: Thing) -> None:
             change.put(THINGS, thing)
 
 
-async def test_what_was_put_is_read_with_a_version_that_grows(where: str) -> None:
+async def test_a_document_is_read_with_a_version_that_grows(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a", "x", 1))
     await put(store, Thing("a", "y", 2))
@@ -33,7 +34,7 @@ async def test_what_was_put_is_read_with_a_version_that_grows(where: str) -> Non
     await store.close()
 
 
-async def test_everything_is_there_after_it_was_opened_again(where: str) -> None:
+async def test_documents_survive_closing_and_opening(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a", note="ünï\u0000code \U0001f600"))
     await store.close()
@@ -64,7 +65,7 @@ async def test_documents_are_found_by_every_declared_column(where: str) -> None:
     await store.close()
 
 
-async def test_a_transaction_fails_whole_when_something_it_read_was_changed_meanwhile(where: str) -> None:
+async def test_a_transaction_changes_nothing_when_a_document_it_read_was_changed(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a"))
 
@@ -116,7 +117,7 @@ async def test_increments_from_many_tasks_are_all_counted(where: str) -> None:
     await store.close()
 
 
-async def test_an_exception_inside_a_transaction_drops_it(where: str) -> None:
+async def test_an_exception_inside_a_transaction_discards_it(where: str) -> None:
     store = await Store.open(where, [THINGS])
 
     async def fail() -> None:
@@ -130,7 +131,7 @@ async def test_an_exception_inside_a_transaction_drops_it(where: str) -> None:
     await store.close()
 
 
-async def test_a_version_never_comes_back_even_when_the_document_was_deleted_in_between(where: str) -> None:
+async def test_a_version_is_never_reused_after_a_deletion(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a", "first"))
     old = await store.get(THINGS, "a")
@@ -152,8 +153,8 @@ async def test_a_mirror_has_followed_when_the_change_returns(where: str) -> None
     store = await Store.open(where, [THINGS])
     await put(store, Thing("old"))
     mirror = await store.mirror(THINGS)
-    heard: list[tuple[str, Thing | None]] = []
-    stop = mirror.on_change(lambda key, value: heard.append((key, value)))
+    changed: list[tuple[str, Thing | None]] = []
+    stop = mirror.on_change(lambda key, value: changed.append((key, value)))
     before = mirror.generation
     await put(store, Thing("new", "x"))
     assert mirror.get("new") == Thing("new", "x")
@@ -164,11 +165,11 @@ async def test_a_mirror_has_followed_when_the_change_returns(where: str) -> None
     assert (len(mirror), mirror.generation) == (1, before + 2)
     stop()
     await put(store, Thing("new", "y"))
-    assert heard == [("new", Thing("new", "x")), ("old", None)]
+    assert changed == [("new", Thing("new", "x")), ("old", None)]
     await store.close()
 
 
-async def test_an_index_is_made_anew_when_a_collection_is_declared_differently(where: str) -> None:
+async def test_columns_are_rebuilt_when_a_collection_is_declared_differently(where: str) -> None:
     store = await Store.open(where, [Collection("things", Thing, key="id")])
     plain = store._collections["things"]
     async with store.transaction() as change:
@@ -179,7 +180,7 @@ async def test_an_index_is_made_anew_when_a_collection_is_declared_differently(w
     await store.close()
 
 
-async def test_a_unit_that_cannot_be_written_takes_no_neighbour_with_it(where: str) -> None:
+async def test_a_unit_that_cannot_be_written_fails_alone(where: str) -> None:
     store = await Store.open(where, [THINGS])
     gate = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -201,7 +202,9 @@ async def test_a_unit_that_cannot_be_written_takes_no_neighbour_with_it(where: s
     await store.close()
 
 
-async def test_a_backup_made_under_load_is_one_moment_and_goes_into_either_database(where: str, tmp_path: Path) -> None:
+async def test_a_backup_made_under_load_is_consistent_and_restores_into_either_database(
+    where: str, tmp_path: Path
+) -> None:
     store = await Store.open(where, [THINGS])
     stop = False
 
@@ -236,7 +239,7 @@ async def test_a_backup_made_under_load_is_one_moment_and_goes_into_either_datab
     await other.close()
 
 
-async def test_what_is_not_a_sound_backup_changes_nothing(where: str, tmp_path: Path) -> None:
+async def test_a_damaged_backup_changes_nothing(where: str, tmp_path: Path) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a"))
     rubbish = tmp_path / "rubbish"
@@ -262,7 +265,7 @@ async def test_a_database_from_a_later_version_is_left_alone(where: str, tmp_pat
     assert caught.value.hint
 
 
-async def test_a_flipped_bit_in_a_document_is_damage_and_nothing_is_answered_from_it(where: str) -> None:
+async def test_a_flipped_bit_in_a_document_is_detected_as_damage(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a", "good"))
     database = connect(where)
@@ -296,7 +299,7 @@ async def test_a_closed_store_refuses(where: str) -> None:
         await put(store, Thing("a"))
 
 
-async def test_a_reading_moment_does_not_move_while_others_commit(where: str) -> None:
+async def test_a_read_transaction_sees_a_snapshot_while_others_commit(where: str) -> None:
     store = await Store.open(where, [THINGS])
     await put(store, Thing("a", size=1))
     reader = connect(where, read_only=True)
@@ -323,7 +326,7 @@ class Careful(msgspec.Struct):
     api_key_hash: str
 
 
-def test_a_collection_does_not_take_a_field_that_is_named_like_a_secret() -> None:
+def test_a_collection_refuses_a_field_named_like_a_secret() -> None:
     for kind in (Careless, Nested):
         with pytest.raises(ValueError, match="'api_key', named like a secret"):
             Collection("careless", kind, key="id")
@@ -336,6 +339,6 @@ def test_a_collection_names_fields_that_exist() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k" * 513, "\0"])
-def test_a_key_is_some_text_and_not_endless(key: str) -> None:
+def test_a_key_that_is_empty_too_long_or_has_a_nul_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="characters"):
         THINGS.key_of(Thing(key))

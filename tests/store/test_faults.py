@@ -1,4 +1,4 @@
-"""Full disks, read-only disks, locks, servers that restart or hang: a clear error, nothing half written, then on."""
+"""Full disks, read-only disks, locks, servers that restart or hang: a clear error, nothing half written, recovery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from interlock.store import Store, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from interlock.store import sqlite as sqlite_module
 from interlock.store import writer as writer_module
-from interlock.store.database import connect, sqlite_path
+from interlock.store.connect import connect, sqlite_path
 
 from .things import THINGS, Thing, until
 
@@ -43,7 +43,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-async def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+async def test_a_full_disk_refuses_loses_nothing_and_recovers_with_free_space(small_disk: Path) -> None:
     store = await Store.open(small_disk / "hub.db", [THINGS])
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 400_000)
@@ -68,7 +68,7 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_r
     check.close()
 
 
-async def test_a_read_only_disk_is_said_to_be_one(small_disk: Path) -> None:
+async def test_a_read_only_disk_raises_its_own_error(small_disk: Path) -> None:
     await (await Store.open(small_disk / "hub.db", [THINGS])).close()
     await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreReadOnly) as caught:
@@ -100,7 +100,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_file_that_may_not_grow_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_file_that_may_not_grow_loses_no_acknowledged_change(tmp_path: Path) -> None:
     where = tmp_path / "hub.db"
     tests = Path(__file__).parent.parent
     env = {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}
@@ -130,7 +130,7 @@ async def test_a_database_that_another_process_holds_is_busy_until_it_lets_go(
     await store.close()
 
 
-async def test_what_is_not_a_database_is_not_opened_nor_overwritten(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_not_opened_or_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "hub.db"
     path.write_bytes(b"precious" * 1000)
     with pytest.raises(StoreDamaged):
@@ -138,15 +138,15 @@ async def test_what_is_not_a_database_is_not_opened_nor_overwritten(tmp_path: Pa
     assert path.read_bytes() == b"precious" * 1000
 
 
-async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "home" / "hub.db"
     await (await Store.open(path, [THINGS])).close()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_too_much_that_waits_is_refused_and_nothing_grows(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "MOST_WAITING", 3)
+async def test_a_full_queue_refuses_further_changes(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_WAITING", 3)
     store = await Store.open(where, [THINGS])
     results = await asyncio.gather(*(put(store, Thing(str(n))) for n in range(10)), return_exceptions=True)
     refused = [result for result in results if isinstance(result, StoreBusy)]
@@ -155,14 +155,14 @@ async def test_too_much_that_waits_is_refused_and_nothing_grows(where: str, monk
     await store.close()
 
 
-async def test_nobody_listens_at_the_address(tmp_path: Path) -> None:
+async def test_an_address_without_a_server_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable) as caught:
         await Store.open("postgresql://hub:hunter2@127.0.0.1:1/x", [THINGS])
     assert "hunter2" not in str(caught.value)
     assert caught.value.hint
 
 
-async def test_a_server_that_drops_every_connection_is_met_again(postgres: str) -> None:
+async def test_a_server_that_drops_every_connection_is_connected_to_again(postgres: str) -> None:
     store = await Store.open(postgres, [THINGS])
     mirror = await store.mirror(THINGS)
     await put(store, Thing("before"))
@@ -189,8 +189,8 @@ async def _found(store: Store) -> list[object]:
     raise AssertionError("the readers did not come back")
 
 
-async def test_a_server_that_hangs_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "LONGEST_COMMIT_S", 0.2)
+async def test_a_commit_on_a_server_that_hangs_fails_in_time(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_COMMIT_S", 0.2)
     store = await Store.open(postgres, [THINGS])
     pid = await store.commit(lambda database: database.execute("SELECT pg_backend_pid()")[0][0])
     assert isinstance(pid, int)
@@ -210,7 +210,7 @@ async def test_a_server_that_hangs_is_given_up(postgres: str, monkeypatch: pytes
     await store.close()
 
 
-async def test_another_nodes_changes_are_heard_even_after_the_line_broke(postgres: str) -> None:
+async def test_changes_of_another_node_arrive_after_the_connection_broke(postgres: str) -> None:
     one = await Store.open(postgres, [THINGS])
     two = await Store.open(postgres, [THINGS])
     here, there = await one.mirror(THINGS), await two.mirror(THINGS)
@@ -232,7 +232,7 @@ async def test_another_nodes_changes_are_heard_even_after_the_line_broke(postgre
     await two.close()
 
 
-async def test_a_deletion_that_was_forgotten_meanwhile_is_still_heard(postgres: str) -> None:
+async def test_a_purged_deletion_still_reaches_other_nodes(postgres: str) -> None:
     from interlock.store import documents
 
     one = await Store.open(postgres, [THINGS])

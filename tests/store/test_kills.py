@@ -1,4 +1,4 @@
-"""F1, I2: a change that was acknowledged is there, whenever the process that made it was killed."""
+"""F1, I2: an acknowledged change survives, whenever the process that made it is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.store.collection import Document
-from interlock.store.database import connect
+from interlock.store.connect import connect
 from interlock.store.documents import find
 
 from .things import THINGS, Thing
@@ -46,7 +46,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_is_there_and_what_was_changed_together_is_together(where: str) -> None:
+def test_acknowledged_changes_survive_and_transactions_stay_whole(where: str) -> None:
     dice = random.Random(3)
     promised: dict[str, int] = {}
     for kill in range(KILLS):

@@ -1,4 +1,4 @@
-"""Changing the schema: backed up first, and done whole or not at all, wherever it is killed."""
+"""Schema upgrades: a backup first, and each step whole or not at all, wherever the process is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from interlock.store import Store, StoreError
-from interlock.store.database import Database, connect
+from interlock.store.connect import connect
+from interlock.store.database import Database
 from interlock.store.schema import Step, bring_up, schema_number, steps
 from interlock.store.sqlite import Sqlite, statements
 from interlock.store.store import _back_up_before
@@ -33,7 +34,7 @@ NEXT = Step(
 KILLED = """
 import sys
 from pathlib import Path
-from interlock.store.database import connect
+from interlock.store.connect import connect
 from interlock.store.schema import bring_up, steps
 from interlock.store.store import _back_up_before
 from store.test_migrations import NEXT, Fatal
@@ -63,7 +64,7 @@ class Fatal:
 
 @pytest.mark.slow
 @pytest.mark.anyio
-async def test_a_migration_that_is_killed_at_any_step_is_done_whole_by_the_next_start(
+async def test_a_migration_that_is_killed_at_any_step_is_completed_by_the_next_start(
     where: str, tmp_path: Path
 ) -> None:
     store = await Store.open(where, [THINGS])

@@ -1,4 +1,4 @@
-"""A mirror ends up with the latest of everything, in whatever order and however often it hears of it."""
+"""A mirror ends with the newest version of each document, in any order and with any repetition of changes."""
 
 from __future__ import annotations
 
@@ -52,43 +52,43 @@ def test_order_and_repetition_do_not_matter(history: list[tuple[str, bool]], dat
 
 
 @given(HISTORY, st.data())
-def test_a_look_at_the_whole_collection_undoes_nothing_that_is_newer(
+def test_loading_the_whole_collection_replaces_no_newer_version(
     history: list[tuple[str, bool]], data: st.DataObject
 ) -> None:
     changes = changes_of(history)
-    looked = data.draw(st.integers(0, len(changes)))
+    loaded = data.draw(st.integers(0, len(changes)))
     mirror = Mirror(THINGS)
     mirror.loading += 1
-    heard = data.draw(st.integers(0, len(changes)))
-    for change in changes[:heard]:
+    applied = data.draw(st.integers(0, len(changes)))
+    for change in changes[:applied]:
         mirror.apply(change)
         mirror.settle(change.revision)
-    latest = {change.key: change for change in changes[:looked]}
-    mirror.take([change for change in latest.values() if change.body is not None], looked)
-    assert sizes(mirror) == state_after(changes[: max(heard, looked)])
+    latest = {change.key: change for change in changes[:loaded]}
+    mirror.load([change for change in latest.values() if change.body is not None], loaded)
+    assert sizes(mirror) == state_after(changes[: max(applied, loaded)])
 
 
-def test_a_deletion_heard_while_loading_is_not_undone_by_the_older_moment_that_was_read() -> None:
+def test_an_older_snapshot_does_not_undo_a_deletion_that_arrived_while_loading() -> None:
     put, deleted = changes_of([("a", False), ("a", True)])
     mirror = Mirror(THINGS)
     mirror.loading += 1
     mirror.apply(put)
     mirror.apply(deleted)
     mirror.settle(deleted.revision)
-    mirror.take([put], put.revision)
+    mirror.load([put], put.revision)
     mirror.loading -= 1
     assert mirror.get("a") is None
     mirror.settle(deleted.revision)
-    assert mirror._known == {}
+    assert mirror._entries == {}
 
 
-def test_a_deletion_that_comes_again_after_it_was_forgotten_is_told_once() -> None:
+def test_listeners_are_called_once_for_a_deletion_that_arrives_twice() -> None:
     put, deleted = changes_of([("a", False), ("a", True)])
     mirror = Mirror(THINGS)
-    heard: list[str] = []
+    changed: list[str] = []
     mirror.apply(put)
-    mirror.on_change(lambda key, _: heard.append(key))
+    mirror.on_change(lambda key, _: changed.append(key))
     mirror.apply(deleted)
     mirror.settle(deleted.revision)
     mirror.apply(deleted)
-    assert (heard, mirror.generation) == (["a"], 2)
+    assert (changed, mirror.generation) == (["a"], 2)

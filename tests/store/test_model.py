@@ -1,4 +1,4 @@
-"""The store against the simplest thing that could be one: a dictionary."""
+"""The store compared with the simplest model of it: a dictionary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWNERS = st.sampled_from(["", "me", "you", "o" * 300, "\0"])
 
 
 class Followed(RuleBasedStateMachine):
-    """Puts, deletes, conflicts, restarts, backups and restores, with the same done to two dictionaries."""
+    """Puts, deletes, conflicts, restarts, backups and restores, applied to the store and to two dictionaries."""
 
     where = ""
     folder = Path()

@@ -16,7 +16,7 @@ from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profil
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
 from interlock.web.rest import routes
-from interlock.web.rest.outcomes import Where, refusal
+from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault
 
 from .running import example
@@ -228,7 +228,7 @@ async def test_a_server_of_either_era_is_called(tmp_path: Path, era: Era) -> Non
     ],
 )
 def test_each_refusal_of_the_hub_has_its_status(name: str, status: int) -> None:
-    response = refusal(Fault(name, "no", retry_after_ms=1500), Where("t"))
+    response = refusal(Fault(name, "no", retry_after_ms=1500), RequestInfo("t"))
     assert (response.status_code, response.headers["retry-after"]) == (status, "2")
 
 

@@ -69,7 +69,7 @@ def body(code: int, error_type: str, message: str, tool: str | None = ANALYZER, 
 async def test_400_for_what_is_not_json(hub: House) -> None:
     status, _, error = await call(hub, ANALYZER, b'{"ticker_symbol": ')
     assert status == 400
-    message = "the body is not JSON: Input data was truncated"
+    message = "the body is not valid JSON: Input data was truncated"
     assert error == body(-32700, "ParseError", message, suggestions=["send the arguments as one object"])
 
 

@@ -1,24 +1,23 @@
-"""The terminal face. Importing it costs nothing; each command brings what it needs when it runs."""
+"""The command line. Each command imports the modules it needs only when it runs."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Runs `interlock` with the arguments of this process."""
+    """Run `interlock` with the arguments of this process."""
     import sys
 
     try:
         sys.exit(_code())
-    except KeyboardInterrupt:  # before there was a command to interrupt
+    except KeyboardInterrupt:  # before a command ran
         sys.exit(130)
 
 
 def _code() -> int:
-    """Runs the command. The exit code."""
     import click
 
     from .app import app
-    from .failures import Enough
+    from .failures import OutputClosed
 
     try:
         return int(app.main(prog_name="interlock", standalone_mode=False) or 0)
@@ -27,14 +26,14 @@ def _code() -> int:
     except click.ClickException as failure:
         failure.show()
         return failure.exit_code
-    except Enough:
+    except OutputClosed:
         return 0
     finally:
-        _give_up_output()
+        _flush_output()
 
 
-def _give_up_output() -> None:
-    """What could not be written would be tried again at the end, and be told again."""
+def _flush_output() -> None:
+    """Flush the output, or discard it if it is closed: Python would report the failure again at exit."""
     import os
     import sys
 

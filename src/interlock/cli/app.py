@@ -1,4 +1,4 @@
-"""The table of commands. A command's module is imported only when it is run or asked for its own help."""
+"""The table of commands. The module of a command is imported only when it runs or shows its help."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import click
 
-from .failures import Enough, of_the_system
+from .failures import OutputClosed, system_failure
 
 
 class Entry(NamedTuple):
-    """Where a command lives (`module:name` in this package), and what it says of itself in the overview."""
+    """The place of a command (`module:name` in this package), and its line in the overview."""
 
     place: str
     summary: str
@@ -21,19 +21,19 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "up": Entry("up:up", "Run the hub and its servers."),
         "down": Entry("up:down", "Stop the hub."),
-        "status": Entry("status:status", "Say what runs, and how to fix what does not."),
+        "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
-        "demo": Entry("demo:demo", "Show what a hub does, with a server of its own."),
+        "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {
-        "add": Entry("servers:add", "Add a server: a program or an address."),
+        "add": Entry("servers:add", "Add a server: a program or a URL."),
         "remove": Entry("servers:remove", "Remove a server."),
-        "import": Entry("servers:import_", "Take over the servers of another program's file."),
-        "logs": Entry("logs:logs", "Print what servers wrote."),
+        "import": Entry("servers:import_", "Import the servers of another program's file."),
+        "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {
-        "connect": Entry("connect:connect", "Write a client's configuration, with a key of its own."),
-        "stdio": Entry("stdio:stdio", "Speak with the hub over standard input and output."),
+        "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
+        "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {
         "list": Entry("tools:list_", "List the tools of all servers."),
@@ -41,25 +41,25 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "call": Entry("tools:call", "Call a tool."),
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
         "search-model": Entry("search_model:search_model", "Install or remove the model that finds tools by meaning."),
-        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
+        "check": Entry("check:check", "Check a command, URL, code, path, SQL statement or tool."),
     },
     "Decide": {
-        "watch": Entry("watch:watch", "Answer questions as they come."),
-        "approvals": Entry("approvals:approvals", "Answer what agents and servers ask a person."),
-        "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
-        "grants": Entry("grants:grants", "Allow and deny agents servers and tools."),
-        "permissions": Entry("permissions:permissions", "Say what servers may do on this machine."),
-        "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
+        "watch": Entry("watch:watch", "Answer approval requests as they arrive."),
+        "approvals": Entry("approvals:approvals", "List and answer approval requests."),
+        "why": Entry("why:why", "Show why a call was refused, or whether one would be."),
+        "grants": Entry("grants:grants", "Allow or deny agents the use of servers and tools."),
+        "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),
+        "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Write": {
-        "new": Entry("new:new", "Make a server project, with a test that passes."),
-        "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
+        "new": Entry("new:new", "Create a server project with a passing test."),
+        "dev": Entry("dev:dev", "Run a server's file, restart it after each change, and show its calls."),
         "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
     },
-    "Record": {
-        "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
-        "backup": Entry("backup:backup", "Write everything the hub keeps to FILE."),
-        "restore": Entry("backup:restore", "Put a backup back. Only while no hub runs."),
+    "Audit log": {
+        "audit": Entry("audit:audit", "Show, search, export and verify the audit log."),
+        "backup": Entry("backup:backup", "Write all data of the hub to FILE."),
+        "restore": Entry("backup:restore", "Restore a backup, while no hub runs."),
     },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),
@@ -67,11 +67,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
 }
 
 EXIT_CODES = """\
-0 done · 1 failed · 2 wrong usage · 3 configuration is wrong · 4 no hub is running · 5 refused · 130 interrupted"""
+0 done · 1 failed · 2 wrong usage · 3 wrong configuration · 4 no hub is running · 5 refused · 130 interrupted"""
 
 
 class Overview(click.Group):
-    """A group whose overview needs none of its commands."""
+    """A group that shows its overview without importing the commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in SECTIONS.values() for name in section]
@@ -86,13 +86,13 @@ class Overview(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """What the system refuses a command ends it like any other failure: in a sentence."""
+        """Report errors of the operating system like any other failure, in one sentence."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise Enough from error
+            raise OutputClosed from error
         except OSError as error:
-            raise of_the_system(error) from error
+            raise system_failure(error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in SECTIONS.items():

@@ -1,4 +1,4 @@
-"""`interlock approvals`: the questions that wait for a person, and the rules learned from the answers."""
+"""`interlock approvals`: the approval requests that wait for a person, and the rules made from answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from .failures import Refused
-from .show import as_dict, bold, coloured, columns, is_attended, json_option, one_line, plain, say, show_json
+from .hub_link import ask_hub
+from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, say_table, show_json
 
 RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
 
@@ -16,9 +17,9 @@ RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
 @json_option
 @click.pass_context
 def approvals(ctx: click.Context, as_json: bool) -> None:
-    """Answer what agents and servers ask a person.
+    """List and answer approval requests.
 
-    Without a command, it lists what is open.
+    Without a command, it lists the open ones.
 
     \b
     Example:
@@ -29,37 +30,36 @@ def approvals(ctx: click.Context, as_json: bool) -> None:
 
 
 @approvals.command("list")
-@click.option("--all", "with_answered", is_flag=True, help="Also those that are answered or over.")
+@click.option("--all", "with_answered", is_flag=True, help="Also those that were answered or have expired.")
 @json_option
 def list_(with_answered: bool, as_json: bool) -> None:
-    """List open questions.
+    """List open approval requests.
 
     \b
     Example:
       interlock approvals list --all
     """
-    found = _ask("hub/approvals.list", {"all": with_answered})
+    found = ask_hub("hub/approvals.list", {"all": with_answered})
     if as_json:
         show_json(found)
         return
     rows = [as_dict(row) for row in found.get("decisions") or []]
-    for line in columns(_row(row) for row in rows):
-        say(line)
+    say_table(_row(row) for row in rows)
     if not rows:
-        say("Nothing waits for an answer.")
+        say("No approval requests are open.")
 
 
 @approvals.command()
 @click.argument("id")
 @json_option
 def show(id: str, as_json: bool) -> None:
-    """Show a question with everything it is about.
+    """Show one approval request in full.
 
     \b
     Example:
       interlock approvals show a3f
     """
-    found = as_dict(_ask("hub/approvals.show", {"id": id}).get("decision"))
+    found = as_dict(ask_hub("hub/approvals.show", {"id": id}).get("decision"))
     if as_json:
         show_json(found)
     else:
@@ -68,10 +68,10 @@ def show(id: str, as_json: bool) -> None:
 
 @approvals.command()
 @click.argument("id")
-@click.option("--always", is_flag=True, help="For this very call by this agent, from now on.")
+@click.option("--always", is_flag=True, help="Also allow this exact call of this agent in the future.")
 @json_option
 def approve(id: str, always: bool, as_json: bool) -> None:
-    """Say yes, once or for good. Needs a terminal.
+    """Approve a call once, or always. Needs a terminal.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def approve(id: str, always: bool, as_json: bool) -> None:
 @click.argument("id")
 @json_option
 def deny(id: str, as_json: bool) -> None:
-    """Say no. Needs a terminal.
+    """Deny a call. Needs a terminal.
 
     \b
     Example:
@@ -94,11 +94,11 @@ def deny(id: str, as_json: bool) -> None:
 
 
 @approvals.command()
-@click.option("--make", metavar="DECISION", help="Make a rule of what was approved. Needs a terminal.")
-@click.option("--revoke", metavar="RULE", help="Forget a rule: the next such call asks again.")
+@click.option("--make", metavar="DECISION", help="Make a rule from an approved call. Needs a terminal.")
+@click.option("--revoke", metavar="RULE", help="Revoke a rule. The next such call needs approval again.")
 @json_option
 def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
-    """List, make and revoke rules: what may be called without asking again.
+    """List, make and revoke rules. A rule allows a call without another approval.
 
     \b
     Example:
@@ -106,10 +106,10 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
     """
     if make is not None:
         need_person()
-        _ask("hub/rules.make", {"decision": make, "terminal": True})
+        ask_hub("hub/rules.make", {"decision": make, "terminal": True})
     if revoke is not None:
-        _ask("hub/rules.revoke", {"id": revoke})
-    found = _ask("hub/rules.list", {})
+        ask_hub("hub/rules.revoke", {"id": revoke})
+    found = ask_hub("hub/rules.list", {})
     if as_json:
         show_json(found)
         return
@@ -123,14 +123,14 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
 
 
 def details(row: dict[str, Any]) -> None:
-    """Everything about a question. Text of agents and servers never moves the cursor."""
+    """Print one approval request in full, with the text of agents and servers escaped."""
     say(f"{bold(str(row.get('id')))}  {plain(str(row.get('question')))}")
     facts = [
-        ("asked by", f"{row.get('asker')} ({row.get('asker_kind')})"),
+        ("requested by", f"{row.get('asker')} ({row.get('asker_kind')})"),
         ("for", str(row.get("target"))),
-        ("risk", str(row.get("risk") or "not said")),
+        ("risk", str(row.get("risk") or "unknown")),
         ("trust", str(row.get("trust") or "standard")),
-        *(("found", str(finding)) for finding in row.get("findings") or ()),
+        *(("finding", str(finding)) for finding in row.get("findings") or ()),
         ("because", str(row.get("rule"))),
         ("state", str(row.get("state"))),
         ("deadline", str(row.get("deadline"))),
@@ -139,26 +139,25 @@ def details(row: dict[str, Any]) -> None:
     ]
     if row.get("answered_by"):
         facts.append(("answered", f"{row['answer']} by {row['answered_by']} at {row['answered_at']}"))
-    for line in columns((f"  {name}", plain(value)) for name, value in facts):
-        say(line)
+    say_table((f"  {name}", plain(value)) for name, value in facts)
     for text in str(row.get("summary") or "").splitlines():
         say(f"    {plain(text)}")
 
 
 def answered(row: dict[str, Any]) -> None:
-    """What came of an answer."""
+    """Print the outcome of an answer."""
     word = "denied" if row.get("answer") == "no" else "approved"
-    good = " for good" if row.get("answer") == "always" else ""
-    say(f"{row.get('id')} {word}{good} by {plain(str(row.get('answered_by')))}.")
+    scope = " always" if row.get("answer") == "always" else ""
+    say(f"{row.get('id')} {word}{scope} by {plain(str(row.get('answered_by')))}.")
     if row.get("offers_rule"):
         hint = f"`interlock approvals rules --make {row.get('id')}`"
-        say(f"  → approved several times now; to allow this very call without asking: {hint}")
+        say(f"  → you have approved this several times; to allow this exact call always: {hint}")
 
 
 def need_person() -> None:
-    """An answer is a person's: without a terminal there is nobody to give it."""
+    """Raises Refused without a terminal: only a person may answer."""
     if not is_attended():
-        raise Refused("an answer needs a person at a terminal", "run this in a terminal, or use `interlock watch`")
+        raise Refused("only a person at a terminal may answer", "run this in a terminal, or use `interlock watch`")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
@@ -175,17 +174,8 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _answer(id: str, answer: str, as_json: bool) -> None:
     need_person()
-    after = as_dict(_ask("hub/approvals.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
+    after = as_dict(ask_hub("hub/approvals.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
     if as_json:
         show_json(after)
     else:
         answered(after)
-
-
-def _ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    from interlock.config.home import home_folder
-
-    from .hub_link import HubLink
-
-    with HubLink.open(home_folder()) as link:
-        return link.ask(method, params)

@@ -1,6 +1,6 @@
-"""What was typed after a tool's name, as the arguments of its call: JSON, or key=value as the tool's schema reads it.
+"""Parses the arguments of `interlock call`: JSON, or key=value pairs that are read by the tool's schema.
 
-Rule: what the hub would not take for JSON is none here either.
+JSON is parsed as strictly as the hub does.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from .show import as_dict
 
 
 def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
-    """The call's arguments from what was typed. `schema` is only asked for where a value could be read in two ways."""
+    """Parse the arguments of a call. Calls `schema` only for a value that could be text or something else."""
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
         try:
             text = sys.stdin.buffer.read().decode("utf-8-sig") if words[0] == "-" else words[0]
             given = _read_json(text)
         except ValueError as error:
-            raise WrongUsage(
-                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
-            ) from error
+            raise WrongUsage(f"the arguments are not valid JSON: {error}", _FORMAT) from error
         if not isinstance(given, dict):
-            raise WrongUsage("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value')
+            raise WrongUsage("the arguments must be a JSON object", _FORMAT)
         return given
     given = {}
     properties: dict[str, Any] | None = None
@@ -34,7 +32,7 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
         if not equals or not key:
             raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
         if key in given:
-            raise WrongUsage(f"`{key}` is given twice", "give it once; a list is written as key='[1, 2]'")
+            raise WrongUsage(f"`{key}` is given twice", "give it once; write a list as key='[1, 2]'")
         value = _value(text)
         if not isinstance(value, str):
             if properties is None:
@@ -53,7 +51,7 @@ def _value(text: str) -> Any:
 
 
 def _means_text(schema: dict[str, Any], value: object, text: str) -> bool:
-    """Whether what was typed is a text for the schema, although it could be read as something else."""
+    """Whether the schema wants a text, although the value could also be read as something else."""
     if isinstance(options := schema.get("enum"), list):
         return value not in options and text in options
     kinds = _kinds(schema)
@@ -61,7 +59,7 @@ def _means_text(schema: dict[str, Any], value: object, text: str) -> bool:
 
 
 def _kinds(schema: dict[str, Any]) -> set[str]:
-    """The kinds of value that it names, by itself or as one of several; none where it does not say."""
+    """The types that a schema names, including its alternatives; none if it names no type."""
     named = schema.get("type")
     kinds = {named} if isinstance(named, str) else {kind for kind in _list(named) if isinstance(kind, str)}
     for part in (*_list(schema.get("anyOf")), *_list(schema.get("oneOf"))):
@@ -74,27 +72,28 @@ def _list(value: object) -> list[Any]:
 
 
 def _read_json(text: str) -> Any:
-    """As strictly as the hub reads it: what it would not take for JSON is none here either. Raises ValueError."""
+    """Raises ValueError for text that the hub would not accept as JSON."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return table
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that JSON can hold")
+        raise ValueError(f"{text} is not a number in JSON")
     return number
 
 
+_FORMAT = 'write \'{"key": "value"}\', or key=value'
 _KINDS: dict[type, tuple[str, ...]] = {
     bool: ("boolean",),
     int: ("integer", "number"),

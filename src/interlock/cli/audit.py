@@ -1,4 +1,4 @@
-"""`interlock audit`: what happened, who asked, what was refused and why. Read from a running hub."""
+"""`interlock audit`: shows, searches, exports and verifies the audit log of a running hub."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from .failures import Failure
-from .show import as_dict, bold, coloured, columns, json_option, one_line, plain, say, show_json
-from .tools import ask_hub
+from .hub_link import ask_hub
+from .show import as_dict, bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
 
 
 @click.group()
 def audit() -> None:
-    """Show, search, export and verify the record of what happened.
+    """Show, search, export and verify the audit log.
 
     \b
     Example:
@@ -26,7 +26,7 @@ def audit() -> None:
 @click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(1, 10_000))
 @json_option
 def tail(lines: int, as_json: bool) -> None:
-    """Print the newest records.
+    """Print the newest entries.
 
     \b
     Example:
@@ -39,12 +39,12 @@ def tail(lines: int, as_json: bool) -> None:
 @click.option(
     "--event", metavar="TYPE", help="Only this kind: TOOL_EXECUTED, ACCESS_GRANTED, dev.interlock.key_created, …"
 )
-@click.option("--agent", metavar="NAME", help="Only what this agent, person or service did.")
+@click.option("--agent", metavar="NAME", help="Only entries of this agent, person or service.")
 @click.option("--server", metavar="ID", help="Only calls to this server.")
 @click.option("--tool", metavar="NAME", help="Only this tool, by its server's own name.")
-@click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only with this end.")
+@click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only this result.")
 @click.option("--trace", metavar="ID", help="Only this trace.")
-@click.option("--chain", metavar="NAME", help="Only what this hub recorded, where several share a store.")
+@click.option("--chain", metavar="NAME", help="Only entries of this hub, if several share a store.")
 @click.option("-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000))
 @json_option
 def search(
@@ -58,7 +58,7 @@ def search(
     lines: int,
     as_json: bool,
 ) -> None:
-    """Find records.
+    """Find entries.
 
     \b
     Example:
@@ -66,15 +66,15 @@ def search(
     """
     wanted = {"event": event, "agent": agent, "server": server, "tool": tool, "result": result, "trace": trace}
     wanted |= {"chain": chain}
-    asked: dict[str, object] = {"most": lines, **{key: value for key, value in wanted.items() if value is not None}}
-    _print(ask_hub("hub/audit.search", asked), as_json)
+    params: dict[str, object] = {"most": lines, **{key: value for key, value in wanted.items() if value is not None}}
+    _print(ask_hub("hub/audit.search", params), as_json)
 
 
 @audit.command()
 @click.argument("number", type=click.IntRange(1))
 @json_option
 def show(number: int, as_json: bool) -> None:
-    """Show one record whole, with everything of the same trace.
+    """Show one entry in full, with all entries of the same trace.
 
     \b
     Example:
@@ -93,7 +93,7 @@ def show(number: int, as_json: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, writable=True))
 @json_option
 def export(file: str, as_json: bool) -> None:
-    """Write every record to FILE, one JSON object a line. Such a file can be verified by itself.
+    """Write every entry to FILE, one JSON object per line. The file can be verified by itself.
 
     \b
     Example:
@@ -105,14 +105,14 @@ def export(file: str, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        say(f"{found['records']:,} records in {plain(file)}")
+        say(f"{found['records']:,} entries in {plain(file)}")
 
 
 @audit.command()
 @click.option("--file", type=click.Path(exists=True, dir_okay=False), help="An export to check; needs no hub.")
 @json_option
 def verify(file: str | None, as_json: bool) -> None:
-    """Check that no record was changed, dropped, moved or cut off.
+    """Check that no entry was changed, removed, moved or cut off.
 
     \b
     Example:
@@ -122,11 +122,11 @@ def verify(file: str | None, as_json: bool) -> None:
     if as_json:
         show_json(found)
     else:
-        say(f"{found['records']:,} records in {len(found['chains'])} chain(s)")
+        say(f"{found['records']:,} entries in {counted(len(found['chains']), 'chain')}")
         for finding in found["findings"]:
             say(f"  {coloured(finding['problem'], 'red')} at {finding['seq']}: {plain(finding['message'])}")
     if not found["sound"]:
-        raise Failure("the record is not as it was written", "keep a copy of the store, and compare it with a backup")
+        raise Failure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
 
 
 def _verified(file: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _verified(file: str) -> dict[str, Any]:
         with open(file, "rb") as lines:
             report = verify_export(lines, {})
     except (msgspec.MsgspecError, ValueError) as cause:
-        raise Failure(f"{file} is no export of the record: {cause}", "name a file made by `audit export`") from None
+        raise Failure(f"{file} is not an audit log export: {cause}", "choose a file made by `audit export`") from None
     return {**msgspec.to_builtins(report), "sound": report.sound}
 
 
@@ -146,8 +146,7 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    for line in columns(_row(as_dict(entry)) for entry in found["entries"]):
-        say(line)
+    say_table(_row(as_dict(entry)) for entry in found["entries"])
 
 
 _OURS = "dev.interlock."

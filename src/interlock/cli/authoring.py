@@ -1,4 +1,4 @@
-"""An author's own file: the server it makes, and whether it starts as a program. The file is run to find out."""
+"""Loads the server of a Python file, and checks that it starts as a program. Both run the file."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
     from interlock.server import Server
 
-START_WITHIN_S = 30.0
+START_TIMEOUT_S = 30.0
 RUN_IT = 'end the file with: if __name__ == "__main__": server.run()'
 
 
 def python_file(text: str) -> Path | None:
-    """The Python file that a word names, if there is one."""
+    """The absolute path of an existing Python file; None for any other text."""
     path = Path(text).expanduser()
     return path.absolute() if path.suffix == ".py" and path.is_file() else None
 
 
 def load_server(file: Path) -> Server:
-    """The `Server` that a file makes, without serving it. What is wrong is told with the file and the line."""
+    """The `Server` that a file creates, without serving it. Raises Failure with file and line."""
     from interlock.server import Server
 
     folder = str(file.parent)
-    sys.path.insert(0, folder)  # as it is when the file runs by itself
+    sys.path.insert(0, folder)  # as when the file runs as a program
     try:
-        with _nothing_served():
+        with _without_serving():
             made = runpy.run_path(str(file), run_name="interlock_authored")
     except (Exception, SystemExit) as error:
-        said = str(error) or type(error).__name__
-        told = said if str(file) in said else f"{_place(file, error)}: {type(error).__name__}: {said}"
-        raise Failure(told, "fix the file") from error
+        text = str(error) or type(error).__name__
+        message = text if str(file) in text else f"{_place(file, error)}: {type(error).__name__}: {text}"
+        raise Failure(message, "fix the file") from error
     finally:
         sys.path.remove(folder)
     servers = {name: value for name, value in made.items() if isinstance(value, Server)}
@@ -46,12 +46,12 @@ def load_server(file: Path) -> Server:
         return servers["server"]
     if len(servers) != 1:
         found = f"several servers ({', '.join(servers)})" if servers else "no server"
-        raise Failure(f"{file} makes {found}", 'name one of them: server = Server("NAME")')
+        raise Failure(f"{file} creates {found}", 'create one as: server = Server("NAME")')
     return next(iter(servers.values()))
 
 
 def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> list[str]:
-    """Start a server as the hub would, and ask for its tools. Raises Failure with its last words."""
+    """Start a server as the hub would, and list its tools. Raises Failure with the server's last output."""
     import asyncio
 
     from interlock.client import Client
@@ -59,21 +59,21 @@ def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: st
     from interlock.wire.errors import Fault
 
     async def ask() -> list[str]:
-        async with Client(Command(command, env, cwd), timeout=START_WITHIN_S) as client:
+        async with Client(Command(command, env, cwd), timeout=START_TIMEOUT_S) as client:
             return [str(tool["name"]) for tool in await client.list_tools()]
 
     try:
-        return asyncio.run(asyncio.wait_for(ask(), START_WITHIN_S))
+        return asyncio.run(asyncio.wait_for(ask(), START_TIMEOUT_S))
     except TimeoutError:
-        raise Failure(f"{command[-1]} said nothing within {START_WITHIN_S:g} s", RUN_IT) from None
+        raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
     except Fault as fault:
         hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
         raise Failure(f"{command[-1]} does not start: {fault.message}", hint) from None
 
 
 @contextlib.contextmanager
-def _nothing_served() -> Iterator[None]:
-    """A file that serves as soon as it is run, without asking whether it is the program, only makes its server."""
+def _without_serving() -> Iterator[None]:
+    """Disable `Server.run`, for files that serve whenever they are run."""
     from interlock.server import Server
 
     serving = {name: Server.__dict__[name] for name in ("run", "run_http")}
@@ -87,7 +87,7 @@ def _nothing_served() -> Iterator[None]:
 
 
 def _place(file: Path, error: BaseException) -> str:
-    """Where in the author's own file it went wrong."""
+    """The line of the file that caused the error."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines.append(error.lineno)

@@ -1,4 +1,4 @@
-"""`interlock backup` and `interlock restore`: everything the hub keeps, in one file, and back again."""
+"""`interlock backup` and `interlock restore`: save all data of the hub to one file, and restore it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .show import coloured, is_attended, json_option, plain, say, show_json
 if TYPE_CHECKING:
     from interlock.config import Config
 
-STOP_WITHIN_S = 10.0
+STOP_TIMEOUT_S = 10.0
 CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
 
 
@@ -26,11 +26,11 @@ CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The int
 @CONFIG
 @json_option
 def backup(file: Path, config: Path | None, as_json: bool) -> None:
-    """Write everything the hub keeps to FILE.
+    """Write all data of the hub to FILE.
 
-    Keys (as hashes), grants, rules, decisions, pins and the whole record, as of one moment, from SQLite or
-    PostgreSQL. A hub that runs goes on working. The secret that keys are hashed with is not in it: it is
-    the file `keys.secret` in the hub's home.
+    The backup is a snapshot of keys (as hashes), grants, rules, decisions, pins and the audit log, from SQLite or
+    PostgreSQL. A running hub continues to work. The backup does not contain the secret for the hashes of keys, which
+    is the file `keys.secret` in the hub's home.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
     home, file = home_folder(), file.absolute()
     running = is_running(home)
     if running:
-        from .tools import ask_hub
+        from .hub_link import ask_hub
 
         ask_hub("hub/backup", {"file": str(file)}, timeout=600)
     else:
@@ -59,19 +59,19 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
         show_json({"file": str(file), "bytes": size, "running": running})
     else:
         say(f"{size:,} bytes in {plain(str(file))}")
-        say(f"  → its keys also need {plain(str(home / 'keys.secret'))}; keep a copy of that apart", err=True)
+        say(f"  → its keys also need {plain(str(home / 'keys.secret'))}; keep a copy of that file elsewhere", err=True)
 
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @CONFIG
 @json_option
 def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
-    """Put a backup back. Only while no hub runs.
+    """Restore a backup, while no hub runs.
 
-    Keys, grants, rules, decisions and pins become those of FILE; records are added where they are missing,
-    and never removed. What was there before is backed up first. Approvals that were not used hold no longer.
+    Keys, grants, rules, decisions and pins are replaced by those of FILE. Missing audit log entries are added; none is
+    removed. The current data is backed up first. Approvals that were not used become invalid.
 
     \b
     Example:
@@ -88,33 +88,35 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     loaded = _configured(config, home)
     if not yes:
         if not is_attended():
-            raise Refused("nobody was there to confirm it", "repeat it in a terminal, or with --yes")
-        click.confirm(f"Put {file} back over what the hub keeps now?", abort=True, err=True)
+            raise Refused("restoring needs a confirmation", "run it in a terminal, or with --yes")
+        click.confirm(f"Replace the current data of the hub with {file}?", abort=True, err=True)
     with _no_hub(home):
         try:
             done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
             raise Failure(cause.message, cause.hint) from None
         except OSError as cause:
-            raise Failure(f"{file}: {cause.strerror}", "name a file made by `interlock backup`") from None
+            raise Failure(f"{file}: {cause.strerror}", "choose a file made by `interlock backup`") from None
     if as_json:
         import msgspec
 
         show_json(msgspec.to_builtins(done))
     else:
-        say(f"{done.records:,} records; the chain is {'sound' if done.sound else coloured('not sound', 'red')}")
+        say(
+            f"{done.records:,} audit log entries; the chain is {'intact' if done.sound else coloured('altered', 'red')}"
+        )
         if done.saved:
-            say(f"  what was there before is in {plain(done.saved)}")
+            say(f"  backup of the previous data: {plain(done.saved)}")
         if done.missing:
-            say(f"  {done.missing} records that were written here are not in the backup; that is recorded")
+            say(f"  {done.missing} audit log entries are not in the backup; the audit log notes this")
         if done.keys_back:
-            say(f"  → {done.keys_back} keys hold again that were revoked since: look at `interlock keys list`")
+            say(f"  → {done.keys_back} keys that were revoked since are valid again; check `interlock keys list`")
         if not (home / "keys.secret").exists():
-            say(f"  → no key of the backup can be used without its {plain(str(home / 'keys.secret'))}")
+            say(f"  → the keys of the backup need their {plain(str(home / 'keys.secret'))}")
         for finding in done.findings:
             say(f"  {plain(finding)}")
     if not done.sound:
-        raise Failure("the record is not as it was written", "use another backup, or find out what happened to it")
+        raise Failure("the audit log was altered", "use another backup, or find out what happened to it")
 
 
 def _configured(config: Path | None, home: Path) -> Config:
@@ -129,7 +131,7 @@ def _configured(config: Path | None, home: Path) -> Config:
 
 @contextlib.contextmanager
 def _no_hub(home: Path) -> Iterator[None]:
-    """Hold the lock that a hub of this user would hold."""
+    """Take the lock that a hub of this user takes."""
     from interlock.config.files import try_lock
     from interlock.config.home import lock_path
 
@@ -138,9 +140,9 @@ def _no_hub(home: Path) -> Iterator[None]:
     path = lock_path(home)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
-        deadline = monotonic() + STOP_WITHIN_S
+        deadline = monotonic() + STOP_TIMEOUT_S
         while not try_lock(lock.fileno()):
-            # One that was just told to stop holds it for a moment longer than it answers.
+            # A stopping hub keeps the lock a little longer than it answers.
             if is_running(home) or monotonic() > deadline:
                 raise Refused("the hub is running", "stop it first with `interlock down`")
             sleep(0.05)

@@ -1,4 +1,4 @@
-"""`interlock check`: any of the hub's judges from the terminal, and the configuration with its own examples."""
+"""`interlock check`: runs the hub's checks on a text, or on the configuration and its examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import WrongConfiguration, WrongUsage
-from .show import bold, coloured, json_option, plain, say, show_json
+from .show import bold, coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Config, Loaded
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 KINDS = ("shell", "url", "code", "path", "sql", "tool")
 FROM_FILES = frozenset(("code", "sql", "tool"))
-"""Kinds of which a file is given by its name alone; the others need an @ before it."""
+"""Kinds that also accept a file name without an @ before it."""
 WIDTH = 100
 
 
 @click.command()
 @click.argument("kind", type=click.Choice(KINDS), required=False)
 @click.argument("text", required=False)
-@click.option("--readonly", is_flag=True, help="For shell: nothing may write.")
+@click.option("--readonly", is_flag=True, help="For shell: forbid writing.")
 @click.option("--level", type=click.Choice(["standard", "strict", "readonly"]), default="standard", help="For code.")
 @click.option("--language", default="python", metavar="NAME", help="For code.")
 @click.option("--dialect", metavar="NAME", help="For sql.")
-@click.option("--root", "roots", multiple=True, metavar="DIR", help="For path: where it must lie; may be repeated.")
+@click.option("--root", "roots", multiple=True, metavar="DIR", help="For path: a folder it must be in (repeatable).")
 @click.option("--config", metavar="FILE", is_flag=False, flag_value="", help="Check the configuration instead.")
 @json_option
 @click.pass_context
@@ -46,11 +46,11 @@ def check(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Judge a command, address, program, path, statement or tool.
+    """Check a command, URL, code, path, SQL statement or tool.
 
-    TEXT is the text itself, `@FILE`, or `-` for standard input; code, sql and tool also take a file's name. Nothing is
-    run, opened or resolved. Exit code 5 means that it would be refused. With --config, the configuration is checked,
-    and each validator in it against the examples it gives (`accepts`, `refuses`).
+    TEXT is the text itself, `@FILE`, or `-` for standard input; code, sql and tool also accept a file name. Nothing is
+    run, opened or resolved. Exit code 5 means that it would be refused. With --config, it checks the configuration, and
+    each validator with its examples (`accepts`, `refuses`).
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def check(
         _check_config(Path(config) if config else None, as_json)
         return
     if kind is None or text is None:
-        raise WrongUsage("nothing to check", f"write `interlock check {'|'.join(KINDS)} TEXT`")
+        raise WrongUsage("there is no text to check", f"write `interlock check {'|'.join(KINDS)} TEXT`")
     judged = _read(kind, text)
     if kind == "tool":
         _check_tools(ctx, judged, as_json)
@@ -79,9 +79,9 @@ def check(
 
 
 def show_findings(text: str, findings: tuple[Finding, ...]) -> None:
-    """Each finding, with the offending part of the text marked."""
+    """Print each finding with its part of the text marked."""
     if not findings:
-        say(coloured("✓", "green") + " nothing against it")
+        say(coloured("✓", "green") + " no findings")
     for finding in findings:
         say(f"{coloured('✗', 'red')} {bold(finding.rule)}: {plain(finding.message)}")
         if finding.span is not None:
@@ -92,19 +92,19 @@ def show_findings(text: str, findings: tuple[Finding, ...]) -> None:
 
 
 def how_to_allow(findings: tuple[Finding, ...]) -> str | None:
-    """What an operator would write for a tool that is to get this all the same."""
+    """The setting that allows this text for a tool."""
     from interlock.judge.validators import is_metadata
 
     if not findings:
         return None
     if any(is_metadata(finding) for finding in findings):
-        return "Nothing allows a metadata service."
+        return "No setting allows a metadata service."
     rules = ", ".join(f'"{rule}"' for rule in dict.fromkeys(finding.rule for finding in findings))
     return f"An operator can allow it: [servers.SERVER.validators.TOOL] ignore = [{rules}]"
 
 
 def marked(text: str, span: tuple[int, int]) -> tuple[str, str]:
-    """The line that a span begins in, and marks under the span. What cannot be seen is written out."""
+    """The first line of a span, and marks under the span. Invisible characters are escaped."""
     start, end = span
     first = text.rfind("\n", 0, start) + 1
     last = text.find("\n", start)
@@ -159,18 +159,18 @@ def _read(kind: str, text: str) -> str:
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as cause:
-        raise WrongUsage(f"{file} cannot be read: {cause}", "name a text file") from cause
+        raise WrongUsage(f"{file} cannot be read: {cause}", "choose a text file") from cause
 
 
 def _check_tools(ctx: click.Context, text: str, as_json: bool) -> None:
-    """One definition, several, or the answer to `tools/list`."""
+    """Check one definition, a list of them, or the answer to `tools/list`."""
     from interlock.judge.definitions import judge_definition
     from interlock.judge.fingerprints import fingerprint
 
     try:
         given: Any = json.loads(text)
     except ValueError as cause:
-        raise WrongUsage(f"this is not JSON: {cause}", "give a tool's definition, or a list of them") from cause
+        raise WrongUsage(f"this is not valid JSON: {cause}", "give a tool's definition, or a list of them") from cause
     if isinstance(given, dict):
         given = given.get("result", given)
         given = given.get("tools", [given]) if isinstance(given, dict) else given
@@ -195,7 +195,7 @@ def _check_tools(ctx: click.Context, text: str, as_json: bool) -> None:
 
 
 def _without_span(finding: Finding) -> Finding:
-    """A place in one of a definition's many texts, which its message names."""
+    """The span is inside one of the definition's texts, which the message names."""
     import msgspec
 
     return msgspec.structs.replace(finding, span=None)
@@ -220,14 +220,14 @@ def _check_config(path: Path | None, as_json: bool) -> None:
             say(f"{coloured('✗', 'red')} {plain(example)}")
         if not problems and not failed:
             where = loaded.config.origin.path or "nothing is configured"
-            count = f"{_counted(len(loaded.config.servers), 'server')}, {_counted(passed, 'example')}"
+            count = f"{counted(len(loaded.config.servers), 'server')}, {counted(passed, 'example')}"
             say(f"{coloured('✓', 'green')} {plain(where)}: {count}")
     if problems or failed:
-        raise WrongConfiguration("the configuration is not as it should be", "correct what is named above")
+        raise WrongConfiguration("the configuration has problems", "fix the problems above")
 
 
 def _check_examples(config: Config) -> tuple[list[str], int]:
-    """The examples that came out otherwise than they should, and how many came out right."""
+    """The failed examples, and the number of passed ones."""
     failed: list[str] = []
     passed = 0
     for server, settings in config.servers.items():
@@ -254,10 +254,10 @@ def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], 
     from interlock.hub.calls.gates.validator_choice import choose_configured
     from interlock.transports.resolving import Resolver
 
-    # Any tool that the pattern stands for: its stars are for whatever.
+    # A tool name that the pattern matches.
     chosen = choose_configured(tool.replace("*", "x"), settings.validators)
     if chosen.places is None:
-        return "no validator is configured here (`use`), so there is nothing to check it with"
+        return "no validator is configured (`use`), so the example cannot be checked"
     judging = Judging(Resolver())
     against = ToolCheck(server, tool, chosen, judging, local=settings.transport == "stdio").judge(
         chosen.places.find(arguments)
@@ -265,8 +265,4 @@ def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], 
     judging.close()
     if wanted and against:
         return f"refused: {against[0].found.where}: {against[0].finding.message} [{against[0].finding.rule}]"
-    return "" if wanted or against else "not refused: nothing was found against it"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return "" if wanted or against else "not refused: there were no findings"

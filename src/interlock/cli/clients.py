@@ -1,4 +1,4 @@
-"""Where each client keeps its configuration, and how a server stands in it. A new client is one more row."""
+"""The supported clients: the path of each configuration file, and the form of a server in it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ ENTRY = "interlock"
 
 
 class Client(NamedTuple):
-    """One client program."""
-
     name: str
     title: str
     path: Path
     at: tuple[str, ...]
-    """Where servers are named in its file."""
+    """The path of the servers in its file."""
     typed: bool = False
-    """Whether an entry says `"type": "stdio"`."""
+    """Whether an entry needs `"type": "stdio"`."""
     after: str = "Restart it to see the tools."
 
     def entry(self, command: list[str], key: str) -> dict[str, object]:
         named: dict[str, object] = {"type": "stdio"} if self.typed else {}
-        # A hub that is not in its usual place must be found there by the client too: the key counts only for that one.
+        # The client must find a hub in an unusual folder, too: the key is valid only for that hub.
         places = {name: os.environ[name] for name in ("INTERLOCK_HOME", "INTERLOCK_CONFIG") if os.environ.get(name)}
         env = {"INTERLOCK_KEY": key, **{name: str(Path(place).absolute()) for name, place in places.items()}}
         return {**named, "command": command[0], "args": [*command[1:], "stdio"], "env": env}
@@ -37,7 +35,7 @@ NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")
 
 
 def client(name: str) -> Client:
-    """The client of that name, with its file for this user on this system."""
+    """The client of that name, with the path of its file for this user."""
     from interlock.config.home import user_home
 
     home = user_home()
@@ -54,7 +52,7 @@ def client(name: str) -> Client:
 
 
 def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
-    """The client's file with our entry in it; all else stays as it is. Raises Failure where it cannot be read."""
+    """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
     from interlock.config.json_members import set_member
     from interlock.config.toml_tables import add_tables
 
@@ -64,7 +62,7 @@ def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
 
 
 def without_entry(client: Client, text: str) -> str:
-    """The client's file without our entry."""
+    """The text of the client's file without our entry."""
     from interlock.config.json_members import remove_member
     from interlock.config.toml_tables import remove_table
 
@@ -73,7 +71,7 @@ def without_entry(client: Client, text: str) -> str:
 
 
 def executable() -> list[str]:
-    """How a client starts us: the absolute path of `interlock`, or of this Python with our module."""
+    """The command for a client to start: the full path of `interlock`, or this Python with our module."""
     import shutil
 
     named = Path(sys.argv[0])
@@ -83,32 +81,32 @@ def executable() -> list[str]:
     return [sys.executable, "-P", "-m", "interlock.cli"]
 
 
-def passing(program: str) -> bool:
-    """Whether the program stands in a cache, as with `uvx`, and may be gone tomorrow."""
+def is_in_cache(program: str) -> bool:
+    """Whether the program is in a cache that may be cleared, as with `uvx`."""
     return "archive-v" in program and "uv" in Path(program).parts
 
 
 def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
-    """The text after the change, behind the mark that some editors begin a file with."""
+    """The text after the change. A byte order mark at its start stays."""
     from interlock.config.documents import parse_json, parse_toml
-    from interlock.config.files import MARK
+    from interlock.config.files import BYTE_ORDER_MARK
     from interlock.config.problems import Problem
 
     is_toml = client.path.suffix == ".toml"
-    plain = text.removeprefix(MARK)
+    plain = text.removeprefix(BYTE_ORDER_MARK)
     parsed = (parse_toml if is_toml else parse_json)(plain if plain.strip() or is_toml else "{}", str(client.path))
-    hint = "correct it first; the file was left as it is"
+    hint = "correct the file first; it was not changed"
     if isinstance(parsed, Problem):
         raise Failure(f"{parsed.place}: {parsed.message}", hint)
     try:
         return text[: len(text) - len(plain)] + change(plain if plain.strip() or is_toml else "{}\n")
     except ValueError as error:
-        by_hand = f"correct it, or put in by hand what `interlock connect {client.name} --print` shows"
-        raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was left as it is") from error
+        by_hand = f"correct it, or add the output of `interlock connect {client.name} --print` by hand"
+        raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error
 
 
 def _app(home: Path, name: str) -> Path:
-    """Where a desktop program keeps its settings."""
+    """The settings folder of a desktop program."""
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / name
     if sys.platform == "win32":

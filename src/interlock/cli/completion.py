@@ -1,6 +1,6 @@
-"""`interlock completion`: the script that makes a shell complete our commands, and the names it completes them with.
+"""`interlock completion`: prints the completion script of a shell, and completes tool and server names.
 
-Rule: whoever presses a key waits for nobody. A hub that does not answer at once has no names.
+Completion must not make the user wait. If the hub does not answer at once, there are no names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import click
 
 from .failures import Failure
 
-ANSWERS_WITHIN_S = 1.0
+ANSWER_TIMEOUT_S = 1.0
 
 
 @click.command()
@@ -33,26 +33,24 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def tool_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The tools of the running hub that begin so."""
-    return _begun(incomplete, [str(tool["name"]) for tool in _asked("hub/tools").get("tools") or []])
+    """Names of tools of the running hub."""
+    return _matching(incomplete, [str(tool["name"]) for tool in _ask_quickly("hub/tools").get("tools") or []])
 
 
 def server_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The servers of the running hub that begin so."""
-    return _begun(incomplete, [str(server["id"]) for server in _asked("hub/status").get("servers") or []])
+    """Names of servers of the running hub."""
+    return _matching(incomplete, [str(server["id"]) for server in _ask_quickly("hub/status").get("servers") or []])
 
 
-def _begun(incomplete: str, names: list[str]) -> list[str]:
+def _matching(incomplete: str, names: list[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _asked(method: str) -> dict[str, Any]:
-    from interlock.config.home import home_folder
-
+def _ask_quickly(method: str) -> dict[str, Any]:
     from .hub_link import HubLink
 
     try:
-        with HubLink.open(home_folder(), timeout=ANSWERS_WITHIN_S) as link:
-            return link.ask(method, timeout=ANSWERS_WITHIN_S)
+        with HubLink.open(timeout=ANSWER_TIMEOUT_S) as link:
+            return link.ask(method, timeout=ANSWER_TIMEOUT_S)
     except Failure:
         return {}

@@ -1,4 +1,4 @@
-"""`interlock connect`: gives a client a key of its own and writes it into that client's configuration."""
+"""`interlock connect`: creates a key for a client and adds the hub to the client's configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clients import ENTRY, NAMES, Client, client, executable, passing, with_entry, without_entry
+from .clients import ENTRY, NAMES, Client, client, executable, is_in_cache, with_entry, without_entry
 from .failures import Failure, NoHub
 from .show import json_option, plain, say, show_json
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="CLIENT", type=click.Choice(NAMES))
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
-@click.option("--undo", is_flag=True, help="Take the entry out again and revoke its key.")
-@click.option("--profile", metavar="NAME", help="The tools that this client sees.")
+@click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
+@click.option("--profile", metavar="NAME", help="The profile whose tools this client sees.")
 @json_option
 def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_json: bool) -> None:
-    """Write a client's configuration, with a key of its own.
+    """Add the hub to a client's configuration, with its own key.
 
-    CLIENT is claude-code, claude-desktop, cursor, vscode, gemini or codex. The rest of its file stays as it is, and a
-    copy is kept beside it. If no hub runs, one is started.
+    CLIENT is claude-code, claude-desktop, cursor, vscode, gemini or codex. The rest of its file does not change, and a
+    copy of the old file is kept beside it. If no hub runs, one is started.
 
     \b
     Example:
       interlock connect cursor --profile work
     """
     if only_print and undo:
-        raise click.UsageError("--print and --undo exclude each other.")
+        raise click.UsageError("Use either --print or --undo, not both.")
     chosen = client(name)
     outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
     if as_json:
@@ -44,22 +44,23 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
     else:
         say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
         if outcome["backup"]:
-            say(f"  the file as it was: {plain(str(outcome['backup']))}")
-        if passing(outcome["entry"]["command"]):
+            say(f"  copy of the old file: {plain(str(outcome['backup']))}")
+        if is_in_cache(outcome["entry"]["command"]):
             say(
-                "  → interlock runs from a cache that may be cleared; install it: `uv tool install interlock`", err=True
+                "  → interlock runs from a cache that may be cleared; install it with `uv tool install interlock`",
+                err=True,
             )
-        say(f"  → {chosen.after} Take it back with `interlock connect {name} --undo`.")
+        say(f"  → {chosen.after} To undo: `interlock connect {name} --undo`.")
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, check_writable, one_change, write_whole
+    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
 
     command = executable()
-    # A file that cannot be changed is found out before the old key is taken away and a new one is made.
+    # Check the file before the old key is revoked and a new one is created.
     with_entry(chosen, _read(chosen.path), chosen.entry(command, ""))
     if not only_print:
         check_writable(chosen.path)
@@ -73,16 +74,15 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
     if only_print:
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    with one_change(chosen.path):
+    with locked_for_change(chosen.path):
         changed = with_entry(chosen, _read(chosen.path), entry)
         backup = back_up(chosen.path)
-        write_whole(chosen.path, changed.encode(), private=True)
+        write_atomically(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, one_change, write_whole
-    from interlock.config.home import home_folder
+    from interlock.config.files import back_up, locked_for_change, write_atomically
 
     from .hub_link import HubLink
 
@@ -90,16 +90,16 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     changed = without_entry(chosen, text) if text else text
     backup = None
     if changed != text:
-        with one_change(chosen.path):
+        with locked_for_change(chosen.path):
             backup = back_up(chosen.path)
-            write_whole(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
+            write_atomically(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
     revoked = None
     try:
-        with HubLink.open(home_folder()) as link:
+        with HubLink.open() as link:
             revoked = _revoke(link, name)
     except NoHub:
-        say(f"interlock: no hub is running, so the key of {name} is still valid", err=True)
-        say(f"  → `interlock up -d`, then `interlock keys revoke {name}`", err=True)
+        say(f"interlock: no hub is running, so the key of {name} stays valid", err=True)
+        say(f"  → run `interlock up -d`, then `interlock keys revoke {name}`", err=True)
     return {
         "client": name,
         "path": str(chosen.path),
@@ -111,7 +111,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
 
 
 def _revoke(link: HubLink, name: str) -> object:
-    """Take the keys of a client away, of which there may be none."""
+    """Revoke the keys of a client, if it has any."""
     from .hub_link import HubError
 
     try:
@@ -129,5 +129,5 @@ def _read(path: Path) -> str:
         return read_exactly(path)
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(
-            f"{path} cannot be read: {error}", "check its permissions and encoding; it was left alone"
+            f"{path} cannot be read: {error}", "check its permissions and encoding; it was not changed"
         ) from error

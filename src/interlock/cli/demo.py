@@ -1,4 +1,4 @@
-"""`interlock demo`: a hub of its own in a folder of its own, a server, a call; then everything is gone again."""
+"""`interlock demo`: runs a temporary hub with one server, makes calls, and removes everything again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .show import bold, json_option, one_line, say, show_json
 if TYPE_CHECKING:
     from .hub_link import HubLink
 
-READY_WITHIN_S = 30.0
+READY_TIMEOUT_S = 30.0
 
 CALLS: tuple[tuple[str, str, dict[str, object]], ...] = (
     (
@@ -29,7 +29,7 @@ CALLS: tuple[tuple[str, str, dict[str, object]], ...] = (
         {"value": 3, "source": "km", "target": "mi"},
     ),
     (
-        "4. What does not fit the tool is refused before the server sees it, with the fix.",
+        "4. The hub refuses wrong arguments before they reach the server, and says how to fix them.",
         "value=three source=km",
         {"value": "three", "source": "km"},
     ),
@@ -39,9 +39,9 @@ CALLS: tuple[tuple[str, str, dict[str, object]], ...] = (
 @click.command()
 @json_option
 def demo(as_json: bool) -> None:
-    """Show what a hub does, with a server of its own.
+    """Show what a hub does, with a demonstration server.
 
-    Your own hub, its servers and its configuration are not touched.
+    It does not touch your hub, your servers or your configuration.
 
     \b
     Example:
@@ -58,16 +58,16 @@ def demo(as_json: bool) -> None:
                 say(f"    {line}")
             say()
 
-    with _hub_for_show() as link:
+    with _temporary_hub() as link:
         from .status import server_lines
 
-        status = _settled(link)
+        status = _wait_until_connected(link)
         step("1. A hub runs, with one server behind it.", "interlock status", status, server_lines(status["servers"]))
         tools = link.ask("hub/tools").get("tools") or []
         if not tools:
             raise Failure("the demonstration server offers no tools", "run `interlock doctor`")
         shown = [f"{tool['name']}  {one_line(str(tool.get('description') or ''), 70)}" for tool in tools]
-        step("2. Its tools stand under names that tell the server.", "interlock list", tools, shown)
+        step("2. Tool names begin with the name of their server.", "interlock list", tools, shown)
         for title, words, arguments in CALLS:
             called = link.ask("hub/call", {"name": "demo__convert", "arguments": arguments})
             content = [one_line(str(block.get("text", block.get("type"))), 90) for block in _content(called)]
@@ -75,14 +75,14 @@ def demo(as_json: bool) -> None:
     if as_json:
         show_json({"steps": steps})
     else:
-        say("That was a hub of its own; it is gone again. Now yours:")
+        say("The demonstration hub is removed again. Now set up yours:")
         say("  $ interlock add NAME -- command…    or: interlock import ~/.cursor/mcp.json")
         say("  $ interlock up -d")
         say("  $ interlock connect cursor")
 
 
 @contextlib.contextmanager
-def _hub_for_show() -> Iterator[HubLink]:
+def _temporary_hub() -> Iterator[HubLink]:
     """A hub in a temporary home on a free port; stopped and removed at the end."""
     from .hub_link import HubLink
     from .starting import start_hub
@@ -96,16 +96,16 @@ def _hub_for_show() -> Iterator[HubLink]:
         with HubLink.open(home) as link:
             yield link
     finally:
-        # On a line of its own: an interrupted question leaves the other one unfit for more.
+        # On a new connection: an interrupted request leaves the other one unusable.
         with contextlib.suppress(Failure), HubLink.open(home) as link:
             link.ask("hub/stop")
             link.wait_closed(30)
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _settled(link: HubLink) -> dict[str, Any]:
-    """The status once the server is there; fails with its own words if it does not come."""
-    deadline = monotonic() + READY_WITHIN_S
+def _wait_until_connected(link: HubLink) -> dict[str, Any]:
+    """The status once the server is connected. Raises Failure with the server's problem."""
+    deadline = monotonic() + READY_TIMEOUT_S
     while True:
         status = link.ask("hub/status")
         server = status["servers"][0]

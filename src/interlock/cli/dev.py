@@ -1,6 +1,6 @@
-"""`interlock dev FILE`: the file behind a hub of its own, started again after each change, with each call shown.
+"""`interlock dev FILE`: runs a server's file behind its own hub, restarts it after each change, and shows each call.
 
-Clients stay connected while the file changes, and hear that its tools did.
+Clients stay connected while the file changes, and are notified of changed tools.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ WIDTH = 100
 
 @click.command()
 @click.argument("file")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 picks a free port.")
 @json_option
 def dev(file: str, port: int, as_json: bool) -> None:
-    """Run a server's file, again after each change, and show its calls.
+    """Run a server's file, restart it after each change, and show its calls.
 
-    It is served at /mcp, over REST at /tools, and documented at /docs, to this machine alone.
+    It is served at /mcp, over REST at /tools, and documented at /docs, only for this machine.
 
     \b
     Example:
@@ -43,42 +43,42 @@ def dev(file: str, port: int, as_json: bool) -> None:
     if found is None:
         raise WrongUsage(f"there is no Python file {file}", "give the path of a server's file")
 
-    def tell(told: DevMessage) -> None:
+    def show(message: DevMessage) -> None:
         if as_json:
             import msgspec
 
-            click.echo(msgspec.json.encode(told).decode())
+            click.echo(msgspec.json.encode(message).decode())
         else:
-            _say(told)
+            _say(message)
 
     try:
-        asyncio.run(DevHub(found, tell).run(port))
+        asyncio.run(DevHub(found, show).run(port))
     except KeyboardInterrupt:
         return
     except OSError as error:
-        raise Failure(f"port {port} cannot be listened on: {error}", "choose another one with --port") from error
+        raise Failure(f"the hub cannot listen on port {port}: {error}", "choose another with --port") from error
 
 
-def _say(told: DevMessage) -> None:
-    match told.event:
+def _say(message: DevMessage) -> None:
+    match message.event:
         case "listening":
-            say(f"MCP    {told.text}/mcp")
-            say(f"REST   {told.text}/tools")
-            say(f"Docs   {told.text}/docs")
+            say(f"MCP    {message.text}/mcp")
+            say(f"REST   {message.text}/tools")
+            say(f"Docs   {message.text}/docs")
         case "ready":
-            say(f"{coloured('ready', 'green')}  {plain(told.text) or 'no tools'}")
+            say(f"{coloured('ready', 'green')}  {plain(message.text) or 'no tools'}")
         case "broken":
-            say(f"{coloured('broken', 'red')} {plain(told.text)}")
-            if told.text.endswith("exited with code 0"):
+            say(f"{coloured('broken', 'red')} {plain(message.text)}")
+            if message.text.endswith("exited with code 0"):
                 from .authoring import RUN_IT
 
                 say(f"  → {RUN_IT}")
         case "changed":
-            say(f"changed {plain(told.text)}")
+            say(f"changed {plain(message.text)}")
         case "log":
-            say(f"  | {plain(told.text)}")
-        case "call" if told.call is not None:
-            say(_call(told.call))
+            say(f"  | {plain(message.text)}")
+        case "call" if message.call is not None:
+            say(_call(message.call))
 
 
 def _call(call: ObservedCall) -> str:

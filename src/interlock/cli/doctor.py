@@ -1,4 +1,4 @@
-"""`interlock doctor`: looks at everything a hub needs on this machine; each finding comes with its fix."""
+"""`interlock doctor`: checks everything that a hub needs on this machine. Each fault is shown with its fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .failures import Failure, NoHub
-from .show import coloured, json_option, plain, say, show_json
+from .show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Loaded, Server
@@ -27,13 +27,11 @@ INSTALL = {
     "uv": "install uv (https://docs.astral.sh/uv)",
     "docker": "install Docker, and start it",
 }
-CONNECT_WITHIN_S = 3.0
+CONNECT_TIMEOUT_S = 3.0
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
 
 
 class Check(NamedTuple):
-    """One thing looked at."""
-
     name: str
     verdict: str
     detail: str
@@ -47,7 +45,7 @@ class Check(NamedTuple):
 def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     """Check this machine and the configuration.
 
-    Starts nothing and changes nothing. Exit code 1 means that something is wrong.
+    It starts and changes nothing. Exit code 1 means that a check failed.
 
     \b
     Example:
@@ -75,20 +73,20 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
 
 
 def _python() -> Check:
-    """Which one runs, and whether it was built to be fast: one that was not makes every call cost a fifth more."""
+    """A Python built without optimizations makes every call a fifth slower."""
     import sysconfig
 
     found = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
-    # Absent where Python is not built by `configure`, as on Windows: there it is always optimised.
+    # Not set on Windows, where Python is always optimized.
     built_with = sysconfig.get_config_var("CONFIG_ARGS")
     if built_with is None or "--enable-optimizations" in built_with:
         return Check("python", "ok", found)
-    hint = "use one built with --enable-optimizations: the system's, or what `uv python install` brings"
-    return Check("python", "warning", f"{found} was built without optimisations and is slower than it could be", hint)
+    hint = "use a Python built with --enable-optimizations: the system's, or one of `uv python install`"
+    return Check("python", "warning", f"{found} was built without optimizations and is slower", hint)
 
 
 def _home(home: Path) -> Check:
-    """Its first existing ancestor tells whether it could be made."""
+    """Checks the folder, or its first existing parent."""
     place = home
     while not place.exists():
         place = place.parent
@@ -99,9 +97,9 @@ def _home(home: Path) -> Check:
     if place == home and sys.platform != "win32":
         state = home.stat()
         if state.st_uid != os.getuid():
-            return Check("home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to a folder of yours")
+            return Check("home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to your own folder")
         if state.st_mode & 0o022:
-            return Check("home", "warning", f"others may write into {home}", f"chmod go-w {home}")
+            return Check("home", "warning", f"other users may write to {home}", f"chmod go-w {home}")
     return Check("home", "ok", str(home))
 
 
@@ -117,14 +115,13 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
             )
     if loaded.usable:
         count = len(loaded.config.servers)
-        what = origin.path or "nothing of it is in force"
-        named = f"{what}, {count} server{'' if count == 1 else 's'}"
-        nothing = "nothing is configured; the demonstration server would run"
+        named = f"{origin.path or 'no file is in use'}, {counted(count, 'server')}"
+        nothing = "no servers are configured; the demonstration server would run"
         yield Check("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
-        hint = "run `interlock up` here in a terminal to look at it and confirm"
-        yield Check("configuration", "warning", f"{waiting.path} ({ids}) waits to be confirmed", hint)
+        hint = "run `interlock up` here in a terminal to confirm it"
+        yield Check("configuration", "warning", f"{waiting.path} ({ids}) is not confirmed", hint)
 
 
 def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
@@ -137,14 +134,17 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
         with HubLink.open(home) as link:
             running = True
             another = link.is_another_version
-            hint = "to run this version: `interlock down`, then `interlock up -d`" if another else ""
-            told = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
-            yield Check("hub", "warning" if another else "ok", f"{told}, not this one" if another else told, hint)
+            hint = "restart it with this version: `interlock down`, then `interlock up -d`" if another else ""
+            running_hub = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
+            yield Check(
+                "hub",
+                "warning" if another else "ok",
+                f"{running_hub}, another version" if another else running_hub,
+                hint,
+            )
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
-        yield Check(
-            "hub", "ok", "does not run" + (" (an old socket is left over; the next start clears it)" if stale else "")
-        )
+        yield Check("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
     except Failure as failure:
         running = True
         yield Check("hub", "wrong", failure.message, failure.hint)
@@ -160,44 +160,44 @@ def _port(host: str, port: int) -> Check:
         try:
             probe.bind((host, port))
         except OSError as error:
-            from .ports import who_listens
+            from .ports import find_listener
 
-            holder = who_listens(port)
+            holder = find_listener(port)
             detail = f"{host}:{port} cannot be used: {error.strerror}" + (f"; held by {holder}" if holder else "")
-            return Check("port", "wrong", detail, "end that program, or set another `listen` in [hub]")
+            return Check("port", "wrong", detail, "stop that program, or set another `listen` in [hub]")
     return Check("port", "ok", f"{host}:{port} is free")
 
 
 def _server(name: str, server: Server) -> Check:
     title = f"server {name}"
     if not server.enabled:
-        return Check(title, "ok", "is switched off (enabled = false)")
+        return Check(title, "ok", "is disabled (enabled = false)")
     if server.problem is not None:
         return Check(title, "wrong", server.problem.message, server.problem.hint)
     if server.url is not None:
         return _address(title, server.url)
     program = server.command[0] if server.command else ""
     path = server.env.get("PATH", os.environ.get("PATH"))
-    beside = str(Path(server.cwd or ".") / program) if os.sep in program else program
-    found = shutil.which(beside, path=path)
+    program_path = str(Path(server.cwd or ".") / program) if os.sep in program else program
+    found = shutil.which(program_path, path=path)
     if found is None:
         hint = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
-        return Check(title, "wrong", f"the program `{program}` is not found", hint)
+        return Check(title, "wrong", f"the program `{program}` was not found", hint)
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
     return Check(title, "ok", f"runs {found}")
 
 
 def _address(title: str, url: str) -> Check:
-    """Whether something takes connections there. Nothing is sent: what it says is the hub's affair."""
+    """Checks that the address accepts connections. Nothing is sent."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     shown = url.split("?")[0]
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname or "", port), CONNECT_WITHIN_S).close()
+        socket.create_connection((parts.hostname or "", port), CONNECT_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or "no connection"
-        return Check(title, "wrong", f"nothing answers at {shown}: {why}", "start it, or correct its `url`")
-    return Check(title, "ok", f"is reached at {shown}")
+        return Check(title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`")
+    return Check(title, "ok", f"answers at {shown}")

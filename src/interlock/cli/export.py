@@ -1,4 +1,4 @@
-"""`interlock export`: the tools of a running hub, or of an author's file, as documents for other programs."""
+"""`interlock export`: prints the tools of a running hub, or of a server's file, for other programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .failures import Failure, WrongUsage
-from .show import json_option, say, show_json
+from .show import counted, json_option, say, show_json
 
 if TYPE_CHECKING:
     from interlock.protocols.registry.catalog import Examples
@@ -25,8 +25,8 @@ _MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "anno
 def export(kind: str, file: str | None, tool: str | None, output: Path | None, as_json: bool) -> None:
     """Print tools as a catalog, as OpenAPI, or as schemas.
 
-    Without a FILE.py these are the tools of the running hub, under the names that its clients see. What is printed is
-    always JSON; examples are made from the schemas, and each was validated.
+    Without FILE.py, it exports the tools of the running hub under the names that clients see. The output is always
+    JSON. Its examples are made from the schemas and validated.
 
     \b
     Examples:
@@ -34,13 +34,13 @@ def export(kind: str, file: str | None, tool: str | None, output: Path | None, a
       interlock export openapi -o openapi.json
       interlock export schema --tool github__create_issue
     """
-    source = _of_file(file) if file else _of_hub()
+    source = _from_file(file) if file else _from_hub()
     if tool is not None:
         chosen = [definition for definition in source.definitions if definition["name"] == tool]
         if not chosen:
-            raise Failure(f"there is no tool `{tool}`", "`interlock export catalog` names the tools there are")
+            raise Failure(f"there is no tool `{tool}`", "run `interlock export catalog` to see all tools")
         source.definitions = chosen
-    document = _made(kind, source)
+    document = _render(kind, source)
     if output is None:
         show_json(document)
         return
@@ -50,13 +50,10 @@ def export(kind: str, file: str | None, tool: str | None, output: Path | None, a
     if as_json:
         show_json({"written": str(output), "tools": len(source.definitions)})
     else:
-        count = len(source.definitions)
-        say(f"{'1 tool is' if count == 1 else f'{count} tools are'} written to {output}.")
+        say(f"Wrote {counted(len(source.definitions), 'tool')} to {output}.")
 
 
 class _Source:
-    """Where the tools come from."""
-
     def __init__(self, title: str, version: str, definitions: list[dict[str, Any]], examples: Examples) -> None:
         self.title = title
         self.version = version
@@ -64,7 +61,7 @@ class _Source:
         self.examples = examples
 
 
-def _of_file(text: str) -> _Source:
+def _from_file(text: str) -> _Source:
     from .authoring import load_server, python_file
 
     file = python_file(text)
@@ -76,20 +73,19 @@ def _of_file(text: str) -> _Source:
     return _Source(server.name, server.version, definitions, lambda given: list(by_name[given["name"]].make_examples()))
 
 
-def _of_hub() -> _Source:
-    from interlock.config.home import home_folder
+def _from_hub() -> _Source:
     from interlock.protocols.registry.catalog import examples_of
 
     from .hub_link import HubLink
 
-    with HubLink.open(home_folder()) as link:
+    with HubLink.open() as link:
         tools = link.ask("hub/tools").get("tools") or []
         version = str(link.hello.get("version") or "")
     definitions = [{key: tool[key] for key in _MEMBERS if tool.get(key) is not None} for tool in tools]
     return _Source("Interlock", version, definitions, examples_of)
 
 
-def _made(kind: str, source: _Source) -> object:
+def _render(kind: str, source: _Source) -> object:
     from datetime import UTC, datetime
 
     from interlock.protocols.registry.catalog import catalog, tool_schema

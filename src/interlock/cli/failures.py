@@ -1,4 +1,4 @@
-"""How a command fails: one sentence, then how to fix it, on standard error, with a code that says what kind it was."""
+"""The ways a command fails. Each prints one sentence and its fix on standard error, and has its own exit code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import click
 
 
 class Failure(click.ClickException):
-    """A command could not do what was asked."""
-
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -44,28 +42,28 @@ class Refused(Failure):
     exit_code = 5
 
 
-class Enough(Exception):
-    """Whoever read our output has closed it; nothing is left to say."""
+class OutputClosed(Exception):
+    """The program that reads our output has closed it."""
 
 
-def of_the_system(error: OSError) -> Failure:
-    """What the system did not let a command do, with the place and the fix."""
+def system_failure(error: OSError) -> Failure:
+    """An error of the operating system, with its path and fix."""
     place = error.filename2 or error.filename
-    if place is None and error.errno == errno.ENOENT:  # only the folder one is in has no name then
-        return Failure("the folder that you are in is no longer there", "change to another, then repeat it")
+    if place is None and error.errno == errno.ENOENT:  # only the current folder has no name
+        return Failure("the current folder no longer exists", "change to another folder and try again")
     shown = f"{place}: " if isinstance(place, str) else ""
     return Failure(f"{shown}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
 
 
-_PERMISSIONS = "correct its permissions; the hub itself can live elsewhere, in a folder that INTERLOCK_HOME names"
-_SPACE = "free some space on that disk, then repeat it"
+_PERMISSIONS = "correct its permissions; for the hub's own files, you can set INTERLOCK_HOME to another folder"
+_SPACE = "free some space on that disk and try again"
 _HINTS = {
     errno.EACCES: _PERMISSIONS,
     errno.EPERM: _PERMISSIONS,
-    errno.EROFS: "it is on a disk that cannot be written; INTERLOCK_HOME can name a folder elsewhere for the hub",
+    errno.EROFS: "this disk is read-only; set INTERLOCK_HOME to a folder on another disk",
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
-    errno.ENOENT: "make the folder first, or name another place",
-    errno.ENOTDIR: "a part of this path is a file; name another place",
-    errno.EISDIR: "this is a folder; name a file",
+    errno.ENOENT: "create the folder first, or choose another path",
+    errno.ENOTDIR: "a part of this path is a file; choose another path",
+    errno.EISDIR: "this is a folder; choose a file",
 }

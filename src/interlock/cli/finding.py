@@ -1,19 +1,19 @@
-"""`interlock find` and `interlock budget`: what an agent would find, and what fills its context."""
+"""`interlock find` and `interlock budget`: search tools like an agent, and show what fills its context."""
 
 from __future__ import annotations
 
 import click
 
 from .failures import WrongUsage
-from .show import bold, columns, json_option, one_line, plain, say, show_json
-from .tools import ask_hub
+from .hub_link import ask_hub
+from .show import bold, counted, json_option, one_line, plain, say, say_table, show_json
 
 BAR = 40
 
 
 @click.command()
 @click.argument("query", nargs=-1)
-@click.option("--agent", metavar="NAME", help="As this agent would find them.")
+@click.option("--agent", metavar="NAME", help="Search with the access of this agent.")
 @click.option("-n", "--max-results", default=5, show_default=True, type=click.IntRange(1, 20))
 @click.option("--strategy", type=click.Choice(["hybrid", "keyword", "semantic", "category"]), default="hybrid")
 @click.option("--explain", is_flag=True, help="Say what speaks for each tool.")
@@ -63,12 +63,11 @@ def find(
         )
         for tool in found["tools"]
     )
-    for line in columns(rows):
-        say(line)
+    say_table(rows)
     how = "" if found["search_strategy"] == strategy else f", by {found['search_strategy']}"
     say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms{how}")
     for name in found.get("left_out_for_budget", ()):
-        say(f"left out for the budget: {plain(name)}")
+        say(f"left out, over the budget: {plain(name)}")
 
 
 def _forget(as_json: bool) -> None:
@@ -99,27 +98,19 @@ def budget(agent: str | None, as_json: bool) -> None:
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
     rows = [
-        ("all tools it may call", found["all_tokens"], _tools(found["all_tools"])),
-        ("listed to the model", found["listed_tokens"], _tools(found["listed_tools"])),
+        ("all tools the agent may call", found["all_tokens"], counted(found["all_tools"], "tool")),
+        ("listed to the model", found["listed_tokens"], counted(found["listed_tools"], "tool")),
     ]
     if found["instructions_tokens"]:
         rows.append(("instructions of servers", found["instructions_tokens"], ""))
     if found["budget"] is not None:
         rows.append(("budget", found["budget"], ""))
-    for line in columns((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows):
-        say(line)
+    say_table((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows)
     for name in found.get("pinned_over_budget", ()):
-        say(f"pinned, but the budget has no room for it: {plain(name)}")
+        say(f"pinned, but over the budget: {plain(name)}")
     for name in found.get("instructions_without_room", ()):
-        say(f"its instructions are left out, for which the budget has no room: {plain(name)}")
-    for line in columns(
-        (f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"]
-    ):
-        say(line)
-
-
-def _tools(count: int) -> str:
-    return "1 tool" if count == 1 else f"{count} tools"
+        say(f"instructions left out, over the budget: {plain(name)}")
+    say_table((f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"])
 
 
 def _bar(part: int, whole: int) -> str:

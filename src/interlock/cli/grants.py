@@ -1,4 +1,4 @@
-"""`interlock grants`: which agent may use which server and tool. A tool's entry goes before its server's; deny wins."""
+"""`interlock grants`: which agent may use which server and tool. A tool's entry overrides its server's; deny wins."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from .asking import ask, instant
-from .show import bold, columns, json_option, plain, say, show_json
+from .hub_link import ask_hub
+from .options import instant
+from .show import bold, json_option, plain, say, say_table, show_json
 
 
 @click.group()
 def grants() -> None:
-    """Allow and deny agents servers and tools.
+    """Allow or deny agents the use of servers and tools.
 
-    An entry for a tool goes before one for its server, and that before the server's `access` setting. Deny wins.
+    An entry for a tool overrides one for its server, which overrides the server's `access` setting. Deny wins.
 
     \b
     Example:
@@ -26,23 +27,22 @@ def grants() -> None:
 @click.argument("agent", required=False)
 @json_option
 def list_(agent: str | None, as_json: bool) -> None:
-    """List what was granted and denied, to all or to one agent.
+    """List the grants of all agents or of one.
 
     \b
     Example:
       interlock grants list cursor
     """
-    found = ask("hub/grants.list", {"agent": agent} if agent else {})
+    found = ask_hub("hub/grants.list", {"agent": agent} if agent else {})
     if as_json:
         show_json(found)
         return
     listed = found.get("grants") or []
-    for line in columns(_row(grant) for grant in listed):
-        say(line)
+    say_table(_row(grant) for grant in listed)
     if not listed:
         say("No grants: each server's `access` setting decides. → `interlock grants deny AGENT SERVER [TOOL]`")
     elif found.get("total", 0) > len(listed):
-        say(f"… and {found['total'] - len(listed)} more; name an agent to see its own.")
+        say(f"… and {found['total'] - len(listed)} more; name an agent to see its grants.")
 
 
 @grants.command()
@@ -50,16 +50,16 @@ def list_(agent: str | None, as_json: bool) -> None:
 @click.argument("server")
 @click.argument("tool", required=False)
 @click.option("--expires", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time.")
-@click.option("--because", metavar="TEXT", default="", help="The reason, kept with it.")
+@click.option("--because", metavar="TEXT", default="", help="The reason, stored with the grant.")
 @json_option
 def allow(agent: str, server: str, tool: str | None, expires: str | None, because: str, as_json: bool) -> None:
-    """Allow an agent a server, or one tool of it by the server's own name for it.
+    """Allow an agent to use a server, or one of its tools by the server's own name.
 
     \b
     Example:
       interlock grants allow cursor github create_issue --expires 8h
     """
-    _give("allow", agent, server, tool, expires, because, as_json)
+    _grant("allow", agent, server, tool, expires, because, as_json)
 
 
 @grants.command()
@@ -67,16 +67,16 @@ def allow(agent: str, server: str, tool: str | None, expires: str | None, becaus
 @click.argument("server")
 @click.argument("tool", required=False)
 @click.option("--expires", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time.")
-@click.option("--because", metavar="TEXT", default="", help="The reason, kept with it.")
+@click.option("--because", metavar="TEXT", default="", help="The reason, stored with the grant.")
 @json_option
 def deny(agent: str, server: str, tool: str | None, expires: str | None, because: str, as_json: bool) -> None:
-    """Deny an agent a server, or one tool of it.
+    """Deny an agent the use of a server, or of one of its tools.
 
     \b
     Example:
       interlock grants deny cursor github delete_repo
     """
-    _give("deny", agent, server, tool, expires, because, as_json)
+    _grant("deny", agent, server, tool, expires, because, as_json)
 
 
 @grants.command()
@@ -85,32 +85,31 @@ def deny(agent: str, server: str, tool: str | None, expires: str | None, because
 @click.argument("tool", required=False)
 @json_option
 def revoke(agent: str, server: str, tool: str | None, as_json: bool) -> None:
-    """Take back what was allowed or denied, from the next call on.
+    """Remove grants and denials, from the next call on.
 
     \b
     Example:
       interlock grants revoke cursor github delete_repo
     """
-    done = ask("hub/grants.revoke", _place(agent, server, tool))
+    done = ask_hub("hub/grants.revoke", _place(agent, server, tool))
     if as_json:
         show_json(done)
     else:
-        say(f"{done.get('revoked', 0)} entries revoked.")
+        say(f"Revoked {done.get('revoked', 0)} entries.")
 
 
-def _give(
+def _grant(
     permission: str, agent: str, server: str, tool: str | None, expires: str | None, because: str, as_json: bool
 ) -> None:
-    asked = {**_place(agent, server, tool), "permission": permission, "justification": because, "expires_at": expires}
-    done = ask("hub/grants.grant", asked)
+    params = {**_place(agent, server, tool), "permission": permission, "justification": because, "expires_at": expires}
+    done = ask_hub("hub/grants.grant", params)
     if as_json:
         show_json(done)
         return
-    what = plain(f"{server} {tool}" if tool else server)
-    say(f"{plain(agent)}: {permission} {what}.")
+    say(f"{plain(agent)}: {permission} {plain(f'{server} {tool}' if tool else server)}.")
     if done.get("effective") != permission:
-        hint = f"`interlock grants revoke {agent} {server}{' ' + tool if tool else ''}` takes back both"
-        say(f"  → {done.get('effective')} still holds, by {done.get('source')}; {hint}", err=True)
+        hint = f"`interlock grants revoke {agent} {server}{' ' + tool if tool else ''}` removes both"
+        say(f"  → the agent still has `{done.get('effective')}`, by {done.get('source')}; {hint}", err=True)
 
 
 def _place(agent: str, server: str, tool: str | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""A blocking line to a running hub: its control socket, one JSON message a line.
+"""A blocking connection to the control socket of the running hub, with one JSON message per line.
 
-Rule: the other end must be this user. A path that someone else listens on is not our hub.
+The hub must run as this user. A socket of another user is refused.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from .failures import Failure, NoHub, Refused, WrongUsage
+from .show import as_dict
 
-MOST_LINE = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class HubError(Failure):
@@ -27,31 +28,34 @@ class HubError(Failure):
         super().__init__(message, hint)
         self.number = number
         self.name = name
-        """The error's own name, which says more than its number."""
+        """The name of the error, such as `NOT_FOUND`."""
 
 
-class Lost(Failure):
-    """The connection ended before the answer came."""
+class ConnectionLost(Failure):
+    """The connection closed before the answer arrived."""
 
     def __init__(self) -> None:
-        super().__init__("the hub closed the connection", "see `interlock status`; start it with `interlock up -d`")
+        super().__init__("the hub closed the connection", "if no hub runs, start it with `interlock up -d`")
 
 
-class Lines:
-    """Whole lines out of a stream socket; what came after a line stays in `rest`."""
+class LineReader:
+    """Reads lines from a stream socket. Bytes after the last line stay in `rest`."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self.rest = bytearray()
 
     def next(self, timeout: float | None) -> bytes | None:
-        """The next line without its end; None when the other side closed. Raises TimeoutError."""
+        """The next line without its end; None when the connection closed. Raises TimeoutError."""
         deadline = None if timeout is None else monotonic() + timeout
         searched = 0
         while (end := self.rest.find(b"\n", searched)) < 0:
             searched = len(self.rest)
-            if searched > MOST_LINE:
-                raise Failure("the hub sent a line of more than 64 MB", "this is not an Interlock hub, or a broken one")
+            if searched > MAX_LINE_BYTES:
+                raise Failure(
+                    "the hub sent a line of more than 64 MB",
+                    "run `interlock doctor` to see what runs there",
+                )
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError
@@ -66,22 +70,28 @@ class Lines:
 
 
 class HubLink:
-    """An open control connection."""
-
-    def __init__(self, sock: socket.socket, lines: Lines, hello: dict[str, Any]) -> None:
+    def __init__(self, sock: socket.socket, lines: LineReader, hello: dict[str, Any]) -> None:
         self._sock = sock
         self._lines = lines
         self._id = 0
         self.hello = hello
-        """What the hub said of itself: version, pid, and who it takes us for."""
+        """The hub's answer to `hello`: its version, its pid, and who it thinks we are."""
 
     @classmethod
     def open(
-        cls, home: Path, *, role: str = "control", key: str | None = None, view: str | None = None, timeout: float = 5
+        cls,
+        home: Path | None = None,
+        *,
+        role: str = "control",
+        key: str | None = None,
+        view: str | None = None,
+        timeout: float = 5,
     ) -> HubLink:
-        """Connects and says hello. Raises NoHub where none is running, Refused where it does not take us."""
-        sock, token = _connect(home, timeout)
-        lines = Lines(sock)
+        """Connect to the hub of this user. Raises NoHub if none runs, and Refused if it does not accept us."""
+        from interlock.config.home import home_folder
+
+        sock, token = _connect(home or home_folder(), timeout)
+        lines = LineReader(sock)
         params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd()}
         params = {name: value for name, value in params.items() if value is not None}
         link = cls(sock, lines, {})
@@ -90,41 +100,41 @@ class HubLink:
         except HubError as error:
             sock.close()
             raise Refused(error.message, error.hint) from error
-        except Lost as error:
+        except ConnectionLost as error:
             sock.close()
-            raise NoHub from error  # it is just stopping, or has died
+            raise NoHub from error  # it is stopping, or has crashed
         except BaseException:
             sock.close()
             raise
         return link
 
     def ask(self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30) -> dict[str, Any]:
-        """One request and its answer. Notifications that come before the answer are passed over."""
+        """Send a request and return the answer. Notifications before the answer are skipped."""
         try:
             return self._exchange(method, params or {}, timeout)
         except HubError as error:
             if error.name != "METHOD_NOT_FOUND" or not self.is_another_version:
                 raise
-            message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
-            hint = "run this version: `interlock down`, then `interlock up -d`"
+            message = f"the running hub has version {self.hello.get('version')}, which does not know this command"
+            hint = "restart it with this version: `interlock down`, then `interlock up -d`"
             raise HubError(error.number, message, hint, error.name) from error
 
     @property
     def is_another_version(self) -> bool:
-        """Whether the hub was started before Interlock was changed here."""
+        """Whether the running hub has another version than this command."""
         from interlock.version import VERSION
 
         return self.hello.get("version") != VERSION
 
     def notifications(self) -> Iterator[dict[str, Any]]:
-        """What the hub sends by itself, until it closes the connection."""
+        """The notifications of the hub, until it closes the connection."""
         while (line := self._lines.next(None)) is not None:
             message = _decode(line)
             if "method" in message:
                 yield message
 
     def wait_closed(self, timeout: float) -> bool:
-        """Whether the hub closed the connection in time."""
+        """Wait until the hub closes the connection. Returns whether it did in time."""
         try:
             while self._lines.next(timeout) is not None:
                 pass
@@ -135,7 +145,7 @@ class HubLink:
         return True
 
     def detach(self) -> tuple[socket.socket, bytes]:
-        """The bare connection, and what was already read of it."""
+        """The bare socket, and the bytes already read from it."""
         self._sock.settimeout(None)
         return self._sock, bytes(self._lines.rest)
 
@@ -160,15 +170,21 @@ class HubLink:
             self._sock.sendall(request)
             while (line := self._lines.next(max(deadline - monotonic(), 0.001))) is not None:
                 answer = _decode(line)
-                # What could not be read at all is answered without a number: nothing else will come.
+                # The answer to a request that the hub could not parse has no id, and no other answer follows.
                 if answer.get("id", number) in (number, None) and "method" not in answer:
                     return _result(answer)
         except TimeoutError as error:
-            hint = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
+            hint = "see `interlock logs`; if the hub hangs, run `interlock down` and `interlock up -d`"
             raise Failure(f"the hub did not answer within {timeout:g} s", hint) from error
         except OSError as error:
-            raise Lost from error
-        raise Lost
+            raise ConnectionLost from error
+        raise ConnectionLost
+
+
+def ask_hub(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
+    """Send one request to the hub of this user."""
+    with HubLink.open() as link:
+        return link.ask(method, params, timeout=timeout)
 
 
 def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
@@ -204,7 +220,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
 
 
 def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | None]:
-    """Where there is no Unix socket: loopback, and a token that only this user can read."""
+    """On Windows, without a Unix socket: loopback, and a token that only this user can read."""
     try:
         written = json.loads(info.read_text("utf-8"))
         port, token = int(written["port"]), str(written["token"])
@@ -224,23 +240,21 @@ def _encode(message: dict[str, Any]) -> bytes:
     try:
         return json.dumps(message, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except UnicodeEncodeError as error:
-        raise WrongUsage("what was given is not UTF-8", "write it in UTF-8; the hub reads nothing else") from error
+        raise WrongUsage("an argument is not UTF-8", "write it in UTF-8") from error
 
 
 def _decode(line: bytes) -> dict[str, Any]:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise Failure("the hub sent something that is not JSON", "`interlock down`, then `interlock up -d`") from error
+        raise Failure("the hub sent invalid JSON", "restart it: `interlock down`, then `interlock up -d`") from error
     return message if isinstance(message, dict) else {}
 
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
     error = answer.get("error")
     if isinstance(error, dict):
-        details = error.get("data")
-        told = details if isinstance(details, dict) else {}
-        message = str(error.get("message", "the hub refused"))
-        raise HubError(int(error.get("code", 0)), message, str(told.get("hint", "")), str(told.get("name", "")))
-    result = answer.get("result")
-    return result if isinstance(result, dict) else {}
+        data = as_dict(error.get("data"))
+        message = str(error.get("message", "the hub refused the request"))
+        raise HubError(int(error.get("code", 0)), message, str(data.get("hint", "")), str(data.get("name", "")))
+    return as_dict(answer.get("result"))

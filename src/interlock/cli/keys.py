@@ -1,16 +1,17 @@
-"""`interlock keys`: who may call. A key is shown once and kept only as a hash."""
+"""`interlock keys`: creates, lists and revokes keys. A key is shown once and stored only as a hash."""
 
 from __future__ import annotations
 
 import click
 
-from .asking import ask, instant, rate
+from .hub_link import ask_hub
+from .options import instant, rate
 from .show import bold, columns, json_option, plain, say, show_json
 
 
 @click.group()
 def keys() -> None:
-    """Make, list and revoke the keys of agents and people.
+    """Create, list and revoke keys of agents and people.
 
     \b
     Example:
@@ -21,9 +22,9 @@ def keys() -> None:
 @keys.command()
 @click.argument("agent")
 @click.option("--kind", type=click.Choice(["agent", "person", "service", "admin"]), default="agent", show_default=True)
-@click.option("--profile", metavar="NAME", help="The tools that this key sees.")
+@click.option("--profile", metavar="NAME", help="The profile whose tools this key sees.")
 @click.option("--expires", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time.")
-@click.option("--rate", metavar="RATE", callback=rate, help="Most calls: 60/minute, or 60/minute,1000/hour.")
+@click.option("--rate", metavar="RATE", callback=rate, help="Limit of calls: 60/minute, or 60/minute,1000/hour.")
 @click.option("--permit", metavar="PERMISSION", multiple=True, help="invoke:PATTERN, read:PATTERN, list_all, …")
 @json_option
 def create(
@@ -35,32 +36,32 @@ def create(
     permit: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Make a key. It is shown this once.
+    """Create a key. It is shown only once.
 
     \b
     Example:
       interlock keys create nightly --profile work
     """
     chosen = {"profile": profile, "expires_at": expires, "rate": rate, "permissions": list(permit) or None}
-    asked = {"agent": agent, "kind": kind, **{name: value for name, value in chosen.items() if value}}
-    made = ask("hub/keys.create", asked)
+    params = {"agent": agent, "kind": kind, **{name: value for name, value in chosen.items() if value}}
+    made = ask_hub("hub/keys.create", params)
     if as_json:
         show_json(made)
         return
     say(str(made["key"]))
-    say("  → this is shown only now; hand it over as INTERLOCK_KEY or `Authorization: Bearer …`", err=True)
+    say("  → the key is shown only now; use it as INTERLOCK_KEY or `Authorization: Bearer …`", err=True)
 
 
 @keys.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the keys there are, without the keys themselves.
+    """List all keys, without their secrets.
 
     \b
     Example:
       interlock keys list
     """
-    found = ask("hub/keys.list", {})
+    found = ask_hub("hub/keys.list", {})
     if as_json:
         show_json(found)
         return
@@ -79,7 +80,7 @@ def list_(as_json: bool) -> None:
     ):
         say(line)
     if not listed:
-        say("No keys. → make one: `interlock keys create NAME`, or `interlock connect CLIENT`")
+        say("No keys. → create one: `interlock keys create NAME`, or `interlock connect CLIENT`")
 
 
 @keys.command()
@@ -92,29 +93,29 @@ def revoke(agent: str, as_json: bool) -> None:
     Example:
       interlock keys revoke nightly
     """
-    revoked = ask("hub/keys.revoke", {"agent": agent})
+    revoked = ask_hub("hub/keys.revoke", {"agent": agent})
     if as_json:
         show_json(revoked)
     else:
-        say(f"{revoked.get('revoked', 0)} keys of {plain(agent)} revoked.")
+        say(f"Revoked {revoked.get('revoked', 0)} keys of {plain(agent)}.")
 
 
 @keys.command()
 @click.argument("agent")
 @json_option
 def rotate(agent: str, as_json: bool) -> None:
-    """Make a new key for an agent in place of its old ones, which end at once.
+    """Create a new key for an agent and revoke its old ones at once.
 
     \b
     Example:
       interlock keys rotate nightly
     """
-    made = ask("hub/keys.rotate", {"agent": agent})
+    made = ask_hub("hub/keys.rotate", {"agent": agent})
     if as_json:
         show_json(made)
         return
     say(str(made["key"]))
-    say("  → this is shown only now; the old keys have ended", err=True)
+    say("  → the key is shown only now; the old keys are revoked", err=True)
 
 
 def _name(principal: object) -> str:

@@ -1,4 +1,4 @@
-"""`interlock logs`: what servers wrote on their standard error, and what the hub noted about them."""
+"""`interlock logs`: prints the standard error of servers, and the hub's notes about them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from .show import bold, json_option, plain, say
 
 @click.command()
 @click.argument("server", required=False, shell_complete=server_names)
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what comes.")
+@click.option("-f", "--follow", is_flag=True, help="Continue to print new lines.")
 @click.option(
-    "-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000), help="How many of the last lines."
+    "-n",
+    "--lines",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="How many lines to print.",
 )
 @json_option
 def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
-    """Print what servers wrote.
+    """Print the log output of servers.
 
     \b
     Example:
       interlock logs db -f
     """
-    from interlock.config.home import home_folder
-
     from .hub_link import HubLink
 
     wanted: dict[str, Any] = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
-    with HubLink.open(home_folder()) as link:
+    with HubLink.open() as link:
         for line in link.ask("hub/logs", wanted).get("lines", []):
             _print(line, as_json)
         if follow:

@@ -1,4 +1,4 @@
-"""`interlock new`: a server project that runs, with a test that passes, to change into one's own."""
+"""`interlock new`: creates a server project that runs, with a test that passes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ server = Server("{name}", "0.1.0")
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What a text is made of."""
+    """The counts of a text."""
 
     words: int
     characters: int
@@ -45,7 +45,7 @@ async def count(text: Annotated[str, InputField(description="The text to count",
 
 @server.resource("{name}://about", mime_type="text/plain", ttl_ms=60_000)
 async def about() -> str:
-    """What this server is for."""
+    """The purpose of this server."""
     return "{title} counts words."
 
 
@@ -54,7 +54,7 @@ if __name__ == "__main__":
 '''
 
 _TEST = '''\
-"""The tools do what they say. No process is started: the client talks to the server within this one."""
+"""Tests of the tools. The client talks to the server in this process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_text_is_counted() -> None:
     assert asyncio.run(counted()) == {{"words": 2, "characters": 9}}
 
 
-def test_what_does_not_fit_is_refused_with_the_reason() -> None:
+def test_wrong_arguments_are_refused_with_the_reason() -> None:
     async def refused() -> dict[str, object]:
         async with Client(server) as client:
             return await client.call_tool("count", {{"text": 7}})
@@ -101,7 +101,7 @@ _README = """\
 # {title}
 
 ```sh
-interlock dev {module}.py        # run it, again after each change, and see each call
+interlock dev {module}.py        # run it, restart it after each change, and show each call
 uv run pytest                    # its tests (or `python -m pytest`, where pytest and interlock are installed)
 interlock add ./{module}.py      # put it behind your hub
 ```
@@ -110,23 +110,25 @@ interlock add ./{module}.py      # put it behind your hub
 
 @click.command()
 @click.argument("name")
-@click.option("--in", "folder", type=click.Path(path_type=Path, file_okay=False), default=".", help="Where to make it.")
+@click.option(
+    "--in", "folder", type=click.Path(path_type=Path, file_okay=False), default=".", help="Where to create it."
+)
 @json_option
 def new(name: str, folder: Path, as_json: bool) -> None:
-    """Make a server project, with a test that passes.
+    """Create a server project with a passing test.
 
     \b
     Example:
       interlock new weather
     """
     if not _NAME.match(name):
-        raise WrongUsage(f"`{name}` cannot be a server's name", "use small letters, digits, - and _, a letter first")
+        raise WrongUsage(f"`{name}` is not a valid server name", "use a-z, 0-9, - and _, and start with a letter")
     module = name.replace("-", "_")
     if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in _TAKEN:
-        raise WrongUsage(f"a file {module}.py would stand in the way of Python's own", "choose another name")
+        raise WrongUsage(f"a file {module}.py would hide a Python module of the same name", "choose another name")
     project = folder.expanduser().absolute() / name
     if project.exists():
-        raise WrongUsage(f"{project} is there already", "choose another name, or remove it")
+        raise WrongUsage(f"{project} exists already", "choose another name, or remove it")
     words = {"name": name, "module": module, "title": name.replace("-", " ").replace("_", " ").capitalize()}
     files = {f"{module}.py": _SERVER, f"test_{module}.py": _TEST, "pyproject.toml": _PROJECT, "README.md": _README}
     project.mkdir(parents=True)
@@ -135,7 +137,7 @@ def new(name: str, folder: Path, as_json: bool) -> None:
     if as_json:
         show_json({"made": str(project), "files": list(files)})
         return
-    say(plain(f"{project} is made: {', '.join(files)}."))
+    say(plain(f"Created {project}: {', '.join(files)}."))
     say(f"  $ cd {name}")
     say(f"  $ interlock dev {module}.py")
     say("  $ uv run pytest")

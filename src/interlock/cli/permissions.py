@@ -1,4 +1,4 @@
-"""`interlock permissions`: what servers need to do, and who allowed it. A change holds from the next call on."""
+"""`interlock permissions`: lists and changes the permissions of servers. A change applies from the next call on."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any
 import click
 
 from .approvals import RISKS, need_person
-from .asking import ask, instant
-from .show import as_dict, bold, coloured, columns, json_option, plain, say, show_json
+from .hub_link import ask_hub
+from .options import instant
+from .show import as_dict, bold, coloured, json_option, plain, say, say_table, show_json
 
 GRANTS = {"approved": "green", "denied": "red", "deferred": "yellow"}
 
 
 @click.group()
 def permissions() -> None:
-    """Say what servers may do on this machine.
+    """Approve or deny what servers may do on this machine.
 
-    A server declares what it needs, such as `shell.execute`. Tools that need what it was not granted are neither listed
-    nor called.
+    A server declares the permissions it needs, such as `shell.execute`. Tools without a permission that they
+    need are neither listed nor called.
 
     \b
     Example:
@@ -30,27 +31,27 @@ def permissions() -> None:
 @click.argument("server", required=False)
 @json_option
 def list_(server: str | None, as_json: bool) -> None:
-    """List what servers need, and how each of it stands.
+    """List the permissions that servers need, and whether they are granted.
 
     \b
     Example:
       interlock permissions list files
     """
-    found = ask("hub/permissions.list", {"server": server} if server else {})
+    found = ask_hub("hub/permissions.list", {"server": server} if server else {})
     if as_json:
         show_json(found)
         return
     rows = [as_dict(row) for row in found.get("permissions") or []]
     _show(rows)
     if not rows:
-        say("No server says that it needs a permission.")
+        say("No server needs a permission.")
 
 
 @permissions.command()
 @click.argument("server")
 @click.argument("names", metavar="PERMISSION...", nargs=-1, required=True)
 @click.option("--expires", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time.")
-@click.option("--because", metavar="TEXT", default="", help="The reason, kept with it.")
+@click.option("--because", metavar="TEXT", default="", help="The reason, stored with the decision.")
 @json_option
 def approve(server: str, names: tuple[str, ...], expires: str | None, because: str, as_json: bool) -> None:
     """Grant a server permissions, until they are revoked or expire. Needs a terminal.
@@ -66,7 +67,7 @@ def approve(server: str, names: tuple[str, ...], expires: str | None, because: s
 @permissions.command()
 @click.argument("server")
 @click.argument("names", metavar="PERMISSION...", nargs=-1, required=True)
-@click.option("--because", metavar="TEXT", default="", help="The reason, kept with it.")
+@click.option("--because", metavar="TEXT", default="", help="The reason, stored with the decision.")
 @json_option
 def deny(server: str, names: tuple[str, ...], because: str, as_json: bool) -> None:
     """Deny a server permissions.
@@ -81,10 +82,10 @@ def deny(server: str, names: tuple[str, ...], because: str, as_json: bool) -> No
 @permissions.command()
 @click.argument("server")
 @click.argument("names", metavar="PERMISSION...", nargs=-1, required=True)
-@click.option("--because", metavar="TEXT", default="", help="The reason, kept with it.")
+@click.option("--because", metavar="TEXT", default="", help="The reason, stored with the decision.")
 @json_option
 def revoke(server: str, names: tuple[str, ...], because: str, as_json: bool) -> None:
-    """Take back what a server was granted, from the next call on.
+    """Revoke permissions of a server, from the next call on.
 
     \b
     Example:
@@ -94,7 +95,7 @@ def revoke(server: str, names: tuple[str, ...], because: str, as_json: bool) -> 
 
 
 def _change(verb: str, server: str, names: tuple[str, ...], as_json: bool, **more: Any) -> None:
-    done = ask(f"hub/permissions.{verb}", {"server": server, "permissions": list(names), **more})
+    done = ask_hub(f"hub/permissions.{verb}", {"server": server, "permissions": list(names), **more})
     if as_json:
         show_json(done)
         return
@@ -103,12 +104,11 @@ def _change(verb: str, server: str, names: tuple[str, ...], as_json: bool, **mor
     wanted = "approved" if verb == "approve" else "denied"
     for row in rows:
         if row.get("grant") != wanted:
-            say(f"  → {plain(str(row.get('permission')))} stays as it is: {plain(str(row.get('rule')))}", err=True)
+            say(f"  → {plain(str(row.get('permission')))} did not change: {plain(str(row.get('rule')))}", err=True)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    for line in columns(_row(row) for row in rows):
-        say(line)
+    say_table(_row(row) for row in rows)
     for row in rows:
         if row.get("decision"):
             say(f"  → {plain(str(row['permission']))}: `interlock approvals approve {plain(str(row['decision']))}`")

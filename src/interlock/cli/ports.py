@@ -1,4 +1,4 @@
-"""Which program listens on a port, where the system lets us look."""
+"""Finds the program that listens on a port, on systems that show it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 LISTENING = "0A"
 
 
-def who_listens(port: int) -> str | None:
-    """`name (pid N)` of the listener; None if it is another user's or this system does not tell."""
+def find_listener(port: int) -> str | None:
+    """`name (pid N)` of the listener; None if it is another user's or the system does not show it."""
     sockets = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _inodes(Path("/proc/net") / table, port)}
     if not sockets:
         return None

@@ -1,4 +1,4 @@
-"""`interlock add`, `remove` and `import`: the servers of the user's own `interlock.toml`."""
+"""`interlock add`, `remove` and `import`: change the servers in the user's own `interlock.toml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from .completion import server_names
 from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
-from .show import as_dict, json_option, plain, say, show_json
+from .show import as_dict, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Server
@@ -24,9 +24,13 @@ config_option = click.option("--config", type=click.Path(path_type=Path), help="
 @click.argument("name", metavar="[NAME]")
 @click.argument("target", nargs=-1, metavar="URL | FILE.py | -- COMMAND…")
 @click.option(
-    "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for the program; ${NAME} reads yours."
+    "-e",
+    "--env",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable for the program; ${NAME} is your own variable.",
 )
-@click.option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="A header for the address.")
+@click.option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="A header for the URL.")
 @click.option("--cwd", type=click.Path(), help="The folder that the program runs in.")
 @click.option("--on-demand", is_flag=True, help="Start it at its first call.")
 @config_option
@@ -41,10 +45,10 @@ def add(
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Add a server: a program or an address.
+    """Add a server: a program or a URL.
 
-    A Python file is run with the Python that runs this command, after it has shown that it starts; without a NAME it
-    is called by its own.
+    A Python file runs with the Python of this command, and is started once as a test. Without NAME, the file's name is
+    used.
 
     \b
     Examples:
@@ -54,22 +58,22 @@ def add(
     """
     from interlock.config import Server
 
-    name, target, file = _author_file(name, target)
+    name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
     server = Server(
         url=target[0] if is_url else None,
-        command=() if is_url else _from_here(target, cwd),
+        command=() if is_url else _absolute_program(target, cwd),
         env=_pairs(env),
         headers=_pairs(header),
         cwd=str(Path(cwd).absolute()) if cwd else None,
         start="on-demand" if on_demand else "eager",
     )
-    warnings = _outlook(name, server)
-    tools = _started(server) if file else None
-    changed = _change(config, {name: server})
-    offered = "" if tools is None else f" It starts, and offers {', '.join(tools) or 'no tools'}."
+    warnings = _warnings(name, server)
+    tools = _start_once(server) if file else None
+    changed = _add_servers(config, {name: server})
+    offered = "" if tools is None else f" It starts and offers {', '.join(tools) or 'no tools'}."
     outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
-    _tell(outcome, f"`{name}` is added to {changed['path']}.{offered}", as_json)
+    _show_outcome(outcome, f"Added `{name}` to {changed['path']}.{offered}", as_json)
 
 
 @click.command()
@@ -85,13 +89,13 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
     """
     from interlock.config.edit import EditError, remove_server
 
-    path = _own_file(config)
+    path = _config_file(config)
     try:
         backup = remove_server(path, name)
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
     outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
-    _tell(outcome, f"`{name}` is removed from {path}.", as_json)
+    _show_outcome(outcome, f"Removed `{name}` from {path}.", as_json)
 
 
 @click.command("import")
@@ -99,15 +103,15 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
 @click.option(
     "--trust",
     is_flag=True,
-    help="Also take over programs that are no launchers of packages, shell lines, and code from addresses.",
+    help="Also import other programs than package launchers, shell lines, and code from URLs.",
 )
 @config_option
 @json_option
 def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: bool) -> None:
-    """Take over the servers of another program's file.
+    """Import the servers of another program's file.
 
     Reads `mcpServers` JSON (Claude, Cursor, Windsurf, Gemini), VS Code's `servers`, Codex's config.toml
-    and mgp.toml. Nothing is run; the file itself is not changed.
+    and mgp.toml. It starts nothing and does not change that file.
 
     \b
     Example:
@@ -115,33 +119,34 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
     """
     from interlock.config.load import load
 
-    path = _own_file(config)
+    path = _config_file(config)
     present = set(load(path).config.servers) if path.exists() else set()
     taken: dict[str, Server] = {}
     warnings: list[str] = []
     refused: list[str] = []
     for file in files:
-        for name, server in _foreign(file.expanduser().absolute(), trust, refused).items():
+        for name, server in _read_other_file(file.expanduser().absolute(), trust, refused).items():
             if name in present or name in taken:
-                warnings.append(f"`{name}` is there already; the one in {file} was passed over")
+                warnings.append(f"Skipped `{name}` of {file}: already configured.")
                 continue
-            taken[name] = _resolved(server)
-            warnings += _outlook(name, taken[name])
-    changed = _change(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
+            taken[name] = _with_program_path(server)
+            warnings += _warnings(name, taken[name])
+    changed = (
+        _add_servers(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
+    )
     outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
-    count = "1 server is" if len(taken) == 1 else f"{len(taken)} servers are"
-    _tell(outcome, f"{count} added to {path}: {', '.join(taken) or 'none'}.", as_json)
+    _show_outcome(outcome, f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken) or 'none'}.", as_json)
     if refused and not taken:
-        raise Refused("nothing was taken over", "fix what is named above; --trust takes over what you know to be right")
+        raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,})"
 _ADDRESS = re.compile(rf"(?:https?:?/{{1,2}})?(?P<rest>{_HOST}(?::\d+)?/.*)\Z")
-"""What someone means as an address and wrote without `://`."""
+"""A URL written without `://`."""
 
 
-def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ...], bool]:
-    """Name and command, where what is added is an author's own file; as they are, where it is not."""
+def _parse_target(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ...], bool]:
+    """The name and target of a new server, and whether the target is a Python file, which becomes a command."""
     import sys
 
     from .authoring import python_file
@@ -151,29 +156,29 @@ def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ..
         return (name if target else file.stem), (sys.executable, str(file)), True
     word = target[0] if target else name
     if len(target) < 2 and word.endswith(".py"):
-        raise WrongUsage(f"there is no file {word}", "give the path of a server's file, or NAME and a command")
+        raise WrongUsage(f"there is no file {word}", "give the path of a server's file, or a name and a command")
     incomplete = len(target) == 1 and "://" not in word and not Path(word).exists()
-    meant = _ADDRESS.match(word) if incomplete else None
-    if meant is not None:
+    url = _ADDRESS.match(word) if incomplete else None
+    if url is not None:
         scheme = "http" if word.startswith(("localhost", "127.")) else "https"
-        whole = f"interlock add {name} {scheme}://{meant['rest']}"
-        raise WrongUsage(f"`{word}` is no program, and no whole address", f"write {whole}")
+        command = f"interlock add {name} {scheme}://{url['rest']}"
+        raise WrongUsage(f"`{word}` is neither a program nor a complete URL", f"write {command}")
     if target:
         return name, target, False
-    raise WrongUsage(f"what is `{name}`?", f"give its address, or its command: interlock add {name} -- COMMAND")
+    raise WrongUsage(f"`{name}` needs a URL or a command", f"for example: interlock add {name} -- npx -y PACKAGE")
 
 
-def _started(server: Server) -> list[str]:
-    """Its tools, once it has started as the hub would start it."""
-    from interlock.config.expand import expand, known
+def _start_once(server: Server) -> list[str]:
+    """Start a server as the hub would, and return its tools."""
+    from interlock.config.expand import all_variables, expand
 
     from .authoring import tools_when_started
 
-    env = {variable: expand(value, known(os.environ)).text for variable, value in server.env.items()}
+    env = {variable: expand(value, all_variables(os.environ)).text for variable, value in server.env.items()}
     return tools_when_started(server.command, env, server.cwd)
 
 
-def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
+def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
     from interlock.config.documents import read_document
     from interlock.config.imports import project_folder, read_import
     from interlock.config.launch import why_unsafe
@@ -189,16 +194,16 @@ def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
     for name, server in found.items():
         if server.problem is not None:
             continue
-        reasons = [] if trust else why_unsafe(_as_found(server), project_folder(file))
+        reasons = [] if trust else why_unsafe(_with_bare_program(server), project_folder(file))
         if reasons:
-            refused.append(f"server `{name}` {reasons[0]} (if you want that, repeat with --trust)")
+            refused.append(f"server `{name}` {reasons[0]} (to import it anyway, use --trust)")
         else:
             good[name] = server
     return good
 
 
-def _as_found(server: Server) -> Server:
-    """As it is judged: a program by its bare name if the PATH leads to that very file."""
+def _with_bare_program(server: Server) -> Server:
+    """The server as it is checked: with the bare name of its program, if PATH leads to the same file."""
     from msgspec.structs import replace
 
     program = server.command[0] if server.command else ""
@@ -207,16 +212,16 @@ def _as_found(server: Server) -> Server:
     return replace(server, cwd=None, command=(bare, *server.command[1:]) if is_found else server.command)
 
 
-def _from_here(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:
-    """A program named by a path from this folder, or from the one it is to run in, by its full path: the hub runs
-    elsewhere."""
+def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:
+    """The command with the full path of a program given relative to this folder or `cwd`, because the hub runs in
+    another folder."""
     if not os.path.dirname(command[0]):
         return command
     return (os.path.abspath(os.path.join(cwd or "", command[0])), *command[1:])
 
 
-def _resolved(server: Server) -> Server:
-    """With its program's absolute path: the hub may run with another PATH than this shell."""
+def _with_program_path(server: Server) -> Server:
+    """The server with the full path of its program, because the hub may have another PATH than this shell."""
     from msgspec.structs import replace
 
     if not server.command or not (found := shutil.which(server.command[0])):
@@ -224,37 +229,37 @@ def _resolved(server: Server) -> Server:
     return replace(server, command=(os.path.abspath(found), *server.command[1:]))
 
 
-def _outlook(name: str, server: Server) -> list[str]:
+def _warnings(name: str, server: Server) -> list[str]:
     """What will keep the server from starting, as far as can be seen from here."""
-    from interlock.config.expand import expand, known
+    from interlock.config.expand import all_variables, expand
 
     if not server.enabled:
         return []
-    variables = known(os.environ)
+    variables = all_variables(os.environ)
     warnings: list[str] = []
     program = expand(server.command[0], variables).text if server.command else ""
     if program and not shutil.which(program):
-        warnings.append(f"`{name}`: the program `{program}` is not found here; install it, or give its full path")
+        warnings.append(f"`{name}`: the program `{program}` was not found; install it, or write its full path")
     texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or "")
     filled = [expand(text, variables) for text in texts]
     missing = dict.fromkeys(variable for one in filled for variable in one.missing)
     missing |= dict.fromkeys(variable for variable in server.inherit_env if variable not in variables)
     warnings += [
-        f"`{name}`: the variable `{variable}` is not set; export {variable}=… before `interlock up`"
+        f"`{name}`: the variable `{variable}` is not set; run export {variable}=… before `interlock up`"
         for variable in missing
     ]
     unreadable = dict.fromkeys(piece for one in filled for piece in one.unreadable)
     warnings += [
-        f"`{name}`: `{piece}` means nothing here; write what it stands for, or ${{NAME}} for a variable of yours"
+        f"`{name}`: `{piece}` is not a valid variable; write its value, or ${{NAME}} for one of your variables"
         for piece in unreadable
     ]
     return warnings
 
 
-def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
+def _add_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
     from interlock.config.edit import EditError, add_servers
 
-    path = _own_file(config)
+    path = _config_file(config)
     try:
         backup = add_servers(path, servers)
     except EditError as error:
@@ -262,8 +267,8 @@ def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
     return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
 
 
-def _own_file(config: Path | None) -> Path:
-    """The file that add and remove change: never one that came with a folder, unless it was named."""
+def _config_file(config: Path | None) -> Path:
+    """The file to change: never a project's file, unless it is named."""
     from interlock.config import user_config
 
     named = os.environ.get("INTERLOCK_CONFIG")
@@ -271,29 +276,24 @@ def _own_file(config: Path | None) -> Path:
 
 
 def _reload(path: Path) -> dict[str, Any]:
-    """Tells a running hub; it is fine if there is none. One that goes by another file has nothing to take over."""
-    from interlock.config.home import home_folder
-
+    """Have a running hub reload its configuration, if it uses this file."""
     from .hub_link import HubLink
 
     try:
-        with HubLink.open(home_folder()) as link:
+        with HubLink.open() as link:
             answer = link.ask("hub/reload", timeout=60)
-            in_force = as_dict(link.ask("hub/status").get("config")).get("path")
+            used_path = as_dict(link.ask("hub/status").get("config")).get("path")
     except NoHub:
         return {"reloaded": False, "problems": []}
     except Failure as failure:
         return {"reloaded": False, "problems": [{"message": failure.message, "hint": failure.hint}]}
-    if in_force and Path(str(in_force)).resolve() != path.resolve():
-        another = {
-            "message": f"it goes by {in_force}",
-            "hint": f"`interlock down`, then `interlock up --config {path}`",
-        }
-        return {"reloaded": None, "problems": [another]}
+    if used_path and Path(str(used_path)).resolve() != path.resolve():
+        hint = f"run `interlock down`, then `interlock up --config {path}`"
+        return {"reloaded": None, "problems": [{"message": f"it uses another file, {used_path}", "hint": hint}]}
     return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
 
 
-def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
+def _show_outcome(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     if as_json:
         show_json(outcome)
         return
@@ -303,16 +303,16 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     named = {*outcome.get("added", ()), *outcome.get("removed", ()), None}
     for problem in outcome["problems"]:
         if problem.get("server") not in named:
-            continue  # `status` tells of the others
+            continue  # `interlock status` shows the others
         hint = f": {problem['hint']}" if problem.get("hint") else ""
         say(f"  → the running hub: {plain(str(problem.get('message')) + hint)}", err=True)
     if "removed" in outcome:
         if outcome["reloaded"]:
-            say("The running hub does without it now.")
+            say("The running hub has stopped it.")
     elif outcome["reloaded"] is not None:
         several = len(outcome["added"]) > 1
-        later = f"{'They are' if several else 'It is'} used at the next `interlock up`."
-        say(f"The running hub uses {'them' if several else 'it'} now." if outcome["reloaded"] else later)
+        later = f"The hub will use {'them' if several else 'it'} after the next `interlock up`."
+        say(f"The running hub now uses {'them' if several else 'it'}." if outcome["reloaded"] else later)
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:
@@ -320,6 +320,6 @@ def _pairs(words: tuple[str, ...]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise WrongUsage(f"`{word}` is not NAME=VALUE", "write it as NAME=VALUE")
+            raise WrongUsage(f"`{word}` has no `=`", "write NAME=VALUE")
         pairs[name] = value
     return pairs

@@ -1,4 +1,7 @@
-"""What the terminal prints. Colour only on a terminal and without NO_COLOR; text of servers never moves the cursor."""
+"""Prints to the terminal. Colours appear only on a terminal without NO_COLOR.
+
+Text of servers and agents is always escaped, so that it cannot move the cursor.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def json_option(command: Command) -> Command:
-    """`--json`, on every command."""
+    """Add `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
@@ -24,7 +27,7 @@ def show_json(value: object) -> None:
 
 
 def plain(text: str) -> str:
-    """`text` with everything escaped that could move the cursor, reorder or hide characters; line breaks stay."""
+    """Escape all characters that could move the cursor, reorder or hide text. Line breaks stay."""
     return "".join(
         char if char == "\n" or unicodedata.category(char) not in _HIDDEN else f"\\u{ord(char):04x}" for char in text
     )
@@ -48,7 +51,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
-    """Rows as aligned lines; the last column is not padded."""
+    """Rows as aligned lines, without trailing spaces."""
     table = list(rows)
     if not table:
         return []
@@ -61,19 +64,29 @@ def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
     ]
 
 
+def say_table(rows: Iterable[tuple[str, ...]]) -> None:
+    for line in columns(rows):
+        say(line)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def is_attended() -> bool:
-    """Whether a person can be asked: both ends are a terminal."""
+    """Whether a person can answer: input and error output are a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _may_colour(err: bool) -> bool:
     stream = sys.stderr if err else sys.stdout
-    # There is none where whoever started us closed it.
+    # The parent process may have closed the stream.
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def as_dict(value: object) -> dict[str, Any]:
-    """A hub's answer, or a part of it, where an object was promised."""
+    """A part of a hub's answer that should be an object; empty if it is not."""
     return value if isinstance(value, dict) else {}
 
 

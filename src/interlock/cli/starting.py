@@ -1,4 +1,4 @@
-"""Starts a hub beside this process, once: whoever comes second waits for the first and uses its hub."""
+"""Starts a hub in the background. Processes that start one at the same moment share the first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from interlock.config.files import try_lock
 from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
-START_WITHIN_S = 30.0
-END_WITHIN_S = 10.0
-MOST_LOG_BYTES = 10 * 1024 * 1024
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+MAX_LOG_BYTES = 10 * 1024 * 1024
 if sys.platform == "win32":
     _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
 else:
@@ -28,9 +28,9 @@ else:
 
 
 def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
-    """A link to the running hub, or to one started now with the user's own configuration alone.
+    """Connect to the running hub, or start one with the user's own configuration.
 
-    It is started in its own home: the folder that a client happens to run in configures nothing.
+    A new hub runs in its home folder, so that the folder of a client does not configure it.
     """
     try:
         return HubLink.open(home, role=role, key=key, view=view)
@@ -40,25 +40,25 @@ def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view
 
 
 def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> None:
-    """Returns when a hub answers. If it does not come up, says why from its log."""
+    """Start a hub and return when it answers. A failure quotes the hub's log."""
     run = home / "run"
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _one_at_a_time(run / "start.lock"):
+    with _exclusive(run / "start.lock"):
         if is_running(home):
             return
         log = run / "hub.log"
-        if log.exists() and log.stat().st_size > MOST_LOG_BYTES:
+        if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
         with open(log, "ab", opener=_private) as out:
-            begin = out.tell()
-            with _interrupted_later() as interrupted:
+            log_start = out.tell()
+            with _delayed_interrupts() as interrupted:
                 child = _child(home, folder, arguments, out)
         try:
             if interrupted:
                 raise KeyboardInterrupt
-            _wait_until_ready(home, child, log, begin)
-        except BaseException:  # also where whoever waits for it is interrupted: a hub that nobody was told of is none
-            _end(child)
+            _wait_until_ready(home, child, log, log_start)
+        except BaseException:  # also an interrupt: nobody would know of the new hub
+            _stop(child)
             raise
 
 
@@ -71,7 +71,7 @@ def is_running(home: Path) -> bool:
 
 
 def _answers(home: Path) -> bool:
-    """Whether the hub that is coming up already answers; one that is slow to is waited for."""
+    """Whether the starting hub answers already. A slow hub counts as not ready."""
     try:
         return is_running(home)
     except Refused:
@@ -80,23 +80,23 @@ def _answers(home: Path) -> bool:
         return False
 
 
-def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
-    deadline = monotonic() + START_WITHIN_S
+def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, log_start: int) -> None:
+    deadline = monotonic() + START_TIMEOUT_S
     while monotonic() < deadline:
         if _answers(home):
             return
         if child.poll() is not None:
             with open(log, "rb") as written:
-                written.seek(begin)
-                said = written.read(4096).decode(errors="replace").strip()
+                written.seek(log_start)
+                log_text = written.read(4096).decode(errors="replace").strip()
             kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
-            raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
+            raise kind(f"the hub exited at once:\n{log_text}", f"its log is {log}")
         sleep(0.03)
-    raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")
+    raise Failure(f"the hub did not answer within {START_TIMEOUT_S:g} s", f"its log is {log}")
 
 
 def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
-    # -P: the folder it runs in must not become a place to import code from.
+    # -P: Python must not import code from the folder that the hub runs in.
     command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
     return subprocess.Popen(
         command,
@@ -104,53 +104,55 @@ def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes])
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=out,
-        start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+        start_new_session=True,  # Ctrl-C in this terminal must not stop it
         creationflags=_DETACHED,
-        env={**_its_own(), "INTERLOCK_HOME": str(home)},
+        env={**_environment(), "INTERLOCK_HOME": str(home)},
     )
 
 
 @contextlib.contextmanager
-def _interrupted_later() -> Iterator[list[int]]:
-    """Keeps interrupts for afterwards: one in the middle of starting a process would leave it without anyone who knows
-    of it. Only the main thread is ever interrupted."""
-    came: list[int] = []
+def _delayed_interrupts() -> Iterator[list[int]]:
+    """Delay interrupts to the end of the block, so that none leaves a started process behind.
+
+    Only the main thread receives interrupts.
+    """
+    received: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield came
+        yield received
         return
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
-        yield came
+        yield received
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _stop(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     try:
-        child.wait(END_WITHIN_S)
+        child.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         child.kill()
 
 
 @contextlib.contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Holds the lock file; waits a little longer than a start may take."""
+def _exclusive(path: Path) -> Iterator[None]:
+    """Lock the file; waits a little longer than a start may take."""
     with open(path, "ab", opener=_private) as lock:
-        deadline = monotonic() + START_WITHIN_S + 5
+        deadline = monotonic() + START_TIMEOUT_S + 5
         while not try_lock(lock.fileno()):
             if monotonic() > deadline:
-                raise Failure("another process is starting a hub and does not finish", f"see who holds {path}")
+                raise Failure("another process is starting a hub and does not finish", f"check who has {path} open")
             sleep(0.03)
         yield
 
 
-def _its_own() -> dict[str, str]:
-    """The environment, without the key of the client that happened to come first, and without the mark of the server
-    that this may run in: a hub is the user's, and does not end with whoever started it."""
-    foreign = ("INTERLOCK_KEY", "INTERLOCK_MARK")
-    return {name: value for name, value in os.environ.items() if name not in foreign}
+def _environment() -> dict[str, str]:
+    """The environment without the key of the client that starts the hub, and without the mark of a server process
+    around it: the hub belongs to the user and must not end with its starter."""
+    removed = ("INTERLOCK_KEY", "INTERLOCK_MARK")
+    return {name: value for name, value in os.environ.items() if name not in removed}
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,4 +1,4 @@
-"""`interlock status`: each server with its tools and tokens, or what is wrong with it and its fix."""
+"""`interlock status`: shows each server with its tools and tokens, or its problem and the fix."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ from typing import Any
 
 import click
 
-from .show import as_dict, bold, coloured, columns, json_option, one_line, plain, say, show_json
+from .show import as_dict, bold, coloured, columns, counted, json_option, one_line, plain, say, show_json
 
 STARTING = ("registered", "connecting", "restarting")
-"""What a server is in before it can be said what it offers."""
+"""States in which the tools of a server are not known yet."""
 COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say what runs, and how to fix what does not.
+    """Show the servers, and how to fix those that do not run.
 
     \b
     Example:
       interlock status --json
     """
-    from interlock.config.home import home_folder
-
     from .hub_link import HubLink
 
-    with HubLink.open(home_folder()) as link:
+    with HubLink.open() as link:
         found = link.ask("hub/status")
     if as_json:
         show_json(found)
@@ -51,10 +49,10 @@ def show_status(found: dict[str, Any]) -> None:
         say("  → add one: `interlock add NAME -- command…` or `interlock add NAME URL`")
     for line in server_lines(servers):
         say(line)
-    told = {server.get("problem") for server in servers}
+    shown = {server.get("problem") for server in servers}
     config = as_dict(found.get("config"))
     for problem in config.get("problems") or []:
-        if problem.get("message") in told:
+        if problem.get("message") in shown:
             continue
         line = f":{problem['line']}" if problem.get("line") else ""
         place = f"{problem['file']}{line}: " if problem.get("file") else ""
@@ -64,30 +62,30 @@ def show_status(found: dict[str, Any]) -> None:
 
 
 def server_lines(servers: list[dict[str, Any]]) -> list[str]:
-    """One line a server: what it offers, or what is wrong with it and below that the fix."""
-    whole = iter(columns(_offers(server) for server in servers if not server.get("problem")))
+    """One line per server: its tools, or its problem with the fix below."""
+    offers = iter(columns(_offers(server) for server in servers if not server.get("problem")))
     widest = max((len(str(server["id"])) for server in servers), default=0)
     states = max((len(str(server["state"])) for server in servers), default=0)
-    under = " " * (widest + 4)
+    indent = " " * (widest + 4)
     lines: list[str] = []
     for server in servers:
         name, state = str(server["id"]), str(server["state"])
-        told = one_line(str(server["problem"]), 160) if server.get("problem") else next(whole)
+        summary = one_line(str(server["problem"]), 160) if server.get("problem") else next(offers)
         head = "  " + bold(name) + " " * (widest - len(name))
-        lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {told}")
+        lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {summary}")
         if server.get("problem") and server.get("hint"):
-            lines.append(f"{under}→ {plain(str(server['hint']))}")
+            lines.append(f"{indent}→ {plain(str(server['hint']))}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
         if left_out := server.get("left_out"):
             more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
             lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))
             lines.append(f"      → see `interlock logs {plain(name)}`")
-        for held in server.get("quarantined") or []:
-            found = held["findings"][0]
-            told = f"in quarantine: {held['kind']} {held['name']} ({found['rule']}): {found['message']}"
-            lines.append("      " + coloured(one_line(told, 160), "yellow"))
-            lines.append(f"      → to allow it: {plain(str(held['hint']))}")
+        for item in server.get("quarantined") or []:
+            found = item["findings"][0]
+            summary = f"in quarantine: {item['kind']} {item['name']} ({found['rule']}): {found['message']}"
+            lines.append("      " + coloured(one_line(summary, 160), "yellow"))
+            lines.append(f"      → to allow it: {plain(str(item['hint']))}")
     return lines
 
 
@@ -96,7 +94,7 @@ def _offers(server: dict[str, Any]) -> tuple[str, ...]:
     if not count and server.get("state") in STARTING:
         return "", "", one_line(str(server.get("where") or ""), 100)
     return (
-        "1 tool" if count == 1 else f"{count} tools",
+        counted(count, "tool"),
         f"{server['tokens']:,} tokens" if server.get("tokens") is not None else "",
         one_line(str(server.get("where") or ""), 100),
     )
@@ -106,12 +104,12 @@ def _permission(row: dict[str, Any]) -> list[str]:
     if row.get("grant") == "approved":
         return []
     name, server = plain(str(row.get("permission"))), plain(str(row.get("server")))
-    told = f"      permission {name} is {plain(str(row.get('grant')))}: {plain(str(row.get('rule')))}"
-    return [coloured(told, "yellow"), f"      → to grant it: `interlock permissions approve {server} {name}`"]
+    summary = f"      permission {name} is {plain(str(row.get('grant')))}: {plain(str(row.get('rule')))}"
+    return [coloured(summary, "yellow"), f"      → to grant it: `interlock permissions approve {server} {name}`"]
 
 
 def duration(seconds: float) -> str:
-    """`95` as `1 min 35 s`: the two largest units."""
+    """`95` as `1 min 35 s`, with at most two units."""
     units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
     left, parts = int(seconds), []
     for name, size in units:

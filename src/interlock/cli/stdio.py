@@ -1,4 +1,4 @@
-"""`interlock stdio`: what a client starts. Carries bytes between its pipes and the hub, and reads none of them."""
+"""`interlock stdio`: clients start it. It copies bytes between its pipes and the hub without reading them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 from .completion import server_names
 
 CHUNK = 65_536
-LAST_WORDS_S = 60.0
-"""After the client closed its end, how long the hub may still answer what was asked."""
+FINAL_ANSWERS_S = 60.0
+"""How long the hub may still answer after the client has closed its input."""
 
 
 @click.command()
@@ -22,9 +22,9 @@ LAST_WORDS_S = 60.0
 @click.option("--server", metavar="ID", shell_complete=server_names, help="Only this server, with its own tool names.")
 @click.option("--profile", metavar="NAME", help="Only the tools of this profile.")
 def stdio(key: str | None, server: str | None, profile: str | None) -> None:
-    """Speak with the hub over standard input and output.
+    """Connect standard input and output to the hub.
 
-    Clients start this by themselves after `interlock connect CLIENT`. If no hub runs, one is started and stays.
+    Clients run this command after `interlock connect CLIENT`. If no hub runs, one is started and stays.
 
     \b
     Example:
@@ -35,7 +35,7 @@ def stdio(key: str | None, server: str | None, profile: str | None) -> None:
     from .starting import reach_hub
 
     if server and profile:
-        raise click.UsageError("--server and --profile exclude each other.")
+        raise click.UsageError("Use either --server or --profile, not both.")
     view = f"/servers/{server}/mcp" if server else f"/profiles/{profile}/mcp" if profile else None
     if sys.platform == "win32":
         import msvcrt
@@ -44,25 +44,25 @@ def stdio(key: str | None, server: str | None, profile: str | None) -> None:
             msvcrt.setmode(handle, os.O_BINARY)
     link = reach_hub(home_folder(), role="stdio", key=key, view=view)
     sock, early = link.detach()
-    carry(sock, early, sys.stdin.fileno(), sys.stdout.fileno())
+    copy_both_ways(sock, early, sys.stdin.fileno(), sys.stdout.fileno())
 
 
-def carry(sock: socket.socket, early: bytes, source: int, sink: int) -> None:
-    """Copies both ways until either side ends. `early` was read from the socket already."""
+def copy_both_ways(sock: socket.socket, early: bytes, source: int, sink: int) -> None:
+    """Copy until either side closes. `early` was read from the socket already."""
     done = threading.Event()
 
-    def upward() -> None:
+    def copy_to_hub() -> None:
         with contextlib.suppress(OSError):
             while chunk := os.read(source, CHUNK):
                 sock.sendall(chunk)
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_WR)
-        # The hub closes once it has answered; one that does not is not waited for.
-        if not done.wait(LAST_WORDS_S):
+        # The hub closes after its last answer. Do not wait for a hub that never does.
+        if not done.wait(FINAL_ANSWERS_S):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    threading.Thread(target=upward, daemon=True).start()
+    threading.Thread(target=copy_to_hub, daemon=True).start()
     with contextlib.suppress(OSError):
         _write(sink, early)
         while chunk := sock.recv(CHUNK):

@@ -1,4 +1,4 @@
-"""`interlock list` and `interlock call`: the tools as an agent would see and call them."""
+"""`interlock list` and `interlock call`: list and call tools like an agent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import click
 from .arguments import read_arguments
 from .completion import server_names, tool_names
 from .failures import Failure
-from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
+from .hub_link import HubError, ask_hub
+from .show import as_dict, bold, counted, json_option, one_line, plain, say, say_table, show_json
 
 
 @click.command("list")
-@click.option("--server", metavar="ID", shell_complete=server_names, help="Only this server's.")
-@click.option("--profile", metavar="NAME", help="Only those of this profile.")
+@click.option("--server", metavar="ID", shell_complete=server_names, help="Only tools of this server.")
+@click.option("--profile", metavar="NAME", help="Only tools of this profile.")
 @json_option
 def list_(server: str | None, profile: str | None, as_json: bool) -> None:
     """List the tools of all servers.
@@ -29,14 +30,13 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    for line in columns((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools):
-        say(line)
+    say_table((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools)
     if not tools:
         say(_why_none())
         return
-    count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
-    counted = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
-    say(f"{count}, {sum(counted):,} tokens" if len(counted) == len(tools) else count)
+    count = counted(len(tools), "tool")
+    tokens = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
+    say(f"{count}, {sum(tokens):,} tokens" if len(tokens) == len(tools) else count)
 
 
 @click.command()
@@ -47,8 +47,8 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
 def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
     """Call a tool.
 
-    Arguments are one JSON object, `-` to read it from standard input, or key=value pairs; a value is read as the
-    tool's schema says. Exit code 1 means that the tool reported an error or was refused.
+    Arguments are one JSON object, `-` to read it from standard input, or key=value pairs, whose values are read by the
+    tool's schema. Exit code 1 means that the tool reported an error or was refused.
 
     \b
     Examples:
@@ -79,45 +79,34 @@ def _why_none() -> str:
 
 
 def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """The hub's answer. What it says to agents about mending is put as commands."""
-    from .hub_link import HubError
-
+    """Call a tool. Hints that are meant for agents are replaced by commands."""
     try:
         return ask_hub("hub/call", params, timeout=timeout)
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            error.hint = "`interlock list` names the tools there are"
+            error.hint = "run `interlock list` to see all tools"
         elif not error.hint:
             server = str(params["name"]).partition("__")[0]
-            error.hint = f"see `interlock status`, and `interlock logs {server}` for what its server wrote"
+            error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"
         raise
 
 
 def _failure(name: str, result: dict[str, Any]) -> Failure:
-    """Why a call failed: its arguments are wrong, the hub did not let it through, or the tool could not do it."""
-    hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
-    server_says = as_dict(as_dict(result.get("structuredContent")).get("error"))
-    if "INVALID_TOOL_ARGS" in (hub_says.get("name"), server_says.get("name")):
-        hint = "correct the arguments; `interlock list --json` shows what it takes"
-        return Failure(f"the arguments do not fit {name}", hint)
-    if hub_says:
-        return Failure(f"the hub did not let the call of {name} through", "`interlock why` shows what decided")
-    hint = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
+    """Why a call failed: wrong arguments, a refusal of the hub, or an error of the tool."""
+    hub_error = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
+    server_error = as_dict(as_dict(result.get("structuredContent")).get("error"))
+    if "INVALID_TOOL_ARGS" in (hub_error.get("name"), server_error.get("name")):
+        hint = "correct them; `interlock list --json` shows the schema"
+        return Failure(f"the arguments do not match the schema of {name}", hint)
+    if hub_error:
+        return Failure(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
+    hint = f"run `interlock logs {name.partition('__')[0]}` to see the output of its server"
     return Failure(f"{name} reported an error", hint)
 
 
 def _schema(name: str) -> dict[str, Any]:
     tools = ask_hub("hub/tools").get("tools") or []
     return next((as_dict(tool.get("inputSchema")) for tool in tools if tool.get("name") == name), {})
-
-
-def ask_hub(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
-    from interlock.config.home import home_folder
-
-    from .hub_link import HubLink
-
-    with HubLink.open(home_folder()) as link:
-        return link.ask(method, params, timeout=timeout)
 
 
 def _about(tool: dict[str, Any]) -> str:
@@ -129,7 +118,7 @@ def _tokens(tool: dict[str, Any]) -> str:
 
 
 def _block(block: dict[str, Any]) -> str:
-    """A piece of content as text; what is not text is named, not printed."""
+    """A content block as text. Other blocks are named, not printed."""
     kind = block.get("type")
     if kind == "text":
         return plain(str(block.get("text", "")))

@@ -1,4 +1,4 @@
-"""`interlock up` and `interlock down`: the one hub of this user."""
+"""`interlock up` and `interlock down`: start and stop the hub of this user."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from interlock.config import Config, Loaded, Problem, Unconfirmed
     from interlock.web.run import Ready
 
-SETTLE_WITHIN_S = 120.0
-SETTLE_AT_ONCE_S = 2.0
-"""How long `up -d` looks what servers offer. Most are there by then; the others are not waited for."""
+FOLLOW_SERVERS_S = 120.0
+WAIT_FOR_SERVERS_S = 2.0
+"""How long `up -d` waits for servers. Most are ready by then."""
 
 
 class RunHub(Protocol):
-    """Serves until told to stop; calls `on_ready` once it listens. Returns the exit code."""
+    """Serves until it is stopped. Calls `on_ready` once it listens, and returns the exit code."""
 
     def __call__(self, config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int: ...
 
@@ -39,7 +39,7 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
     """Run the hub and its servers.
 
     Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
-    ~/.config/interlock/interlock.toml, and what these import. With nothing configured it runs a
+    ~/.config/interlock/interlock.toml, and the files these import. With nothing configured it runs a
     built-in demonstration server.
 
     \b
@@ -52,21 +52,21 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
 
     home, folder = home_folder(), Path.cwd()
     loaded = load(config, home=home, folder=folder)
-    confirmed = _confirmed_now(loaded, may_ask=not as_json)
+    confirmed = _ask_to_confirm(loaded, may_ask=not as_json)
     for waiting in confirmed:
         Confirmations(home).add(Path(waiting.path), waiting.hash)
     if confirmed:
         loaded = load(config, home=home, folder=folder)
     show_problems(loaded.problems)
     if not loaded.usable:
-        raise WrongConfiguration("the configuration cannot be used", "fix what is named above; nothing was started")
+        raise WrongConfiguration("the configuration cannot be used", "fix the problems above; nothing was started")
     if is_running(home):
-        _pass_on(home, confirmed)
-        tell(home, as_json, already=True)
+        _confirm_in_hub(home, confirmed)
+        show_running(home, as_json, already=True)
     elif detach:
         arguments = ("--config", str(config.absolute())) if config else ()
         start_hub(home, folder=folder, arguments=arguments)
-        tell(home, as_json, already=False)
+        show_running(home, as_json, already=False)
     else:
         ctx.exit(_run(loaded, home, as_json))
 
@@ -86,20 +86,19 @@ def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
 def down(as_json: bool) -> None:
     """Stop the hub.
 
-    Calls under way are given time to end; the servers it started are stopped with it.
+    Calls in progress get time to finish. The hub stops the servers it started.
 
     \b
     Example:
       interlock down
     """
-    from interlock.config import home_folder
 
     from .hub_link import HubLink
 
-    with HubLink.open(home_folder()) as link:
+    with HubLink.open() as link:
         link.ask("hub/stop")
         if not link.wait_closed(60):
-            raise Failure("the hub has not stopped after 60 s", f"end it yourself: kill {link.hello.get('pid')}")
+            raise Failure("the hub has not stopped after 60 s", f"stop it yourself: kill {link.hello.get('pid')}")
         if as_json:
             show_json({"stopped": True, "pid": link.hello.get("pid")})
         else:
@@ -107,7 +106,7 @@ def down(as_json: bool) -> None:
 
 
 def show_problems(problems: tuple[Problem, ...]) -> None:
-    """Each with its place and its fix, on standard error."""
+    """Print each problem with its place and fix on standard error."""
     for problem in problems:
         mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
         say(f"{plain(problem.place)}: {mark}: {plain(problem.message)}", err=True)
@@ -115,21 +114,20 @@ def show_problems(problems: tuple[Problem, ...]) -> None:
             say(f"  → {plain(problem.hint)}", err=True)
 
 
-def _confirmed_now(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
-    """Shows each project file that waits for a person, and asks where there is one. Those that were confirmed."""
+def _ask_to_confirm(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
+    """Show each unconfirmed project file and ask the person, if there is one. Returns the confirmed files."""
     confirmed: list[Unconfirmed] = []
     for waiting in loaded.unconfirmed:
-        _show_waiting(waiting)
+        _show_unconfirmed(waiting)
         if not (may_ask and is_attended()):
-            hint = "run `interlock up` here in a terminal to look at it and confirm"
-            say(f"  → not started: nobody has confirmed this file; {hint}", err=True)
-        elif click.confirm("Start what this file names?", default=False, err=True):
+            say("  → not started: run `interlock up` here in a terminal to confirm this file", err=True)
+        elif click.confirm("Start the servers of this file?", default=False, err=True):
             confirmed.append(waiting)
     return confirmed
 
 
-def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
-    """Tells a hub that runs already what a person has just confirmed."""
+def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
+    """Confirm the files in a hub that runs already."""
     from .hub_link import HubLink
 
     with HubLink.open(home) as link:
@@ -137,12 +135,12 @@ def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
             link.ask("hub/confirm", {"path": waiting.path, "hash": waiting.hash})
 
 
-def _show_waiting(waiting: Unconfirmed) -> None:
-    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash}) and would start:", err=True)
+def _show_unconfirmed(waiting: Unconfirmed) -> None:
+    say(f"{plain(waiting.path)} is part of this folder (sha256 {waiting.hash}). It would start:", err=True)
     for server in waiting.servers:
-        what = server.url or command_line(server.command)
+        target = server.url or command_line(server.command)
         say(
-            f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
+            f"  {bold(server.id, err=True)}: {plain(target)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
             err=True,
         )
         for name, value in (*server.env.items(), *server.headers.items()):
@@ -150,9 +148,9 @@ def _show_waiting(waiting: Unconfirmed) -> None:
         if server.variables:
             say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
         if server.refused:
-            say(f"      refused in any case: {plain(server.refused)}", err=True)
+            say(f"      never started: {plain(server.refused)}", err=True)
     for setting in waiting.settings:
-        say(f"  and set {plain(setting)}", err=True)
+        say(f"  and it would set {plain(setting)}", err=True)
 
 
 def command_line(command: tuple[str, ...]) -> str:
@@ -163,14 +161,14 @@ def command_line(command: tuple[str, ...]) -> str:
     return shlex.join(command)
 
 
-def tell(home: Path, as_json: bool, *, already: bool) -> None:
-    """What runs, once a hub is in the background."""
+def show_running(home: Path, as_json: bool, *, already: bool) -> None:
+    """Show the status of a hub in the background."""
     from interlock.config.load import BUILT_IN
 
     from .hub_link import HubLink
     from .status import STARTING, show_status
 
-    deadline = monotonic() + (0 if already else SETTLE_AT_ONCE_S)
+    deadline = monotonic() + (0 if already else WAIT_FOR_SERVERS_S)
     with HubLink.open(home) as link:
         while True:
             status = link.ask("hub/status")
@@ -181,7 +179,7 @@ def tell(home: Path, as_json: bool, *, already: bool) -> None:
     if as_json:
         show_json({**status, "already": already})
         return
-    say("A hub is running already." if already else "The hub is ready; it runs in the background.")
+    say("A hub is running already." if already else "The hub is ready and runs in the background.")
     show_status(status)
     if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
         _say_nothing_configured()
@@ -189,10 +187,10 @@ def tell(home: Path, as_json: bool, *, already: bool) -> None:
 
 
 def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], None]:
-    """What `up` says once the hub listens. Servers are told of as they come up, on a thread of its own."""
+    """The output of `up` once the hub listens. A thread prints each server when it is ready."""
 
     def announce(ready: Ready) -> None:
-        with contextlib.suppress(OSError):  # nobody listens any more; the hub runs all the same
+        with contextlib.suppress(OSError):  # the output is closed; the hub runs anyway
             say_ready(ready.listen)
 
     def say_ready(listen: str) -> None:
@@ -209,29 +207,29 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
 
 
 def _follow_servers(home: Path) -> None:
-    """Prints each server once, when it is there or has failed."""
+    """Print each server once, when it is ready or has failed."""
     from .hub_link import HubLink
     from .status import STARTING, server_lines
 
-    told: set[str] = set()
-    deadline = monotonic() + SETTLE_WITHIN_S
+    shown: set[str] = set()
+    deadline = monotonic() + FOLLOW_SERVERS_S
     try:
         with HubLink.open(home) as link:
             while monotonic() < deadline:
                 servers = link.ask("hub/status").get("servers", [])
                 settled = [one for one in servers if one["state"] not in STARTING]
-                for line in server_lines([one for one in settled if one["id"] not in told]):
+                for line in server_lines([one for one in settled if one["id"] not in shown]):
                     say(line)
-                told |= {one["id"] for one in settled}
-                if len(told) == len(servers):
+                shown |= {one["id"] for one in settled}
+                if len(shown) == len(servers):
                     return
                 sleep(0.2)
     except (Failure, OSError):
-        return  # it is stopping, or nobody listens; there is nothing more to tell
+        return  # the hub is stopping, or the output is closed
 
 
 def _say_nothing_configured() -> None:
-    say("Nothing is configured yet, so a built-in demonstration server runs.")
+    say("No servers are configured yet, so a built-in demonstration server runs.")
     say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
 
 

@@ -1,4 +1,4 @@
-"""`interlock watch`: questions as they come, answered with a key. Without a terminal it prints what is open."""
+"""`interlock watch`: shows approval requests as they arrive, and answers them by a key press."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ KEYS = {"y": "once", "a": "always", "n": "no"}
 @click.command()
 @json_option
 def watch(as_json: bool) -> None:
-    """Answer questions as they come.
+    """Answer approval requests as they arrive.
 
-    Without a terminal, it prints the open ones and ends.
+    Without a terminal, it prints the open ones and exits.
 
     \b
     Example:
@@ -40,13 +40,13 @@ def watch(as_json: bool) -> None:
             for row in rows:
                 _headline(row)
             return
-        say("Waiting for questions; end with Ctrl-C.", err=True)
+        say("Waiting for approval requests; stop with Ctrl-C.", err=True)
         with HubLink.open(home) as answers:
-            for row in _open_ones(rows, link):
-                _settle(row, answers)
+            for row in _open_requests(rows, link):
+                _ask_person(row, answers)
 
 
-def _open_ones(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
+def _open_requests(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
     yield from rows
     for message in link.notifications():
         row = as_dict(message.get("params"))
@@ -54,8 +54,8 @@ def _open_ones(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, 
             yield row
 
 
-def _settle(row: dict[str, Any], link: HubLink) -> None:
-    """Ask until there is an answer, or the person leaves it open."""
+def _ask_person(row: dict[str, Any], link: HubLink) -> None:
+    """Ask until the person answers or leaves the request open."""
     current = as_dict(link.ask("hub/approvals.show", {"id": row.get("id")}).get("decision"))
     if current.get("state") != "open":
         return
@@ -67,9 +67,9 @@ def _settle(row: dict[str, Any], link: HubLink) -> None:
             details(current)
             continue
         if key in KEYS:
-            wish = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
+            params = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
             try:
-                answered(as_dict(link.ask("hub/approvals.answer", wish).get("decision")))
+                answered(as_dict(link.ask("hub/approvals.answer", params).get("decision")))
             except Failure as failure:
                 say(f"  {plain(failure.message)}")
         else:
@@ -82,6 +82,6 @@ def _headline(row: dict[str, Any]) -> None:
     say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
     say(f"  {one_line(str(row.get('question') or ''), 160)}")
     for finding in row.get("findings") or ():
-        say(f"  {coloured('found', 'yellow')} {one_line(str(finding), 150)}")
+        say(f"  {coloured('finding', 'yellow')} {one_line(str(finding), 150)}")
     if row.get("summary"):
         say(f"  {one_line(str(row['summary']), 160)}")

@@ -1,4 +1,4 @@
-"""`interlock why`: the gate and the rule behind a refusal, or behind a call that was not made."""
+"""`interlock why`: shows the gate and the rule that refused a call, or that would refuse one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .asking import ask
+from .hub_link import ask_hub
 from .show import bold, json_option, plain, say, show_json
 
 
@@ -17,10 +17,10 @@ from .show import bold, json_option, plain, say, show_json
 @click.argument("arguments", required=False)
 @json_option
 def why(agent: str | None, tool: str | None, arguments: str | None, as_json: bool) -> None:
-    """Say why a call was refused, or what one would come to.
+    """Show why a call was refused, or whether one would be.
 
-    Without TOOL: the last refusal, of all or of one AGENT. With TOOL: what a call with these ARGUMENTS (a JSON object)
-    would come to now, without making it.
+    Without TOOL: the last refusal, of all agents or of one AGENT. With TOOL: whether a call with these ARGUMENTS (a
+    JSON object) would be allowed now. The call is not made.
 
     \b
     Example:
@@ -31,8 +31,8 @@ def why(agent: str | None, tool: str | None, arguments: str | None, as_json: boo
         try:
             params["arguments"] = json.loads(arguments)
         except ValueError as error:
-            raise click.BadParameter(f"ARGUMENTS is not JSON: {error}") from None
-    answer = ask("hub/why", {name: value for name, value in params.items() if value is not None})
+            raise click.BadParameter(f"ARGUMENTS is not valid JSON: {error}") from None
+    answer = ask_hub("hub/why", {name: value for name, value in params.items() if value is not None})
     if as_json:
         show_json(answer)
     elif tool is None:
@@ -43,17 +43,17 @@ def why(agent: str | None, tool: str | None, arguments: str | None, as_json: boo
 
 def _last(refusal: dict[str, Any] | None, agent: str | None) -> None:
     if refusal is None:
-        say(f"Nothing {'' if agent is None else f'of {plain(agent)} '}was refused since the hub started.")
+        say(f"No call {'' if agent is None else f'of {plain(agent)} '}was refused since the hub started.")
         return
-    what = plain(f"{refusal['server']} {refusal['target']}")
-    say(f"{refusal['at']}  {bold(plain(refusal['agent']))} → {what}: {plain(refusal['message'])}")
+    target = plain(f"{refusal['server']} {refusal['target']}")
+    say(f"{refusal['at']}  {bold(plain(refusal['agent']))} → {target}: {plain(refusal['message'])}")
     _rule(refusal)
 
 
 def _judged(judgement: dict[str, Any]) -> None:
     outcome = judgement["outcome"]
     if outcome == "allowed":
-        say("allowed: every gate passes it.")
+        say("allowed: every gate lets it pass.")
         return
     say(f"{outcome}: {plain(judgement.get('message') or judgement.get('error') or '')}")
     _rule(judgement)
@@ -61,6 +61,6 @@ def _judged(judgement: dict[str, Any]) -> None:
         say(f"  → {plain(judgement['hint'])}")
 
 
-def _rule(said: dict[str, Any]) -> None:
-    hidden = " (the caller is told that there is no such thing)" if said.get("hidden") else ""
-    say(f"  gate {said['gate']}, rule: {plain(said['rule'])}{hidden}")
+def _rule(refusal: dict[str, Any]) -> None:
+    hidden = " (the caller sees it as not existing)" if refusal.get("hidden") else ""
+    say(f"  gate {refusal['gate']}, rule: {plain(refusal['rule'])}{hidden}")

@@ -1,4 +1,4 @@
-"""What the operator wrote: read, checked with file, line and fix, and handed on as frozen values."""
+"""Reads the configuration into frozen values. Each problem names its file, its line and how to fix it."""
 
 from __future__ import annotations
 

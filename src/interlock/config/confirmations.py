@@ -1,7 +1,7 @@
-"""Which project-local files a person has confirmed, by path and content. A changed file is unconfirmed again.
+"""Remembers which project-local files a person has confirmed, by path and content. A changed file needs it again.
 
-A cloned folder must not start programs by being entered; so a file from there starts nothing until its path, its hash
-and its full commands were shown and accepted.
+Entering a cloned folder must not start programs. A file in it starts nothing until a person has seen its path, its hash
+and its full commands, and accepted them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from .files import write_whole
+from .files import write_atomically
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What a file would start or reach, exactly as written: no variable is filled in."""
+    """A server that a file would start or connect to, exactly as written, without its variables filled in."""
 
     id: str
     command: tuple[str, ...] = ()
@@ -23,19 +23,19 @@ class Planned(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     cwd: str | None = None
     variables: tuple[str, ...] = ()
-    """Variables of yours that it would be given."""
+    """Variables of your environment that it would receive."""
     refused: str | None = None
-    """Why it would not be started even then."""
+    """Why the server would not start even after a confirmation."""
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):
-    """A project-local file that nobody has confirmed as it stands now."""
+    """A project-local file whose current content nobody has confirmed."""
 
     path: str
     hash: str
     servers: tuple[Planned, ...] = ()
     settings: tuple[str, ...] = ()
-    """Whatever else it would set, as written; only a project's own `interlock.toml` can."""
+    """Other settings as written. Only a project's `interlock.toml` has them."""
 
 
 class Confirmations:
@@ -48,12 +48,12 @@ class Confirmations:
         return self._read().get(str(path.resolve())) == sha256
 
     def add(self, path: Path, sha256: str) -> None:
-        """Confirms the content with that hash. Written at once and whole."""
+        """Confirm the content with that hash."""
         confirmed = {**self._read(), str(path.resolve()): sha256}
-        write_whole(self._file, msgspec.json.format(msgspec.json.encode(confirmed, order="sorted")))
+        write_atomically(self._file, msgspec.json.format(msgspec.json.encode(confirmed, order="sorted")))
 
     def _read(self) -> dict[str, str]:
-        """What cannot be read confirms nothing."""
+        """An unreadable file confirms nothing."""
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=dict[str, str])
         except (OSError, msgspec.MsgspecError):

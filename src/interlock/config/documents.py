@@ -1,6 +1,6 @@
-"""Reads one configuration file once: its bytes are hashed and parsed together, so what was confirmed is what is used.
+"""Reads a configuration file once, and hashes and parses the same bytes, so the confirmed content is the used content.
 
-Rule: bounded in size and depth, duplicate keys are refused, and every failure says where.
+Size and depth are bounded, duplicate keys are refused, and every failure names its line.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 from .lines import json_lines, toml_lines
 from .problems import KeyPath, Problem
 
-MOST_BYTES = 16 * 1024 * 1024
-MOST_DEPTH = 64
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 64
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A file that could be parsed."""
+    """A parsed file."""
 
     path: Path
     sha256: str
@@ -32,13 +32,13 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_document(path: Path) -> Document | Problem:
-    """The file at `path`, TOML or JSON (comments and trailing commas allowed) by its name."""
+    """Read a TOML or JSON file, by its suffix. JSON may have comments and trailing commas."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return Problem(str(path), None, "the file is larger than 16 MB", "name a smaller file")
+        if path.stat().st_size > MAX_BYTES:
+            return Problem(str(path), None, "the file is larger than 16 MB", "use a smaller file")
         raw = path.read_bytes()
     except FileNotFoundError:
-        return Problem(str(path), None, "there is no such file", "correct the path, or create the file")
+        return Problem(str(path), None, "the file does not exist", "correct the path, or create the file")
     except OSError as error:
         return Problem(str(path), None, f"the file cannot be read: {error.strerror}", "check its permissions")
     try:
@@ -61,19 +61,17 @@ def parse_toml(text: str, file: str) -> Parsed | Problem:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message, line = _toml_place(str(error), text)
-        return Problem(file, line, message, "correct this line; nothing of the file is used until then")
+        return Problem(file, line, message, "correct this line; until then the file is not used")
     except RecursionError:
         return _too_deep(file)
-    if _deeper_than(content, MOST_DEPTH):
-        return _too_deep(file)
-    return content, lambda: toml_lines(text)
+    return _too_deep(file) if _is_too_deep(content) else (content, lambda: toml_lines(text))
 
 
 def parse_json(text: str, file: str) -> Parsed | Problem:
-    """JSON as editors write it: comments and trailing commas are blanked out, so that places stay what they are."""
+    """Parse JSON with comments and trailing commas. These become spaces, so that positions do not change."""
     repeated: list[str] = []
 
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    def find_repeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
         table = dict(pairs)
         if len(table) < len(pairs):
             counted = Counter(key for key, _ in pairs)
@@ -82,39 +80,34 @@ def parse_json(text: str, file: str) -> Parsed | Problem:
 
     plain = blank_comments(text)
     try:
-        content = json.loads(plain, object_pairs_hook=once)
+        content = json.loads(plain, object_pairs_hook=find_repeated)
     except json.JSONDecodeError as error:
-        return Problem(file, error.lineno, f"this is not JSON: {error.msg}", "correct this line")
+        return Problem(file, error.lineno, f"this is not valid JSON: {error.msg}", "correct this line")
     except RecursionError:
         return _too_deep(file)
     if repeated:
         line = _second_line(plain, repeated[0])
-        return Problem(file, line, f"the key `{repeated[0]}` stands twice in one object", "remove one of them")
-    if _deeper_than(content, MOST_DEPTH):
+        return Problem(file, line, f"the key `{repeated[0]}` occurs twice in one object", "remove one of them")
+    if _is_too_deep(content):
         return _too_deep(file)
     if not isinstance(content, dict):
-        return Problem(file, 1, "the file must hold a JSON object", 'it begins with {"mcpServers": …}')
+        return Problem(file, 1, "the file must contain a JSON object", 'begin it with {"mcpServers": …}')
     return content, lambda: json_lines(plain)
 
 
 def _toml_place(message: str, text: str) -> tuple[str, int | None]:
-    found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
-    if found is None:
-        return _plainly(message), None
-    line = int(found[1]) if found[1] else text.count("\n") + 1
-    return _plainly(message[: found.start()]), line
-
-
-def _plainly(message: str) -> str:
-    """What the parser says of a repetition, in words that name what is repeated."""
-    twice = _TWICE.fullmatch(message)
-    if twice is not None:
-        return f"[{'.'.join(_NAMES.findall(twice[1]))}] stands twice"
-    return _PLAINER.get(message, message)
+    """The parser's message in plain words, and its line."""
+    line: int | None = None
+    if found := re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message):
+        line = int(found[1]) if found[1] else text.count("\n") + 1
+        message = message[: found.start()]
+    if twice := _TWICE.fullmatch(message):
+        return f"[{'.'.join(_NAMES.findall(twice[1]))}] occurs twice", line
+    return _PLAINER.get(message, message), line
 
 
 def blank_comments(text: str) -> str:
-    """Comments and trailing commas become spaces; strings and line breaks stay."""
+    """Replace comments and trailing commas with spaces. Strings and line breaks stay."""
     without = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else _spaces(found[0]), text)
     return _TRAILING.sub(lambda found: found[0] if found[0][0] == '"' else " " + found[0][1:], without)
 
@@ -128,29 +121,26 @@ def _second_line(text: str, key: str) -> int | None:
     return text.count("\n", 0, places[1]) + 1 if len(places) > 1 else None
 
 
-def _deeper_than(content: object, most: int) -> bool:
+def _is_too_deep(content: object) -> bool:
     level: list[object] = [content]
-    for _ in range(most):
-        level = [inner for value in level if isinstance(value, dict | list) for inner in _inside(value)]
+    for _ in range(MAX_DEPTH):
+        tables = [value for value in level if isinstance(value, dict | list)]
+        level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
         if not level:
             return False
     return True
 
 
-def _inside(value: dict[str, object] | list[object]) -> list[object]:
-    return list(value.values()) if isinstance(value, dict) else value
-
-
 def _too_deep(file: str) -> Problem:
-    return Problem(file, None, "the file is nested too deeply", f"at most {MOST_DEPTH} levels")
+    return Problem(file, None, "the file is nested too deeply", f"use at most {MAX_DEPTH} levels")
 
 
-# Each of these also takes what is never closed, up to its end: no text makes them look at a character twice.
+# Each pattern also matches a string or comment that is never closed, so no text is scanned twice.
 _TWICE = re.compile(r"Cannot declare \((.*)\) twice")
 _NAMES = re.compile(r"'([^']*)'")
 _PLAINER = {
-    "Cannot overwrite a value": "this key stands twice in its table",
-    "Illegal character '\\n'": "a text ends before its closing quote",
+    "Cannot overwrite a value": "this key occurs twice in its table",
+    "Illegal character '\\n'": "a string has no closing quote",
 }
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)

@@ -1,78 +1,71 @@
-"""Adds and removes servers in `interlock.toml`, keeping every comment and blank line. The old file is kept beside it.
+"""Adds and removes servers in `interlock.toml`. Comments and blank lines stay, and the old file is kept beside it.
 
-Rule: what would not load is not written.
+A change that would make the file unusable is not written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from msgspec import to_builtins
 
 from .documents import parse_toml
-from .files import MARK, back_up, one_change, read_exactly, write_whole
+from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, write_atomically
 from .names import why_bad_id
 from .problems import Problem, Report
 from .settings import Server
 from .tables import read_config
 from .toml_tables import CannotChange, add_tables, remove_table
 
+_NOT_CHANGED = "correct the file by hand first; it was not changed"
+
 
 class EditError(Exception):
-    """The file cannot be changed as asked."""
-
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
 
 
 def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:
-    """Writes each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
-    with one_change(path):
-        return _add(path, servers, replace=replace)
-
-
-def _add(path: Path, servers: Mapping[str, Server], *, replace: bool) -> Path | None:
-    text = _read(path)
-    named = _servers(path, text)
-    for name in servers:
-        if why := why_bad_id(name):
-            raise EditError(f"the name `{name}` {why}", "choose another name")
-        if name in named and not replace:
-            raise EditError(f"there is a server `{name}` already", f"choose another name, or `interlock remove {name}`")
-    tables = {name: _table(server) for name, server in servers.items()}
-    return _save(path, text, lambda plain: add_tables(plain, ("servers",), tables), new=servers)
+    """Write each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
+    with locked_for_change(path):
+        text = _read(path)
+        existing = _servers(path, text)
+        for name in servers:
+            if why := why_bad_id(name):
+                raise EditError(f"the name `{name}` {why}", "choose another name")
+            if name in existing and not replace:
+                hint = f"choose another name, or run `interlock remove {name}` first"
+                raise EditError(f"the server `{name}` exists already", hint)
+        tables = {name: _table(server) for name, server in servers.items()}
+        return _save(path, text, lambda plain: add_tables(plain, ("servers",), tables), new=servers)
 
 
 def remove_server(path: Path, name: str) -> Path | None:
-    """Takes `[servers.NAME]` out. Returns the copy of the old file."""
-    if not path.exists():
-        return _remove(path, name)  # which says so, and leaves no folder behind
-    with one_change(path):
-        return _remove(path, name)
-
-
-def _remove(path: Path, name: str) -> Path | None:
-    text = _read(path)
-    named = _servers(path, text)
-    if name not in named:
-        raise EditError(f"there is no server `{name}` in {path}", f"servers there: {', '.join(named) or 'none'}")
-    return _save(path, text, lambda plain: remove_table(plain, ("servers", name)))
+    """Remove `[servers.NAME]`. Returns the copy of the old file."""
+    # A missing file is not locked, which would create its folder.
+    with locked_for_change(path) if path.exists() else nullcontext():
+        text = _read(path)
+        existing = _servers(path, text)
+        if name not in existing:
+            hint = f"servers there: {', '.join(existing) or 'none'}"
+            raise EditError(f"there is no server `{name}` in {path}", hint)
+        return _save(path, text, lambda plain: remove_table(plain, ("servers", name)))
 
 
 def _read(path: Path) -> str:
     try:
         return read_exactly(path)
     except UnicodeDecodeError as error:
-        raise EditError(f"{path} is not UTF-8: {error}", "correct it by hand first; it was left as it is") from error
+        raise EditError(f"{path} is not UTF-8: {error}", _NOT_CHANGED) from error
 
 
 def _servers(path: Path, text: str) -> Mapping[str, object]:
-    parsed = parse_toml(text.removeprefix(MARK), str(path))
+    parsed = parse_toml(text.removeprefix(BYTE_ORDER_MARK), str(path))
     if isinstance(parsed, Problem):
-        hint = "correct it by hand first; it was left as it is"
-        raise EditError(f"{parsed.place} cannot be read: {parsed.message}", hint)
+        raise EditError(f"{parsed.place} cannot be read: {parsed.message}", _NOT_CHANGED)
     section = parsed[0].get("servers", {})
     if not isinstance(section, Mapping):
         raise EditError("`servers` is not a table", "write servers as [servers.NAME]")
@@ -80,48 +73,39 @@ def _servers(path: Path, text: str) -> Mapping[str, object]:
 
 
 def _table(server: Server) -> dict[str, object]:
-    """Only what differs from the defaults."""
-    table: dict[str, object] = {}
-    if server.url is not None:
-        table["url"] = server.url
-    if server.command:
-        table["command"] = list(server.command)
-    plain = Server()
-    for key in ("cwd", "share", "start", "era", "enabled", "timeout_s", "trust"):
-        if getattr(server, key) != getattr(plain, key):
-            table[key] = getattr(server, key)
-    if server.inherit_env:
-        table["inherit_env"] = list(server.inherit_env)
-    for key in ("env", "headers"):
-        if values := getattr(server, key):
-            table[key] = dict(values)
-    tools = {key: list(values) for key in ("allow", "deny") if (values := getattr(server.tools, key))}
-    if tools:
-        table["tools"] = tools
-    if server.permissions.require:
-        table["permissions"] = {"require": list(server.permissions.require)}
-    usual = to_builtins(plain.restart)
-    if restart := {key: value for key, value in to_builtins(server.restart).items() if value != usual[key]}:
-        table["restart"] = restart
-    return table
+    """The settings of a server that differ from the defaults."""
+    settings = _differences(to_builtins(server), to_builtins(Server()))
+    return {key: value for key, value in settings.items() if key not in Server.derived}
+
+
+def _differences(values: Mapping[str, object], defaults: Mapping[str, object]) -> dict[str, object]:
+    changed: dict[str, object] = {}
+    for key, value in values.items():
+        default = defaults.get(key)
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            value = _differences(value, default)
+            default = {}
+        if value != default:
+            changed[key] = list(value) if isinstance(value, tuple) else value
+    return changed
 
 
 def _save(path: Path, text: str, change: Callable[[str], str], *, new: Collection[str] = ()) -> Path | None:
-    plain = text.removeprefix(MARK)
+    plain = text.removeprefix(BYTE_ORDER_MARK)
     try:
         changed = change(plain)
     except CannotChange as error:
-        raise EditError(f"{path}: {error}", "write servers as [servers.NAME], or change it by hand") from error
+        raise EditError(f"{path}: {error}", "write servers as [servers.NAME], or edit the file by hand") from error
     parsed = parse_toml(changed, str(path))
     if isinstance(parsed, Problem):
-        raise EditError(f"the change would break the file: {parsed.message}", "change it by hand")
+        raise EditError(f"the change would break the file: {parsed.message}", "edit the file by hand")
     content, lines = parsed
     report = Report(path, lines)
     read_config(content, report)
     if report.problems:
         first = report.problems[0]
-        # What was just added has no line yet.
+        # A server that was just added has no line in the file yet.
         raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.hint)
     copy = back_up(path)
-    write_whole(path, (text[: len(text) - len(plain)] + changed).encode())
+    write_atomically(path, (text[: len(text) - len(plain)] + changed).encode())
     return copy

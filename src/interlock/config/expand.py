@@ -1,7 +1,6 @@
 """Fills `${env:NAME}`, `${NAME}` and `${NAME:-default}` into a configured value.
 
-Rule: one pass. What a variable holds is never read again for further variables, and only names written in the value
-itself are looked up. `$${` stands for a plain `${`.
+One pass: variables inside the value of a variable are not expanded. `$${` stands for a plain `${`.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from .home import user_home
 
 
 class Expanded(msgspec.Struct, frozen=True):
-    """A value with its variables filled in, or what kept it from that."""
+    """A value with its variables filled in, and the variables that could not be."""
 
     text: str
     missing: tuple[str, ...] = ()
     """Names that are neither set nor given a default."""
     unreadable: tuple[str, ...] = ()
-    """Pieces that look like a variable and are none, such as `${FOO-BAR}`."""
+    """Text that looks like a variable but is none, such as `${FOO-BAR}`."""
 
 
 def expand(text: str, variables: Mapping[str, str]) -> Expanded:
-    """`text` with each variable replaced by its value; a missing one stays as it is written."""
+    """Replace each variable in `text` by its value. A missing one stays as written."""
     missing: list[str] = []
     unreadable: list[str] = []
 
@@ -48,18 +47,18 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
     return Expanded(filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)))
 
 
-def known(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that there are: those of the environment, and the one place that other clients name like one."""
+def all_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment, and `userHome`, which other clients' files use."""
     return {**environ, "userHome": str(user_home(environ))}
 
 
 def literal(text: str) -> str:
-    """`text` so written that `expand` gives it back as it is."""
+    """Escape `text` so that `expand` returns it unchanged."""
     return text.replace("${", "$${")
 
 
 def variables_in(text: str) -> tuple[str, ...]:
-    """The names that `expand` would look up, each once, in order."""
+    """The variable names that `expand` would look up, each once, in order."""
     found = (_VARIABLE.fullmatch(piece[0]) for piece in _PIECE.finditer(text))
     return tuple(dict.fromkeys(read["name"] for read in found if read is not None))
 

@@ -1,9 +1,10 @@
-"""Writes files so that a reader sees the old content or the new, never half of it, even if this process is killed."""
+"""Writes files atomically: a reader sees the old content or the new, even if this process is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -12,15 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-MARK: Final = "\ufeff"
-"""What some editors put before the first character."""
-CHANGED_WITHIN_S: Final = 30.0
-MOST_COPIES: Final = 20
-"""Copies of one file as it was before a change."""
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""Some editors write it before the first character."""
+LOCK_WAIT_S: Final = 30.0
+MAX_BACKUPS: Final = 20
 
 
-def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Replaces the file at `path`. It keeps its permissions; a new or `private` one is its owner's alone."""
+def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Replace the file at `path` and keep its permissions. Only the owner can read a new or `private` file."""
     path = path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -38,7 +38,7 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises OSError where `write_whole` would, before anything is done for what is to be written."""
+    """Raises OSError where `write_atomically` would, so that callers can fail before they do any work."""
     folder = path.resolve().parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as trial:
@@ -47,24 +47,24 @@ def check_writable(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def one_change(path: Path) -> Iterator[None]:
-    """Nobody else who asks for this changes a file of that folder meanwhile: what two read at once, one would undo."""
+def locked_for_change(path: Path) -> Iterator[None]:
+    """Lock the folder of `path` against other Interlock processes, so that none overwrites a change of another."""
     folder = path.resolve().parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    deadline = time.monotonic() + CHANGED_WITHIN_S
-    handle = _lock_of(folder)
+    deadline = time.monotonic() + LOCK_WAIT_S
+    handle = _open_lock(folder)
     try:
-        while not _is_ours(handle):
+        while not _try_lock_folder(handle):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another program has been changing files in {folder} for too long")
+                raise TimeoutError(f"another Interlock process has locked {folder} for more than {LOCK_WAIT_S:.0f} s")
             time.sleep(0.02)
         yield
     finally:
         os.close(handle)
 
 
-def _is_ours(handle: int) -> bool:
-    """Whether the lock is had. Some file systems over a network lock no folders; there nobody is waited for."""
+def _try_lock_folder(handle: int) -> bool:
+    """Try to take the lock. Some network file systems cannot lock folders; there it counts as taken."""
     if sys.platform == "win32":
         return try_lock(handle)
     import fcntl
@@ -78,14 +78,14 @@ def _is_ours(handle: int) -> bool:
     return True
 
 
-def _lock_of(folder: Path) -> int:
-    if sys.platform == "win32":  # a folder cannot be opened there
+def _open_lock(folder: Path) -> int:
+    if sys.platform == "win32":  # Windows cannot open a folder
         return os.open(folder / ".interlock.lock", os.O_CREAT | os.O_RDWR)
     return os.open(folder, os.O_RDONLY)
 
 
 def read_exactly(path: Path) -> str:
-    """The text of a file that is to be changed, with its mark and its line ends as they are; "" if there is none."""
+    """The text of a file with its byte order mark and line ends; "" if the file does not exist."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
@@ -93,26 +93,22 @@ def read_exactly(path: Path) -> str:
 
 
 def back_up(path: Path) -> Path | None:
-    """A copy of `path` beside it, under the first free name; None if there is nothing to copy.
+    """Copy `path` to a new numbered file beside it; None if there is no file.
 
-    The numbers only grow, so the newest copy has the highest. Of many, the first and the newest are kept.
+    The newest copy has the highest number. Of more than `MAX_BACKUPS`, the first and the newest stay.
     """
     if not path.exists():
         return None
     numbers = _numbers(path)
-    copy = _copy(path, next_number(path))
+    copy = _copy(path, max(numbers, default=0) + 1)
     try:
         shutil.copy2(path, copy)
     except BaseException:
-        copy.unlink(missing_ok=True)  # half of a copy is none
+        copy.unlink(missing_ok=True)
         raise
-    for number in numbers[1 : 2 - MOST_COPIES]:
+    for number in numbers[1 : 2 - MAX_BACKUPS]:
         _copy(path, number).unlink(missing_ok=True)
     return copy
-
-
-def next_number(path: Path) -> int:
-    return max(_numbers(path), default=0) + 1
 
 
 def _copy(path: Path, number: int) -> Path:
@@ -120,14 +116,13 @@ def _copy(path: Path, number: int) -> Path:
 
 
 def _numbers(path: Path) -> list[int]:
-    prefix, suffix = f"{path.name}.interlock-", ".bak"
-    names = (entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else iter(())
-    numbers = (name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix))
-    return sorted(int(number) for number in numbers if number.isdigit())
+    pattern = re.compile(re.escape(path.name) + r"\.interlock-([0-9]+)\.bak")
+    names = os.listdir(path.parent) if path.parent.is_dir() else ()
+    return sorted(int(found[1]) for found in map(pattern.fullmatch, names) if found)
 
 
 def try_lock(handle: int) -> bool:
-    """Take the lock of an open file, unless someone has it. Held until the file is closed, or its process ends."""
+    """Lock an open file, unless another process has. The lock ends when the file is closed or the process ends."""
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -1,4 +1,4 @@
-"""Who the user is, where the hub keeps its things, and where its configuration is looked for. Nothing is created."""
+"""The user's name and folders, and the paths of the hub's files. No function here creates anything."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 
 def user_home(environ: Mapping[str, str] | None = None) -> Path:
-    """The user's own folder. One that the system does not know, as in many containers, has the hub's for it."""
+    """The user's home folder. Where the system knows none, as in many containers, it is `$INTERLOCK_HOME`."""
     env = os.environ if environ is None else environ
     try:
         return Path.home()
     except RuntimeError:
         if named := env.get("INTERLOCK_HOME"):
             return Path(named).absolute()
-        raise OSError("this user has no home folder: set HOME, or INTERLOCK_HOME to a folder for the hub") from None
+        raise OSError("this user has no home folder; set HOME, or set INTERLOCK_HOME to a folder for the hub") from None
 
 
 def user_name() -> str:
-    """What the system calls this user; a number where it has no name for it."""
+    """The login name of this user, or the user id where the system has no name."""
     import getpass
 
     try:
@@ -32,7 +32,7 @@ def user_name() -> str:
 
 
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """`$INTERLOCK_HOME`, or the place this system keeps a program's state."""
+    """`$INTERLOCK_HOME`, or the system's usual folder for the state of programs."""
     env = os.environ if environ is None else environ
     if named := env.get("INTERLOCK_HOME"):
         return Path(named).expanduser().absolute()

@@ -1,6 +1,6 @@
 """Reads the servers of other programs' files: `mcpServers` and `servers` in JSON, Codex's and MGP's TOML.
 
-Rule: foreign files are read live and never rewritten, and settings that are not ours are passed over.
+These files are never changed, and settings that Interlock does not know are ignored.
 """
 
 from __future__ import annotations
@@ -23,66 +23,65 @@ from .settings import Permissions, Restart, Server, Tools
 from .shape import kind
 from .tables import check_server
 
-MOST_SERVERS = 1000
-MOST_ARGUMENTS = 1000
+MAX_SERVERS = 1000
+MAX_ARGUMENTS = 1000
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 
 def read_import(document: Document, report: Report, *, trusted: bool) -> dict[str, Server]:
-    """The servers that `document` names, under ids of ours. One with something wrong carries its `problem`.
+    """Read the servers of `document` by id. A server with a fault has its `problem` set.
 
-    A file that is not `trusted` (it came with a project) may only name well-known launchers and plain variables.
+    A file that is not `trusted`, because it came with a project, may only use well-known launchers and plain variables.
     """
     found: dict[str, Server] = {}
     for name, table, at, project in _entries(document.content, report, trusted=trusted):
-        if len(found) >= MOST_SERVERS:
-            report.add(at, f"more than {MOST_SERVERS} servers in one file", "split the file")
+        if len(found) >= MAX_SERVERS:
+            report.add(at, f"more than {MAX_SERVERS} servers in one file", "split the file")
             break
         adopted = adopt_id(name)
         if project is not None and adopted in found:
             adopted = adopt_id(f"{name}-{project.name}")
         if adopted is None:
-            report.add(at, f"the server name {name!r} is empty, or nothing in it can be part of an id", "rename it")
+            report.add(at, f"the server name {name!r} has no characters that an id can have", "rename it")
         elif adopted in found:
-            report.add(at, f"two servers would be called `{adopted}` here", "rename one of them")
+            report.add(at, f"two servers would have the id `{adopted}`", "rename one of them")
         else:
             found[adopted] = _read(adopted, table, at, project, report, trusted=trusted)
     return found
 
 
 def _read(name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool) -> Server:
-    """`project` is the folder that the file says the server is for, where it speaks of several."""
+    """`project` is the folder that the file assigns the server to, if it covers several."""
     folder = project or project_folder(report.file)
     report.places[name] = at
     before = len(report.problems)
     server = Server(source=str(report.file))
     if not isinstance(table, Mapping):
         report.add(at, f"the server must be an object, not {kind(table)}", server=name)
-    elif any(isinstance(value, list) and len(value) > MOST_ARGUMENTS for value in table.values()):
+    elif any(isinstance(value, list) and len(value) > MAX_ARGUMENTS for value in table.values()):
         report.add(
-            at, f"the command of `{name}` is too long: over {MOST_ARGUMENTS} words", "start it with fewer", server=name
+            at, f"the command of `{name}` is too long: over {MAX_ARGUMENTS} words", "start it with fewer", server=name
         )
     else:
-        foreign = _Foreign(table, name, at, report, folder)
-        server = replace(foreign.server(), source=str(report.file))
+        server = replace(_ImportedTable(table, name, at, report, folder).server(), source=str(report.file))
         check_server(server, name, at, report, has_command="command" in table)
         if not trusted:
             for message in why_unsafe(server, folder):
-                hint = "if you want it, write it in your own interlock.toml (`interlock add`)"
+                hint = "to use it anyway, add it to your own interlock.toml (`interlock add`)"
                 report.add(at, f"server `{name}` {message}", hint, server=name)
         if server.url is None and (server.cwd is not None or project is not None or not trusted):
             server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
         if trusted and server.command:
             base = Path(server.cwd or literal(str(folder)))
-            server = replace(server, command=(_placed(server.command[0], base), *server.command[1:]))
+            server = replace(server, command=(_absolute_program(server.command[0], base), *server.command[1:]))
     problems = report.problems[before:]
     return replace(server, problem=problems[0]) if problems else server
 
 
-class _Foreign:
-    """One server's table in any of the dialects: what they share has one name here."""
+class _ImportedTable:
+    """One server's table in any of the supported formats."""
 
     def __init__(self, table: Mapping[str, object], name: str, at: KeyPath, report: Report, folder: Path) -> None:
         self.table = table
@@ -94,50 +93,51 @@ class _Foreign:
     def server(self) -> Server:
         command = self._take("command", str, "")
         if command.strip() != command or (" " in command and not Path(command).exists()):
-            self._wrong("command", "`command` is one program's name; a shell never reads it", "move the rest to `args`")
-        # Gemini has both for a server of either kind, and goes by `httpUrl` then.
+            message = "`command` must be one program's name, because no shell splits it"
+            self._wrong("command", message, "move the rest to `args`")
+        # Gemini allows both in one table and prefers `httpUrl`.
         url = next((self._take(key, str, "") for key in ("httpUrl", "url", "serverUrl") if key in self.table), None)
         cwd = self._take("cwd", str, None)
         stated = self._take("type", str, "") or self._take("transport", str, "")
         if self._take("envFile", str, ""):
-            self._wrong("envFile", "`envFile` is not read", "write what it needs of that file in `env`")
+            self._wrong("envFile", "`envFile` is not supported", "copy its variables to `env`")
         if stated == "stdio" and url is not None:
-            self._wrong("url", "it is of type stdio and has a `url`", "keep the one that is meant")
+            self._wrong("url", "its type is stdio, but it has a `url`", "remove one of them")
         return Server(
-            command=tuple(map(self._ours, (command, *self._take("args", list[str], [])))) if command else (),
-            env=self._env(),
-            cwd=self._ours(cwd) if cwd is not None else None,
+            command=tuple(map(self._translate, (command, *self._take("args", list[str], [])))) if command else (),
+            env=self._texts("env"),
+            cwd=self._translate(cwd) if cwd is not None else None,
             inherit_env=self._inherited(),
-            url=self._ours(url) if url is not None else None,
+            url=self._translate(url) if url is not None else None,
             headers=self._headers(),
             timeout_s=self._timeout(),
             enabled=self._take("enabled", bool, True) and not self._take("disabled", bool, False),
             tools=Tools(
-                allow=tuple(self._either(list[str], ("includeTools", "enabled_tools"))),
-                deny=tuple(self._either(list[str], ("excludeTools", "disabledTools", "disabled_tools"))),
+                allow=self._first_of("includeTools", "enabled_tools"),
+                deny=self._first_of("excludeTools", "disabledTools", "disabled_tools"),
             ),
             restart=self._restart(),
-            # Only the operator's own file can raise it.
+            # Only the operator's own file can raise the trust level.
             trust="sandboxed" if self._mgp("trust_level", str, "") == "sandboxed" else "standard",
             permissions=Permissions(require=tuple(self._mgp("permissions_required", list[str], []))),
         )
 
-    def _env(self) -> dict[str, str]:
-        """Values may be numbers or switches in these files."""
-        written = self._take("env", _Values, {})
-        return {name: self._ours(_as_text(value)) for name, value in written.items() if value is not None}
+    def _texts(self, key: str) -> dict[str, str]:
+        """A table of texts. In these files, values may also be numbers or booleans."""
+        written = {name: value for name, value in self._take(key, _Values, {}).items() if value is not None}
+        texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in written.items()}
+        return {name: self._translate(value) for name, value in texts.items()}
 
     def _headers(self) -> dict[str, str]:
-        written: _Values = {**self._take("headers", _Values, {}), **self._take("http_headers", _Values, {})}
-        headers = {name: _as_text(value) for name, value in written.items() if value is not None}
+        headers = {**self._texts("headers"), **self._texts("http_headers")}
         for header, variable in self._take("env_http_headers", dict[str, str], {}).items():
             headers[header] = f"${{{variable}}}"
         if bearer := self._take("bearer_token_env_var", str, ""):
             headers["Authorization"] = f"Bearer ${{{bearer}}}"
-        return {name: self._ours(value) for name, value in headers.items()}
+        return headers
 
     def _inherited(self) -> tuple[str, ...]:
-        """Codex: names alone, or each with where it comes from."""
+        """Codex lists variable names, or tables with a `name`."""
         written: list[str | dict[str, object]] = self._take("env_vars", list[str | dict[str, object]], [])
         return tuple(one if isinstance(one, str) else str(one.get("name", "")) for one in written)
 
@@ -154,11 +154,11 @@ class _Foreign:
         try:
             return msgspec.convert(section[key], wanted)
         except msgspec.ValidationError as error:
-            self._wrong("mgp", f"`{key}` cannot be read: {error}", "correct or remove it")
+            self._wrong("mgp", f"`{key}` is not valid: {error}", "correct or remove it")
             return default
 
     def _restart(self) -> Restart:
-        """MGP, Restart Policies: these stand in the server's `mgp` section, or beside `command`."""
+        """MGP, Restart Policies: in the server's `mgp` section, or beside `command`."""
         section = self.table.get("mgp")
         table = {**self.table, **(section if isinstance(section, Mapping) else {})}
         names = {
@@ -172,11 +172,11 @@ class _Foreign:
         try:
             return msgspec.convert(written, Restart)
         except msgspec.ValidationError as error:
-            self._wrong("mgp", f"its restart settings cannot be read: {error}", "correct or remove them")
+            self._wrong("mgp", f"its restart settings are not valid: {error}", "correct or remove them")
             return Restart()
 
-    def _either(self, wanted: type[list[str]], keys: tuple[str, ...]) -> list[str]:
-        return next((self._take(key, wanted, []) for key in keys if key in self.table), [])
+    def _first_of(self, *keys: str) -> tuple[str, ...]:
+        return next((tuple(self._take(key, list[str], [])) for key in keys if key in self.table), ())
 
     def _take(self, key: str, wanted: type[T], default: D) -> T | D:
         if key not in self.table:
@@ -186,14 +186,17 @@ class _Foreign:
             return msgspec.convert(value, wanted)
         except msgspec.ValidationError:
             if isinstance(value, list | dict) and get_origin(wanted) is type(value):
-                self._wrong(key, f"`{key}` may hold nothing but texts", 'write each as "…"')
+                self._wrong(key, f"`{key}` may contain only texts", 'write each as "…"')
             else:
                 self._wrong(key, f"`{key}` cannot be {kind(value)}", "correct it")
             return default
 
-    def _ours(self, text: str) -> str:
-        """Placeholders that only these clients know, as ours: `${workspaceFolder}` is a path, and `${input:api-key}`,
-        for which VS Code asks, is the variable `API_KEY` here. Gemini writes variables without braces, too."""
+    def _translate(self, text: str) -> str:
+        """Translate placeholders of other clients.
+
+        `${workspaceFolder}` becomes a path. `${input:api-key}`, which VS Code asks for, becomes the variable `API_KEY`.
+        Gemini's variables may have no braces.
+        """
         named = _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
         if self.report.file.parent.name == ".gemini":
             named = _BARE.sub(r"${\1}", named)
@@ -209,7 +212,7 @@ _Entry = tuple[str, object, KeyPath, Path | None]
 
 
 def _entries(content: Mapping[str, object], report: Report, *, trusted: bool) -> Iterator[_Entry]:
-    """Name, table and place of each server, whichever dialect the file is in, and the project it is for."""
+    """Name, table and path of each server in any of the formats, and the project it is for."""
     of_projects = list(_of_projects(content)) if trusted else []
     nested = content.get("mcp")
     for at in (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp", "servers")):
@@ -229,11 +232,11 @@ def _entries(content: Mapping[str, object], report: Report, *, trusted: bool) ->
         return
     yield from of_projects
     if not of_projects:
-        report.add((), "no servers are named here", "expected `mcpServers`, `servers` or [mcp_servers.NAME]")
+        report.add((), "the file names no servers", "add `mcpServers`, `servers` or [mcp_servers.NAME]")
 
 
 def _of_projects(content: Mapping[str, object]) -> Iterator[_Entry]:
-    """What Claude Code keeps for single folders, of those that are still there."""
+    """The servers that Claude Code stores for single folders, if the folder still exists."""
     projects = content.get("projects")
     for folder, project in projects.items() if isinstance(projects, Mapping) else ():
         section = project.get("mcpServers") if isinstance(project, Mapping) else None
@@ -242,23 +245,19 @@ def _of_projects(content: Mapping[str, object]) -> Iterator[_Entry]:
             yield from ((name, table, (*at, name), Path(folder)) for name, table in section.items())
 
 
-def _placed(program: str, folder: Path) -> str:
-    """A program that is named by a path from its project's folder, by its full path: the hub runs elsewhere."""
+def _absolute_program(program: str, folder: Path) -> str:
+    """The full path of a program given relative to its project, because the hub runs in another folder."""
     if not os.path.dirname(program) or program.startswith(("~", "$")) or os.path.isabs(program):
         return program
     return os.path.normpath(folder / program)
 
 
 def project_folder(path: Path) -> Path:
-    """`.cursor/mcp.json` and `.vscode/mcp.json` speak of the folder around theirs."""
+    """The project of a file: for `.cursor/mcp.json` and `.vscode/mcp.json` the folder above."""
     return path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
 
 
 _Values = dict[str, str | int | float | bool | None]
-
-
-def _as_text(value: str | int | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _BARE = re.compile(r"(?<!\$)\$([A-Za-z_]\w*)")

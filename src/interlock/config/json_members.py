@@ -1,6 +1,6 @@
-"""Sets and removes one member of a JSON text without touching the rest: comments, order and spacing stay.
+"""Sets and removes one member of a JSON text and leaves the rest unchanged: comments, order and spacing.
 
-Rule: the text has been parsed before (`parse_json`); here it is only measured and cut.
+The caller has parsed the text before (`parse_json`), so this module checks nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .documents import blank_comments
 
 
 class Member(NamedTuple):
-    """One `"key": value`, by its places in the text."""
+    """The positions of one `"key": value` in the text."""
 
     key: str
     start: int
@@ -21,7 +21,7 @@ class Member(NamedTuple):
 
 
 def set_member(text: str, path: tuple[str, ...], value: object) -> str:
-    """`text` with the member at `path` being `value`; objects on the way are made where there are none."""
+    """Set the member at `path` to `value`. Missing objects on the path are created."""
     plain = blank_comments(text)
     opening = _skip(plain, 0)
     for depth, key in enumerate(path):
@@ -40,7 +40,7 @@ def set_member(text: str, path: tuple[str, ...], value: object) -> str:
 
 
 def remove_member(text: str, path: tuple[str, ...]) -> str:
-    """`text` without the member at `path`; the same text if there is none."""
+    """Remove the member at `path`, if it exists."""
     plain = blank_comments(text)
     opening = _skip(plain, 0)
     for depth, key in enumerate(path):
@@ -82,8 +82,8 @@ def _insert(text: str, plain: str, opening: int, members: list[Member], key: str
     indent = outer + _unit(text)
     inserted = f"{end}{indent}{json.dumps(key)}: {_dump(value, indent, text)}{end}{outer}"
     closing = _skip(plain, opening + 1)
-    kept = text[opening + 1 : closing].rstrip()
-    return text[: opening + 1] + kept + inserted + text[closing:]
+    comments = text[opening + 1 : closing].rstrip()
+    return text[: opening + 1] + comments + inserted + text[closing:]
 
 
 def _cut(text: str, opening: int, closing: int, members: list[Member], at: int) -> str:
@@ -98,23 +98,23 @@ def _cut(text: str, opening: int, closing: int, members: list[Member], at: int) 
 
 
 def _dump(value: object, indent: str, text: str) -> str:
-    """As it stands in that text."""
+    """JSON with the indentation and line ends of that text."""
     return json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", _line_end(text) + indent)
 
 
 def _line_end(text: str) -> str:
-    """How most of its lines end."""
+    """The line end that most lines have."""
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def _indent_of(text: str, at: int) -> str:
-    """The white space that begins the line of `at`."""
+    """The white space at the start of the line of `at`."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 
 
 def _unit(text: str) -> str:
-    """What the file indents with: the first indented line tells."""
+    """The indentation of the first indented line."""
     for line in text.splitlines():
         if indent := line[: len(line) - len(line.lstrip())]:
             return indent if line.strip() else "  "

@@ -1,7 +1,7 @@
-"""What a file that came with a project may not start, even after it was confirmed.
+"""Checks which commands a project's file may not start, even after a person confirmed the file.
 
-A person who confirms a list of commands sees `npx some-server` and knows what it is; a shell line, code from an address
-or a variable that makes the loader run something else are easily overlooked. Those belong in the operator's own file.
+A person who confirms `npx some-server` understands it. A shell line, code fetched from an address or a variable that
+changes what a program loads is easily overlooked, so it must be written in the operator's own file.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ LAUNCHERS = frozenset(
         "podman",
     }
 )
-"""Programs that a project file may name; beside them, programs inside the project itself."""
+"""Programs that a project file may name, besides programs inside the project."""
 
 
 def why_unsafe(server: Server, folder: Path) -> list[str]:
-    """Each thing that keeps a server of a project file in `folder` from being started."""
+    """Every reason not to start a server of a project file in `folder`."""
     reasons = [f"sets `{name}`, which changes what programs load" for name in server.env if changes_loading(name)]
     reasons += [
         f"asks for your variable `{name}`, which changes what programs load"
@@ -46,9 +46,9 @@ def why_unsafe(server: Server, folder: Path) -> list[str]:
     reasons += [f"reads `{name}`" for text in texts for name in variables_in(text) if _GUARDS_OTHERS.search(name)]
     for text in (*server.command, server.url or "", server.cwd or ""):
         reasons += [
-            f"puts your variable `{name}` where others can read it"
+            f"puts your variable `{name}` where other programs can read it"
             for name in variables_in(text)
-            if name not in _PLACES
+            if name != "userHome"
         ]
     if server.url is not None and _is_metadata(server.url):
         reasons.append("leads to a cloud metadata service")
@@ -60,7 +60,7 @@ def why_unsafe(server: Server, folder: Path) -> list[str]:
 
 
 def _is_metadata(url: str) -> bool:
-    from interlock.judge.urls import judge_url  # loads a parser, which a command without addresses need not wait for
+    from interlock.judge.urls import judge_url  # slow to import, and most files have no address
 
     return any(finding.rule == "address.metadata" for finding in judge_url(url))
 
@@ -77,20 +77,20 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
     if PurePath(program).name != program and not _inside(program, folder):
         reasons.append(f"runs {program}, outside its project")
     elif PurePath(program).name == program and not (name in LAUNCHERS or _PYTHON.fullmatch(name)):
-        reasons.append(f"runs `{program}`, which is no launcher of packages")
+        reasons.append(f"runs `{program}`, which is not a package launcher such as npx or uvx")
     if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
         reasons.append("has shell syntax in an argument")
     if any(argument in _UNCHECKED for argument in arguments):
-        reasons.append("has its connections go unencrypted or unchecked")
+        reasons.append("turns off encryption or certificate checks")
     if name in ("docker", "podman"):
         if _opens_host(arguments):
-            reasons.append("opens this machine to its container")
+            reasons.append("gives its container access to this machine")
         return reasons
     if _PYTHON.fullmatch(name) and arguments[:1] == ("-m",) and _MODULES.intersection(arguments[1:2]):
-        reasons.append(f"runs Python's own `{arguments[1]}`, which is no server of tools")
+        reasons.append(f"runs Python's `{arguments[1]}`, which is not a tool server")
     own = _own_flags(arguments)
-    if any(_is_flag(argument, _FLAGS) for argument in own):
-        reasons.append("hands its launcher code, or another place to fetch code from")
+    if any(argument.partition("=")[0] in _FLAGS for argument in own):
+        reasons.append("passes code to its launcher, or another place to fetch code from")
     fetched = [argument.partition("=")[2] or argument for argument in own] + list(arguments[len(own) : len(own) + 1])
     if any(_REMOTE_CODE.match(argument) for argument in fetched):
         reasons.append("fetches code from an address instead of a registry")
@@ -98,17 +98,13 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
 
 
 def _own_flags(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments that the launcher itself reads: all before the package or script, with the values they take."""
+    """The arguments that the launcher reads itself: all before the package or script, with their values."""
     start = next((number for number, word in enumerate(arguments) if word not in _SUBCOMMANDS), len(arguments))
     for number in range(start, len(arguments)):
         is_value = number > 0 and arguments[number - 1] in _TAKE_VALUE
         if not arguments[number].startswith("-") and not is_value:
             return arguments[:number]
     return arguments
-
-
-def _is_flag(argument: str, flags: frozenset[str]) -> bool:
-    return argument.partition("=")[0] in flags
 
 
 def _opens_host(arguments: tuple[str, ...]) -> bool:
@@ -128,11 +124,10 @@ def _inside(path: str, folder: Path) -> bool:
     return (folder / Path(path).expanduser()).resolve().is_relative_to(folder.resolve())
 
 
-_PLACES = frozenset({"userHome"})
 _GUARDS_OTHERS = re.compile(
     r"^(?:INTERLOCK|HUB)_|(?:^|_)(?:MASTER|ROOT|ADMIN)_(?:KEY|TOKEN|PASSWORD|SECRET)|^SSH_AUTH_SOCK$", re.IGNORECASE
 )
-"""Variables that guard more than one server's own account: the hub's own, master keys, the agent that holds keys."""
+"""Variables that protect more than one server's account: the hub's secrets, master keys, the SSH agent."""
 _UNCHECKED = frozenset({"--allow-http", "--insecure", "--no-check-certificate", "--no-verify-ssl", "--tls-skip-verify"})
 _LOADING = re.compile(
     r"LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|PIPX_.*|DENO_.*|BUN_.*"
@@ -172,7 +167,7 @@ _TAKE_VALUE = frozenset(
 )
 _REMOTE_CODE = re.compile(r"(?:git\+|hg\+|svn\+|bzr\+)?(?:https?|ssh|file|git|ftp)://|git\+|[^@/\s]+@git\+")
 _MODULES = frozenset({"http.server", "pip", "ensurepip", "venv", "code", "pdb", "timeit", "runpy", "cProfile"})
-"""Modules of Python that run or fetch what they are told, or open this machine: none is a server of tools."""
+"""Python modules that run or fetch code, or open this machine. None is a tool server."""
 _HOST_ROOT = re.compile(
     r"^/(?::|$)|(?:source|src)=/(?:,|$)|docker\.sock|^/(?:etc|root|proc|sys|dev|var|home)(?:[:/]|$)"
 )

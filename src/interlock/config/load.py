@@ -1,13 +1,13 @@
-"""From files to a checked configuration. Reads; starts nothing, asks nothing, changes nothing.
+"""Loads the configuration from files. It only reads.
 
-Rule: what the operator wrote is used at once; what lies in a project folder only after a person confirmed it.
+The operator's own files are used at once; files in a project folder only after a person confirmed them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
-from .expand import Expanded, expand, known, literal, variables_in
+from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
@@ -29,7 +29,7 @@ DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What loading found: the configuration, what is wrong with it, and what waits for a person."""
+    """A loaded configuration, its problems, and the files that a person has not confirmed."""
 
     config: Config
     problems: tuple[Problem, ...] = ()
@@ -37,7 +37,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """Whether a hub may run with it. Problems of single servers hold back only those."""
+        """Whether a hub may run with it. A problem of one server only keeps that server from starting."""
         return not any(problem.fatal for problem in self.problems)
 
 
@@ -48,27 +48,28 @@ def load(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """The configuration at `path`, else at `$INTERLOCK_CONFIG`, else `folder`'s own if confirmed, else the user's.
+    """Load `path`, else `$INTERLOCK_CONFIG`, else the confirmed `interlock.toml` of `folder`, else the user's.
 
-    `folder` is where project-local files are looked for; without it none are.
+    Project-local files are searched only in `folder`.
     """
     env = dict(os.environ if environ is None else environ)
     return _Loading(home or home_folder(env), folder, env).run(path)
 
 
 def load_again(config: Config, *, home: Path) -> Loaded:
-    """What `config` would be if it were loaded now."""
+    """Load `config` again from the same files."""
     origin = config.origin
     if origin.path is not None and not os.path.lexists(origin.path):
-        # An editor may be between two steps of saving it. Nobody's servers end for that.
-        hint = "put it back; to go on without it: `interlock down`, then `interlock up`"
-        return Loaded(config, (Problem(origin.path, None, "the file is gone; what it said stays in force", hint),))
+        # An editor may be in the middle of saving it. No server stops for that.
+        hint = "restore the file; to run without it: `interlock down`, then `interlock up`"
+        message = "the file was deleted; its settings stay in use"
+        return Loaded(config, (Problem(origin.path, None, message, hint),))
     path = Path(origin.path) if origin.path and origin.explicit else None
     return load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
 
 
 class _Loading:
-    """One run of `load`: the files read so far and what they said."""
+    """One run of `load`: the files read so far, their servers and problems."""
 
     def __init__(self, home: Path, folder: Path | None, env: dict[str, str]) -> None:
         self.confirmations = Confirmations(home)
@@ -83,18 +84,16 @@ class _Loading:
     def run(self, path: Path | None) -> Loaded:
         named = path or (Path(self.env["INTERLOCK_CONFIG"]) if self.env.get("INTERLOCK_CONFIG") else None)
         config = Config()
-        document: Document | None = None
         own = True
         if named is not None:
             document = self._read(named.expanduser().absolute())
         else:
             document = self._project_config()
             own = document is None
-            if document is None:
-                document = self._users_own(user_config(self.env))
+            document = document or self._user_config(user_config(self.env))
         if document is not None:
             config = self._main(document, own=own)
-        self._surroundings()
+        self._import_from_surroundings()
         servers = {name: self._filled(name, server) for name, server in self.servers.items()}
         demo = not servers and not self.unconfirmed and not any(problem.fatal for problem in self.problems)
         origin = Origin(
@@ -115,14 +114,14 @@ class _Loading:
             return None
         return document
 
-    def _users_own(self, path: Path) -> Document | None:
+    def _user_config(self, path: Path) -> Document | None:
         if path.exists():
             return self._read(path)
-        self.files.append(str(path))  # whoever watches sees it come
+        self.files.append(str(path))  # the hub watches for its creation
         return None
 
     def _project_config(self) -> Document | None:
-        """`interlock.toml` of the folder, if there is one and a person confirmed it."""
+        """The folder's `interlock.toml`, if a person confirmed it."""
         path = self.folder / "interlock.toml" if self.folder else None
         if path is None or path == user_config(self.env).resolve() or not path.is_file():
             return None
@@ -132,7 +131,7 @@ class _Loading:
         report = Report(path, document.lines)
         servers = read_config(document.content, report).servers
         others = {key: value for key, value in document.content.items() if key != "servers"}
-        self._hold(document, servers, report, others)
+        self._await_confirmation(document, servers, report, others)
         return None
 
     def _main(self, document: Document, *, own: bool) -> Config:
@@ -140,25 +139,21 @@ class _Loading:
         config = read_config(document.content, report)
         for name, server in config.servers.items():
             self.reports[name] = report
-            self.servers[name] = replace(server, cwd=_placed(server.cwd, document.path.parent))
+            self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
             if not path.exists():
                 self.files.append(str(path))
-                line = Report(document.path, document.lines).line(("import", number))
-                self.problems.append(
-                    Problem(
-                        str(document.path), line, f"there is no file {path} to import", "correct the path", fatal=False
-                    )
-                )
+                message = f"the imported file {path} does not exist"
+                self.problems.append(report.add(("import", number), message, "correct the path", fatal=False))
                 continue
             self._import(path, trusted=trusted)
         return config
 
-    def _surroundings(self) -> None:
-        """Files that nobody imported: MGP's, first found wins, and those of other clients in the project folder."""
+    def _import_from_surroundings(self) -> None:
+        """Import the first MGP file found, and the files of other clients in the project folder."""
         mgp_named = self.env.get("MGP_CONFIG_PATH")
         mgp_user = user_config(self.env).parent.parent / "mgp" / "servers.toml"
         mgp_project = self.folder / "mgp.toml" if self.folder else None
@@ -174,7 +169,7 @@ class _Loading:
                 self._import(path, trusted=False)
 
     def _import(self, path: Path, *, trusted: bool) -> None:
-        """Adds the servers of another program's file. The first to name an name keeps it."""
+        """Add the servers of another program's file. A name that is used already stays with its first file."""
         path = path.resolve()
         if str(path) in self.files:
             return
@@ -184,19 +179,18 @@ class _Loading:
         report = Report(path, document.lines, fatal=False)
         found = read_import(document, report, trusted=trusted)
         if not trusted and not self.confirmations.holds(path, document.sha256):
-            self._hold(document, found, report)
+            self._await_confirmation(document, found, report)
             return
         self.problems += report.problems
         for name, server in found.items():
             if name in self.servers:
-                other = self.servers[name].source
-                message = f"server `{name}` is already named in {other}, which is used"
+                message = f"server `{name}` is skipped: {self.servers[name].source} already has one of that name"
                 self.problems.append(Problem(str(path), None, message, "rename one of them", fatal=False))
             else:
                 self.servers[name] = server
                 self.reports[name] = report
 
-    def _hold(
+    def _await_confirmation(
         self,
         document: Document,
         servers: Mapping[str, Server],
@@ -225,16 +219,16 @@ class _Loading:
         )
 
     def _filled(self, name: str, server: Server) -> Server:
-        """The server with its variables filled in; if one is missing it carries the problem and is not started."""
+        """Fill in the variables of a server. If one is missing, `problem` is set and the server is not started."""
         if not server.enabled:
             return server
-        variables = known(self.env)
+        variables = all_variables(self.env)
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
             result = expand(text, variables)
             if result.missing or result.unreadable:
-                problems.append(self._unfilled(name, server, result, at))
+                problems.append(self._problem(name, server, at, *_why_unfilled(name, result)))
             return result.text
 
         filled = replace(
@@ -245,55 +239,43 @@ class _Loading:
             url=fill(server.url, "url") if server.url is not None else None,
             cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
         )
-        if not problems:
-            problems = self._misfilled(name, server, filled)
+        for at, message in () if problems else _wrong_values(name, server, filled):
+            problems.append(self._problem(name, filled, at, message, "correct the value of the variable"))
         self.problems += problems
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
 
-    def _misfilled(self, name: str, written: Server, filled: Server) -> list[Problem]:
-        """What the variables made of a value that was fine as written. The values themselves are not shown."""
-        wrong: list[tuple[KeyPath, str]] = []
-        if filled.url is not None and filled.url != written.url and (why := why_bad_url(filled.url)):
-            wrong.append((("url",), f"the url of `{name}`, once its variables are filled in, {why}"))
-        for header, value in filled.headers.items():
-            if value != written.headers[header] and not is_one_line(value):
-                wrong.append(
-                    (("headers", header), f"the header `{header}` of `{name}` has a line break in its variable")
-                )
-        report = self.reports[name]
-        return [
-            Problem(
-                file=filled.source,
-                line=report.line((*report.places[name], *at)),
-                message=message,
-                hint="correct what the variable holds",
-                server=name,
-                fatal=False,
-            )
-            for at, message in wrong
-        ]
-
-    def _unfilled(self, name: str, server: Server, result: Expanded, at: KeyPath) -> Problem:
+    def _problem(self, name: str, server: Server, at: KeyPath, message: str, hint: str) -> Problem:
         report = self.reports[name]
         line = report.line((*report.places[name], *at))
-        if result.missing:
-            names = " and ".join(f"`{variable}`" for variable in result.missing)
-            message = f"server `{name}` needs the variable {names}, not set here"
-            first = result.missing[0]
-            again = "start the hub anew (`interlock down`, `interlock up`)"
-            hint = f"export {first}=… and {again}, or give it a default: ${{{first}:-…}}"
-        else:
-            message = f"server `{name}`: `{result.unreadable[0]}` is not how a variable is written"
-            hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
         return Problem(server.source, line, message, hint, server=name, fatal=False)
+
+
+def _wrong_values(name: str, written: Server, filled: Server) -> Iterator[tuple[KeyPath, str]]:
+    """Values that became invalid when their variables were filled in. The messages never quote the values."""
+    if filled.url is not None and filled.url != written.url and (why := why_bad_url(filled.url)):
+        yield ("url",), f"the url of `{name}` {why} after its variables are filled in"
+    for header, value in filled.headers.items():
+        if value != written.headers[header] and not is_one_line(value):
+            yield ("headers", header), f"the header `{header}` of `{name}` has a line break in its variable"
+
+
+def _why_unfilled(name: str, result: Expanded) -> tuple[str, str]:
+    """Message and hint."""
+    if not result.missing:
+        hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
+        return f"server `{name}`: `{result.unreadable[0]}` is not a valid variable", hint
+    names = " and ".join(f"`{variable}`" for variable in result.missing)
+    first = result.missing[0]
+    hint = f"export {first}=… and restart the hub (`interlock down`, `interlock up`), or set a default: ${{{first}:-…}}"
+    return f"server `{name}` needs the variable {names}, which is not set", hint
 
 
 def _texts(server: Server) -> list[str]:
     return [*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or ""]
 
 
-def _placed(cwd: str | None, folder: Path) -> str | None:
-    """A server's folder, written from where its file stands."""
+def _absolute_cwd(cwd: str | None, folder: Path) -> str | None:
+    """A server's `cwd`, relative to the folder of its file."""
     if cwd is None or cwd.startswith("${"):
         return cwd
     return str(Path(literal(str(folder))) / Path(cwd).expanduser())

@@ -1,6 +1,6 @@
-"""Which names a server, profile or agent may have, and what a foreign name becomes.
+"""Checks the names of servers, profiles and agents, and derives ids from names in other programs' files.
 
-Ids end up in tool names, URLs and file names, so they are narrow.
+Ids become part of tool names, URLs and file names, so few characters are allowed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ RESERVED = frozenset(
     | {"con", "prn", "aux", "nul"}
     | {f"{device}{number}" for device in ("com", "lpt") for number in range(1, 10)}
 )
-"""Names that the hub uses itself, or that mean something else to a file system or a script."""
+"""Names that the hub uses itself, or that have a meaning for file systems or scripts."""
 
 
 def why_bad_id(name: str) -> str | None:
-    """What keeps `name` from being a server id; None if nothing does."""
+    """Why `name` cannot be a server id; None if it can."""
     if not name:
         return "is empty"
     if name in RESERVED:
@@ -25,19 +25,19 @@ def why_bad_id(name: str) -> str | None:
     if "__" in name or name.endswith("_"):
         return "contains `__` or ends with `_`, and `__` separates server from tool"
     if not _ID.fullmatch(name):
-        return "may hold only a-z, 0-9, `_` and `-`, start with a letter or digit, and have at most 32 characters"
+        return "may contain only a-z, 0-9, `_` and `-`, at most 32, and must start with a letter or digit"
     return None
 
 
 def why_bad_name(name: str) -> str | None:
-    """What keeps `name` from naming a profile or an agent; None if nothing does."""
+    """Why `name` cannot name a profile or an agent; None if it can."""
     if not _NAME.fullmatch(name):
-        return "may hold only letters, digits, `.`, `_` and `-`, at most 64, and start with a letter or digit"
+        return "may contain only letters, digits, `.`, `_` and `-`, at most 64, and must start with a letter or digit"
     return None
 
 
 def why_bad_agent(name: str) -> str | None:
-    """As `why_bad_name`; an agent may also be the subject of a token, named by its issuer (`https://issuer#subject`)."""
+    """Like `why_bad_name`; an agent may also be the subject of a token, written `https://issuer#subject`."""
     issuer, mark, subject = name.partition("#")
     if mark and subject and issuer.startswith(("https://", "http://")) and name.isprintable() and len(name) <= 1024:
         return None
@@ -45,7 +45,7 @@ def why_bad_agent(name: str) -> str | None:
 
 
 def adopt_id(name: str) -> str | None:
-    """The id that a server of another program's file gets here; None if its name is empty or hides characters."""
+    """The id for a server of another program's file; None if its name is empty or has invisible characters."""
     if any(unicodedata.category(char).startswith("C") for char in name):
         return None
     plain = unicodedata.normalize("NFKC", name).lower()

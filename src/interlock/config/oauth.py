@@ -1,4 +1,4 @@
-"""Checks `[hub.oauth]` at start: whatever would make a token impossible to check, or too easy, is said."""
+"""Checks `[hub.oauth]` at start and reports settings with which tokens could not be verified, or not safely."""
 
 from __future__ import annotations
 
@@ -12,61 +12,59 @@ from .problems import KeyPath, Report
 from .settings import Hub, Issuer, is_loopback
 
 AT = ("hub", "oauth")
-MOST_SCOPES = 256
-_WRITTEN = "write it as https://host/path; http:// is for this machine alone"
+MAX_SCOPES = 256
+_URL_HINT = "write it as https://host/path; http:// is allowed only for this machine"
+_ISSUER_HINT = 'add issuer = "https://…", exactly as in the `iss` of its tokens'
 
 
 def check_oauth(hub: Hub, profiles: Collection[str], report: Report) -> None:
-    """What must hold before a token can be a credential."""
     oauth = hub.oauth
     if oauth.issuer is None and (oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes):
-        report.add(AT, "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
+        report.add(AT, "[hub.oauth] names no issuer", _ISSUER_HINT)
     if oauth.resource is not None and (why := _why_bad(oauth.resource, query=False)):
-        report.add((*AT, "resource"), f"`resource` {why}", _WRITTEN)
+        report.add((*AT, "resource"), f"`resource` {why}", _URL_HINT)
     if not oauth.every:
         if oauth.resource is not None and oauth.issuer is None:
-            report.add(AT, "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
+            report.add(AT, "[hub.oauth] names no issuer", _ISSUER_HINT)
         return
     if oauth.resource is None and not hub.on_loopback:
         hint = 'add resource = "https://…", the address that clients use'
-        report.add(AT, "tokens are made for an address, and this hub does not say under which it is known", hint)
+        report.add(AT, "tokens are issued for an address, and this hub's own address is not set", hint)
     if oauth.issuer is not None:
         _check(oauth, AT, profiles, report)
     seen = {oauth.issuer}
     for name, issuer in oauth.issuers.items():
         at = (*AT, "issuers", name)
         if issuer.issuer is None:
-            report.add(at, f"[{'.'.join(at)}] names no issuer", 'add issuer = "https://…", as its tokens say it')
+            report.add(at, f"[{'.'.join(at)}] names no issuer", _ISSUER_HINT)
             continue
         if issuer.issuer in seen:
-            report.add(at, f"{issuer.issuer} stands here twice", "leave one of them out")
+            report.add(at, f"{issuer.issuer} is configured twice", "remove one of them")
         seen.add(issuer.issuer)
         _check(issuer, at, profiles, report)
 
 
 def _check(oauth: Issuer, at: KeyPath, profiles: Collection[str], report: Report) -> None:
-    """One authorization server."""
-
     def wrong(key: str, message: str, hint: str) -> None:
         report.add((*at, key) if key else at, message, hint)
 
     for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
         if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
-            wrong(key, f"`{key}` {why}", _WRITTEN)
+            wrong(key, f"`{key}` {why}", _URL_HINT)
     if oauth.jwks_url is not None and oauth.jwks_file is not None:
         table = ".".join(str(part) for part in at)
-        wrong("", f"[{table}] names both `jwks_url` and `jwks_file`", "say once where the issuer's keys are")
+        wrong("", f"[{table}] has both `jwks_url` and `jwks_file`", "remove one of them")
     if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
-        wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write its path in full")
+        wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
     if not oauth.algorithms:
-        wrong("algorithms", "no signature is accepted", "leave `algorithms` out, or name one")
+        wrong("algorithms", "`algorithms` is empty, so no token would be accepted", "remove it, or name an algorithm")
     if oauth.profile is not None and oauth.profile not in profiles:
         wrong("profile", f"there is no profile `{oauth.profile}`", f"add [profiles.{oauth.profile}]")
-    if len(oauth.scopes) > MOST_SCOPES:
-        wrong("scopes", f"there are more than {MOST_SCOPES} scopes", "use patterns")
+    if len(oauth.scopes) > MAX_SCOPES:
+        wrong("scopes", f"there are more than {MAX_SCOPES} scopes", "use patterns")
     for scope, permissions in oauth.scopes.items():
         if not is_scope(scope):
-            wrong("scopes", f"{scope[:100]!r} is no scope", "a scope has no space, no quotation mark and no `\\`")
+            wrong("scopes", f"{scope[:100]!r} is not a scope", "write it without spaces, quotation marks and `\\`")
         for permission in permissions:
             if why := why_bad_permission(permission):
                 wrong("scopes", f"the scope `{scope}`: {why}", WRITTEN)
@@ -80,17 +78,15 @@ def is_scope(text: str) -> bool:
 def _why_bad(url: str, *, query: bool) -> str | None:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where the port is no number
+        parts.port  # noqa: B018 - raises ValueError for a port that is not a number
     except ValueError:
-        return "cannot be read"
+        return "is not a valid URL"
     if not url.isascii() or any(char <= " " or char in '"\\\x7f' for char in url):
-        return "holds characters that no address has"
+        return "contains characters that are not allowed in a URL"
     if parts.fragment or "#" in url or (parts.query and not query):
-        return "must be an address without a query or fragment"
+        return "must be a URL without a query or fragment"
     if "@" in parts.netloc:
-        return "holds credentials"
-    if parts.scheme == "https" and parts.hostname:
-        return None
-    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+        return "contains credentials"
+    if (parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         return None
     return "must begin with https://"

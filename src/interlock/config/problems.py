@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: always where, what, and how to fix it."""
+"""Problems of a configuration. Each names its file and line, the fault, and the fix."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from pathlib import Path
 import msgspec
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in a document: `("servers", "db", "command", 0)`."""
+"""The path of a value in a document: `("servers", "db", "command", 0)`."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing wrong in one file."""
-
     file: str
     line: int | None
     message: str
     hint: str = ""
     server: str | None = None
-    """The server it concerns, if it concerns only that one."""
+    """The server with the problem, if it concerns only one."""
     fatal: bool = True
-    """Whether the configuration as a whole must not be used; otherwise only `server` is held back."""
+    """Whether the whole configuration must not be used. Otherwise only `server` is not started."""
 
     @property
     def place(self) -> str:
-        """File and line, as far as they are known."""
+        """The file, and the line if it is known."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def __str__(self) -> str:
@@ -33,13 +31,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Report:
-    """Gathers the problems of one file; lines are looked up only when there is something to say."""
+    """Collects the problems of one file. It looks up lines only when there is a problem."""
 
     def __init__(self, file: Path, lines: Callable[[], Mapping[KeyPath, int]], *, fatal: bool = True) -> None:
         self.file = file
         self.problems: list[Problem] = []
         self.places: dict[str, KeyPath] = {}
-        """Where each server's table stands, for what is found out about it later."""
+        """The path of each server's table, for problems that are found later."""
         self._find_lines = lines
         self._lines: Mapping[KeyPath, int] | None = None
         self._fatal = fatal
@@ -59,11 +57,7 @@ class Report:
         return problem
 
     def line(self, at: KeyPath) -> int | None:
-        """The line of `at`, or of the nearest thing around it."""
+        """The line of `at`, or of its nearest parent."""
         if self._lines is None:
             self._lines = self._find_lines()
-        for size in range(len(at), 0, -1):
-            line = self._lines.get(at[:size])
-            if line is not None:
-                return line
-        return None
+        return next((self._lines[at[:size]] for size in range(len(at), 0, -1) if at[:size] in self._lines), None)

@@ -1,6 +1,6 @@
-"""What an operator may write in `interlock.toml`, as values. Defaults are those of a laptop: loopback, guard mode.
+"""The settings of `interlock.toml`. The defaults suit a laptop: loopback, guard mode.
 
-Rule: a field here is a setting there under the same name, except those in `derived`, which loading fills in.
+Each field is a setting of the same name, except those in `derived`, which loading fills in.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
 Tokens = Annotated[int, Meta(ge=600)]
-"""Less does not hold the way to find tools."""
+"""The tools for finding tools need almost this many tokens."""
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
 PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
 TrustLevel = Literal["trusted", "standard", "sandboxed"]
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
-"""Signatures with a public key alone: whoever can check a token must not be able to make one."""
+"""Only signatures with a public key, so that verifying a token does not need a secret that can create one."""
 
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long the hub waits. A server's own go before these, and a tool's before its server's."""
+    """How long the hub waits. A server's timeouts override these, and a tool's override its server's."""
 
     tool_s: Seconds = 30
     """One tool call, from dispatch; progress extends it."""
     validation_s: Seconds = 5
-    """All checks of one call together, where one has to wait for something."""
+    """All checks of one call together, if one of them has to wait."""
     discovery_s: Seconds = 2
-    """Listing one server again; after that the last known list serves. The first listing may take `start_s`."""
+    """Listing one server again; after that the last known list is used. The first listing may take `start_s`."""
     lock_s: Seconds = 0.5
-    """Waiting for a lock of the hub's own; after that the call is refused as overloaded."""
+    """Waiting for a lock inside the hub; after that the call is refused as overloaded."""
     start_s: Seconds = 120
-    """Starting one server: a first `npx` downloads its package."""
+    """Starting one server. The first `npx` downloads its package."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
 
 
 class ServerTimeouts(msgspec.Struct, frozen=True):
-    """How long the hub waits for one server; what is unset is the hub's."""
+    """How long the hub waits for one server. Unset: as in `[hub.timeouts]`."""
 
     tool_s: Seconds | None = None
     """One call, from dispatch; progress extends it."""
@@ -66,7 +66,7 @@ class ServerTimeouts(msgspec.Struct, frozen=True):
     discovery_s: Seconds | None = None
     """Listing it again."""
     lock_s: Seconds | None = None
-    """Waiting for a lock of the hub's own."""
+    """Waiting for a lock inside the hub."""
 
 
 class ToolTimeouts(msgspec.Struct, frozen=True):
@@ -78,154 +78,155 @@ class ToolTimeouts(msgspec.Struct, frozen=True):
 
 
 class Permissions(msgspec.Struct, frozen=True):
-    """What a server may do that it says it needs (MGP, Permission Declarations). A family stands for its members."""
+    """Which of the permissions that a server declares it gets (MGP, Permission Declarations). A family name stands
+    for all its members."""
 
     policy: PermissionPolicy = "interactive"
-    """Who decides what is not named below: `interactive` a person, `auto_approve` nobody, all is approved, `deny_all`
-    a person who thinks of it (`interlock permissions approve`), `config_only` nobody, all is denied."""
+    """How permissions not named below are decided. `interactive`: a person is asked. `auto_approve`: all are approved.
+    `deny_all`: all are denied until a person runs `interlock permissions approve`. `config_only`: all are denied."""
     approve: tuple[str, ...] = ()
     """Approved without asking."""
     deny: tuple[str, ...] = ()
-    """Denied, whatever anyone else says."""
+    """Always denied."""
     require: tuple[str, ...] = ()
-    """Needed by it beyond what it says itself."""
+    """Permissions that the server needs besides those it declares."""
     on_denied: Literal["degrade", "refuse"] = "degrade"
-    """Without a permission that it needs, it serves the tools that do without (`degrade`), or not at all (`refuse`)."""
+    """When a permission is denied: `degrade` offers only the tools that do not need it, `refuse` offers none."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What is full refuses; nothing grows without end."""
+    """Upper bounds. At a bound the hub refuses new work."""
 
     message_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 10 * 1024 * 1024
-    """Largest message, either way."""
+    """Largest message, in either direction."""
     depth: Annotated[int, Meta(ge=8, le=1000)] = 64
     """Deepest nesting of a request."""
     pending: Count = 16_384
-    """Calls under way, all together."""
+    """Calls in progress, in total."""
     pending_per_server: Count = 1024
-    """Calls under way to one server."""
+    """Calls in progress to one server."""
     pending_per_agent: Count = 1024
-    """Calls under way of one principal."""
+    """Calls in progress of one principal."""
     sessions: Count = 10_000
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
-    """Upstream sessions (processes, on stdio) opened for one principal alone."""
+    """Upstream sessions (on stdio: processes) that one principal has for itself."""
     parked: Count = 4096
-    """Calls that wait for a client's answers, of all principals together."""
+    """Calls of all principals that wait for a client's answers."""
     parked_per_agent: Count = 256
     """Calls of one principal that wait for its answers."""
     parked_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
     """How long a client has to answer before its call is cancelled at the server."""
     parked_bytes: Annotated[int, Meta(ge=1024, le=1 << 34)] = 64 * 1024 * 1024
-    """Open questions and kept outcomes of such calls, all together."""
+    """Size of all open questions and stored results of such calls."""
     tasks: Count = 4096
-    """Tasks that are kept, of all principals together."""
+    """Stored tasks of all principals."""
     tasks_per_agent: Count = 256
-    """Tasks of one principal."""
+    """Stored tasks of one principal."""
     task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
-    """How long a task is kept at most, whatever its server says."""
+    """How long a task is stored at most, even if its server asks for longer."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
-    """`[hub.approvals]`: questions to a person."""
+    """`[hub.approvals]`: approval requests to a person."""
 
     hold_s: Annotated[float, Meta(ge=0, le=3600)] = 45
-    """How long a call waits for the answer before it is told to come back."""
+    """How long a call waits for the answer before the agent is asked to call again later."""
     valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
-    """How long a question can be answered, and an answer holds."""
+    """How long an approval request can be answered, and how long an answer is valid."""
     desktop: bool = False
-    """Whether an open question shows on the desktop, where it has a program for that (`notify-send`, `osascript`)."""
+    """Whether approval requests show as desktop notifications (needs `notify-send` or `osascript`)."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """`[hub.webhook]`: open questions are also sent to an address, signed."""
+    """`[hub.webhook]`: approval requests are also sent to a URL, signed."""
 
     url: str | None = None
-    """Where to; unset: nowhere. Redirections are not followed."""
+    """The URL; unset: none. Redirects are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-    """The variable of the hub's environment that holds the secret they are signed with: 16 characters or more."""
+    """The environment variable of the hub that contains the signing secret, 16 characters or more."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):
-    """`[hub.embeddings]`: how tools are found by meaning, beside their words. With neither `url` nor `path`, by the
-    model that `interlock search-model install` fetched, else by words alone."""
+    """`[hub.embeddings]`: how tools are found by meaning, besides by words. Without `url` and `path`, the hub uses the
+    model of `interlock search-model install` if it is installed, otherwise only words."""
 
     url: str | None = None
-    """An endpoint that speaks OpenAI's API (`https://api.openai.com/v1`); the texts of tools and queries go there."""
+    """An endpoint with OpenAI's API (`https://api.openai.com/v1`). It receives the texts of tools and queries."""
     model: str = "text-embedding-3-small"
-    """What the endpoint calls its model."""
+    """The model's name at the endpoint."""
     key_env: str = "OPENAI_API_KEY"
-    """The variable of the hub's environment that holds the endpoint's key, if it needs one."""
+    """The environment variable of the hub that contains the endpoint's key, if it needs one."""
     path: str | None = None
     """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
 class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[hub.oauth.issuers.NAME]`: one more authorization server, with settings of its own. The name is yours alone."""
+    """`[hub.oauth.issuers.NAME]`: a further authorization server with its own settings. You choose the name."""
 
     issuer: str | None = None
-    """The authorization server, exactly as its tokens say it in `iss`; unset: no token is accepted."""
+    """The authorization server, exactly as in the `iss` of its tokens; unset: no token is accepted."""
     audience: tuple[str, ...] = ()
-    """What a token's `aud` must name one of, where the issuer does not put the resource's address there."""
+    """Accepted values of a token's `aud`, if the issuer does not put the resource's address there."""
     jwks_url: str | None = None
-    """Where the issuer publishes its public keys. Unset, and without a file: where the issuer's own metadata says."""
+    """The URL of the issuer's public keys. Without it and `jwks_file`, the issuer's metadata names the URL."""
     jwks_file: str | None = None
-    """Or a file that holds them, written in full."""
+    """The absolute path of a file with the issuer's public keys."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
-    """The signatures that are accepted."""
+    """Accepted signature algorithms."""
     scope_claim: str = "scope"
-    """The claim that holds the scopes: a text with spaces between them, or a list."""
+    """The claim with the scopes: a text with spaces between them, or a list."""
     scopes: dict[str, tuple[str, ...]] = {}
-    """What each scope permits, as permissions of a key. A token permits what its scopes do, and nothing where none of
-    them stands here. With no scope at all in this table, it permits what its kind does."""
+    """The permissions of each scope, named like those of a key. A token gets the permissions of its scopes, and none if
+    none of its scopes is listed. If this table is empty, it gets the permissions of its `kind`."""
     kind: Literal["agent", "service"] = "agent"
-    """What the subjects of tokens are."""
+    """The kind of principal that the subjects of tokens are."""
     people: tuple[str, ...] = ()
-    """The subjects (`sub`) who are people: they may answer questions."""
+    """The subjects (`sub`) that are people. They may answer approval requests."""
     profile: str | None = None
-    """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
+    """The only profile these callers can use, unless `[agents]` names another for one of them."""
 
 
 class OAuth(Issuer, frozen=True, forbid_unknown_fields=True):
-    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys. Of further ones, each
-    in a table of its own."""
+    """`[hub.oauth]`: callers may use access tokens of an authorization server instead of keys. Further authorization
+    servers have their own tables."""
 
     resource: str | None = None
-    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
+    """The address that clients use for this hub (`https://hub.example.com`). Unset: the address in `listen`."""
     issuers: dict[str, Issuer] = {}
-    """Further authorization servers, by names of yours."""
+    """Further authorization servers, by name."""
 
     @property
     def every(self) -> tuple[Issuer, ...]:
-        """Every authorization server whose tokens count."""
+        """Every authorization server whose tokens are accepted."""
         return ((self,) if self.issuer is not None else ()) + tuple(self.issuers.values())
 
 
 class Tracing(msgspec.Struct, frozen=True):
-    """`[hub.tracing]`: OpenTelemetry spans of calls, sent to a collector of yours. Read at start."""
+    """`[hub.tracing]`: OpenTelemetry spans of calls, sent to your collector. Read at start."""
 
     endpoint: str | None = None
-    """Where to, over OTLP/HTTP (`http://127.0.0.1:4318`); unset: nothing is traced."""
+    """The collector's OTLP/HTTP address (`http://127.0.0.1:4318`); unset: no tracing."""
     sample: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    """The share of the traces that begin here which is kept. Those that began elsewhere are kept as they were there."""
+    """The share of traces to record that start in the hub. A trace that started elsewhere keeps its own decision."""
     service: str = "interlock"
-    """What the hub is called in them."""
+    """The service name in the traces."""
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """`[hub.retention]`: how much of the record is kept; unset: all of it. What goes is recorded before it goes."""
+    """`[hub.retention]`: how much of the audit log is kept; unset: all. Each deletion is recorded before it happens."""
 
     days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
-    """Records older than this go."""
+    """Entries older than this are deleted."""
     megabytes: Count | None = None
-    """The oldest records go when all take more than this."""
+    """The oldest entries are deleted when the audit log is larger than this."""
 
 
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many calls may be made; unset: as many as come."""
+    """How many calls are allowed; unset: no limit."""
 
     per_minute: Count | None = None
-    """Calls within any minute; so many may also come at once."""
+    """Calls within any minute. All of them may arrive at once."""
     per_hour: Count | None = None
     """Calls within any hour."""
 
@@ -242,29 +243,31 @@ class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
     listen: str = DEFAULT_LISTEN
-    """Where HTTP is served. Port 0 takes a free one."""
+    """The address of the HTTP server. Port 0 picks a free port."""
     mode: Mode = "guard"
-    """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
+    """How strictly the hub decides by itself: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
-    """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is or
-    `allowed_hosts` names another machine."""
+    """Whether callers without a key are accepted as the agent `local`. Unset: only on loopback, without `[hub.oauth]`,
+    and if `allowed_hosts` names no other machine."""
     budget: Tokens | None = 20_000
-    """Tokens that tools may take in a context. A longer list holds the pinned tools and the way to find others."""
+    """Tokens that the tool list may take in a context. If the list is longer, only pinned tools and the tools for
+    finding others are listed."""
     audit: Literal["batched", "strict"] = "batched"
-    """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
+    """When an audit log entry is committed: with others within 0.1 s (`batched`), or before its call is sent
+    (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
-    """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
+    """Who may read `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
-    """What this hub's chain of records is called. Unset: as it was so far; at first `hub`, or a name of its own where
+    """The name of this hub's chain in the audit log. Unset: the name used so far; at first `hub`, or a unique name if
     several hubs share a store."""
     access: DefaultPolicy = "opt-out"
-    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
+    """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None
-    """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
+    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home."""
     allowed_origins: tuple[str, ...] = ()
-    """Origins of web pages that may call, beyond the hub's own."""
+    """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host headers that are answered, beyond the address listened on."""
+    """Accepted `Host` headers, besides the address in `listen`."""
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
@@ -277,7 +280,7 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of `listen`; loading has checked that it has both."""
+        """Host and port of `listen`, which loading has checked."""
         return split_listen(self.listen)
 
     @property
@@ -286,93 +289,95 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def admits_anonymous(self) -> bool:
-        """Unset, it is a laptop's default: whoever has an issuer of tokens, or goes by another name than this machine's
-        own, serves others, perhaps behind a proxy. Beyond this machine nobody is let in without a credential."""
+        """Only loopback ever admits callers without a credential. By default, it does not if the configuration suggests
+        that others are served, perhaps behind a proxy: by a token issuer, or by another host name."""
         if self.anonymous is None:
             return self.on_loopback and not self.oauth.every and all(map(_names_this_machine, self.allowed_hosts))
         return self.anonymous and self.on_loopback
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """When a server that ended is started again (MGP, Restart Policies)."""
+    """When a server that exited is started again (MGP, Restart Policies)."""
 
     policy: RestartPolicy = "on_failure"
     """`never`, `on_failure` or `always`."""
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
-    """So often within `window_s` it may end after it was connected; after that it stays down until someone wants it."""
+    """How often a connected server may exit within `window_s`. After that it stays down until the next call to it."""
     window_s: Seconds = 300
-    """The time in which restarts are counted."""
+    """The time in which exits are counted."""
     backoff_base_ms: Milliseconds = 1000
-    """The first pause; each further one is twice as long."""
+    """The first pause. Each further pause is twice as long."""
     backoff_max_ms: Milliseconds = 30_000
-    """The longest pause. For a server that cannot be reached or started it is twice that, and at most a minute."""
+    """The longest pause. For a server that cannot be reached or started: twice that, at most a minute."""
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """Which of a server's tools exist, under which name and description. Patterns are over bare tool names."""
+    """Which tools of a server are offered, and under which name and description. Patterns match the server's own tool
+    names."""
 
     allow: tuple[str, ...] = ()
-    """Only these, if any is named."""
+    """Offer only these tools. Empty: all."""
     deny: tuple[str, ...] = ()
-    """Never these; wins over `allow`."""
+    """Never offer these tools; overrides `allow`."""
     rename: dict[str, str] = {}
-    """A tool's own name, and what it is called here."""
+    """New names, by the server's own tool name."""
     describe: dict[str, str] = {}
-    """A tool's own name, and what it says it does here."""
+    """New descriptions, by the server's own tool name."""
     trust: tuple[str, ...] = ()
-    """Tools, prompts and resources in quarantine that are offered all the same, as `name@fingerprint`: exactly that
-    definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
+    """Quarantined tools, prompts and resources to offer anyway, as `name@fingerprint` with at least 16 characters of
+    the fingerprint. Only exactly that definition is trusted. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
-    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
+    """How often all callers together may call a tool, by its own name: `{ per_minute = 30, per_hour = 500 }`."""
     timeouts: dict[str, ToolTimeouts] = {}
-    """A tool's own name or a pattern, and its `tool_s`, `validation_s` and `lock_s`. Of several that fit, the last
-    one's that has it."""
+    """`tool_s`, `validation_s` and `lock_s` by tool name or pattern. If several patterns match, the last one that has
+    the setting counts."""
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """What is checked of a tool's arguments before a call leaves. TOOL is a bare tool name, or a pattern (`"run_*"`,
-    `"**"`). Of several that fit, all validators are used, and of each other setting the last one's that has it."""
+    """How the arguments of a tool are checked before a call is sent. TOOL is the server's own tool name or a pattern
+    (`"run_*"`, `"**"`). If several match, all their validators are used; of other settings, the last match that has
+    the setting counts."""
 
     use: tuple[ValidatorName | Literal["none"], ...] = ()
-    """Validators, beside those that the server declares: `sandbox`, `readonly`, `network_restricted`, `code_safety`,
-    `paths`. `none` switches off what the hub would only infer."""
+    """Validators, besides those that the server declares: `sandbox`, `readonly`, `network_restricted`, `code_safety`,
+    `paths`. `none` turns off the validators that the hub would infer."""
     arguments: dict[ArgumentKind, tuple[str, ...]] = {}
-    """Which arguments hold a `command`, `url`, `host`, `path`, `code`, `sql`, or `text` with URLs in it, where their
-    names do not say so (`arguments.command = ["steps.*.do"]`)."""
+    """Which arguments contain a `command`, `url`, `host`, `path`, `code`, `sql`, or `text` with URLs, if their names do
+    not show it (`arguments.command = ["steps.*.do"]`)."""
     ignore: tuple[str, ...] = ()
-    """Rules that are not applied, by the name that a refusal gives (`shell.pipe`)."""
+    """Rules not to apply, by the name that a refusal shows (`shell.pipe`)."""
     programs: tuple[str, ...] = ()
     """The only programs that a command may run (`sandbox`)."""
     blocked_programs: tuple[str, ...] = ()
-    """Further programs that it may not (`sandbox`)."""
+    """Further programs that a command may not run (`sandbox`)."""
     windows_shells: bool = False
-    """Whether PowerShell and cmd may be used; what they run is not judged (`sandbox`)."""
+    """Whether PowerShell and cmd are allowed. The commands that they run are not checked (`sandbox`)."""
     readers: tuple[str, ...] = ()
-    """Further programs that are known to only read (`readonly`)."""
+    """Further programs that only read (`readonly`)."""
     dialect: str | None = None
-    """The dialect of SQL, where it is known (`readonly`)."""
+    """The SQL dialect (`readonly`)."""
     hosts: tuple[str, ...] | None = None
-    """The only hosts that may be reached (`example.com`, `*.example.com`) (`network_restricted`)."""
+    """The only hosts that are allowed (`example.com`, `*.example.com`) (`network_restricted`)."""
     local_names: tuple[str, ...] = ()
-    """Local names that may be reached, if their addresses may (`network_restricted`)."""
+    """Local names that are allowed, if their addresses are (`network_restricted`)."""
     networks: tuple[str, ...] = ()
-    """Private networks that may be reached (`10.1.0.0/16`); never a metadata service (`network_restricted`)."""
+    """Private networks that are allowed (`10.1.0.0/16`); never a metadata service (`network_restricted`)."""
     ports: tuple[Annotated[int, Meta(ge=1, le=65_535)], ...] | None = None
-    """The only ports that may be reached (`network_restricted`)."""
+    """The only ports that are allowed (`network_restricted`)."""
     level: CodeLevel | None = None
-    """`standard`, `strict` or `readonly`; the stricter of this and what the server declares holds (`code_safety`)."""
+    """`standard`, `strict` or `readonly`; the stricter of this and the server's own level applies (`code_safety`)."""
     language: str | None = None
-    """The language of code, where a call does not say (`code_safety`)."""
+    """The language of the code, if the call does not name it (`code_safety`)."""
     max_code_bytes: Count | None = None
     """The largest piece of code (`code_safety`)."""
     allowed_imports: tuple[str, ...] = ()
-    """Modules that may be imported although the level says no (`code_safety`)."""
+    """Modules that may be imported although the level forbids them (`code_safety`)."""
     blocked_imports: tuple[str, ...] = ()
-    """Further modules that may not (`code_safety`)."""
+    """Further modules that may not be imported (`code_safety`)."""
     blocked_patterns: tuple[str, ...] = ()
     """Text that may not occur in code (`code_safety`)."""
     roots: tuple[str, ...] = ()
-    """The folders that paths must lie in, written in full (`paths`)."""
+    """The folders that paths must be in, as absolute paths (`paths`)."""
     accepts: tuple[dict[str, object], ...] = ()
     """Arguments that must pass, for `interlock check --config`."""
     refuses: tuple[dict[str, object], ...] = ()
@@ -383,51 +388,52 @@ class Server(msgspec.Struct, frozen=True):
     """`[servers.ID]`: either a program to run (`command`) or an address to call (`url`)."""
 
     command: tuple[str, ...] = ()
-    """Program and arguments, never read by a shell. In the file: a list, or a program's name beside `args`."""
+    """Program and arguments; no shell is involved. In the file: a list, or a program's name with `args`."""
     env: dict[str, str] = {}
-    """Variables for the program."""
+    """Environment variables for the program."""
     cwd: str | None = None
-    """The folder it runs in."""
+    """The working folder of the program."""
     inherit_env: tuple[str, ...] = ()
-    """Variables of the hub's own environment that the program also gets; all others it does not."""
+    """Environment variables of the hub that the program also receives. It receives no others."""
     url: str | None = None
-    """The address of a server that runs elsewhere."""
+    """The URL of a remote server."""
     headers: dict[str, str] = {}
-    """Headers for every request to it."""
+    """HTTP headers for every request to the server."""
     share: Share = "auto"
-    """Who uses one connection to it: `auto` (see What is spoken), one `principal`, or one `session`."""
+    """Who shares one connection to the server: `auto` (see Protocols), one `principal`, or one `session`."""
     start: Start = "eager"
-    """With the hub (`eager`), or with the first call (`on-demand`; once before, where nobody knows what it offers)."""
+    """When the server is started: with the hub (`eager`) or with the first call (`on-demand`; the first time also at
+    start, to list its tools)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
-    """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
+    """How long a call may take; progress extends it. Short for `timeouts.tool_s`."""
     timeouts: ServerTimeouts = ServerTimeouts()
     era: Era = "auto"
-    """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
+    """The kind of MCP that the server speaks, `modern` or `legacy`. `auto` finds out."""
     enabled: bool = True
-    """Whether it is used at all."""
+    """Whether the server is used."""
     access: DefaultPolicy | None = None
-    """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. Unset: as in `[hub]`."""
     trust: TrustLevel = "standard"
-    """How far its own word counts: a `trusted` one's on the risk of its tools is taken, a `sandboxed` one's can only
-    make things worse. A server can call itself less than this, never more."""
+    """How far the hub believes the server. A `trusted` server's statements about the risk of its tools count. A
+    `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
     permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
-    """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
-    it when the hub first met it (MGP's `audit` extension)."""
+    """Whether the server receives the whole audit log (`notifications/mgp.audit`): `all`, `off`, or `auto`, if it asked
+    for it at its first connection (MGP's `audit` extension)."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
-    """What is checked of calls to its tools, by tool; see below."""
+    """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens (o200k). A longer one becomes its head and a link to the
-    rest; tools are then listed without an `outputSchema`, which a head could not keep."""
+    """The longest text of a result, in tokens (o200k). Of a longer text, the agent gets the beginning and a link to the
+    rest. Tools are then listed without an `outputSchema`, because a shortened result may not match it."""
     scan_results: ScanResults = "off"
-    """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,
-    `escape` also makes hidden text visible."""
+    """Whether results are searched for hidden text and instructions to the model: `flag` logs them, `escape` also makes
+    hidden text visible."""
     source: str = ""
-    """The file that names it."""
+    """The file that defines the server."""
     problem: Problem | None = None
-    """Why it cannot be started as it stands (a variable is not set, say)."""
+    """Why the server cannot be started, such as an unset variable."""
 
     derived: ClassVar[frozenset[str]] = frozenset({"source", "problem"})
 
@@ -436,91 +442,91 @@ class Server(msgspec.Struct, frozen=True):
         return "http" if self.url is not None else "stdio"
 
     def __repr__(self) -> str:
-        """Without the values of `env` and `headers`, and without arguments: they may hold secrets."""
+        """Without arguments and the values of `env` and `headers`, which may be secrets."""
         where = self.url.split("?")[0] if self.url is not None else " ".join(self.command[:1])
         names = ", ".join([*self.env, *self.headers])
         return f"Server({where!r}, variables and headers: [{names}], source={self.source!r})"
 
 
 class ContextBudget(msgspec.Struct, frozen=True):
-    """`tool_context_budget` of a profile or an agent: `budget` in its parts, in tokens (MGP, Context Budget)."""
+    """`tool_context_budget` of a profile or an agent: the parts of `budget`, in tokens (MGP, Context Budget)."""
 
     max_tokens: Tokens | None = None
-    """All together; the same as `budget`."""
+    """The total; the same as `budget`."""
     pinned_reserve: Tokens | None = None
-    """For the way to find tools, which takes 569, and the pinned ones. With `max_tokens` alone: a quarter."""
+    """For pinned tools and the tools for finding others, which take 569. With `max_tokens` alone: a quarter."""
     discovery_reserve: Count | None = None
-    """What is left for results of a search, whatever is loaded. With `max_tokens` alone: half of the rest."""
+    """Reserved for search results. With `max_tokens` alone: half of the rest."""
     cache_limit: Count | None = None
     """For tools that a session loaded. With `max_tokens` alone: half of the rest."""
 
     @property
     def parts(self) -> tuple[int, int, int] | None:
-        """The three, where they are stated."""
+        """The three parts, if they are set."""
         if self.pinned_reserve is None or self.discovery_reserve is None or self.cache_limit is None:
             return None
         return self.pinned_reserve, self.discovery_reserve, self.cache_limit
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """`[profiles.NAME]`: a chosen subset of all tools. Patterns are over exposed names (`github__*`)."""
+    """`[profiles.NAME]`: a subset of all tools. Patterns match exposed names (`github__*`)."""
 
     tools: tuple[str, ...] = ("**",)
-    """What it shows."""
+    """The tools in the profile."""
     deny: tuple[str, ...] = ()
-    """What it does not; wins over `tools`."""
+    """Tools not in the profile; overrides `tools`."""
     rename: dict[str, str] = {}
-    """An exposed name, and what it is called here."""
+    """New names, by exposed name."""
     describe: dict[str, str] = {}
-    """An exposed name, and what it says it does here."""
+    """New descriptions, by exposed name."""
     budget: Tokens | None = None
-    """Tokens that its list, instructions and any one answer of a search may take together; unset: the hub's."""
+    """Tokens that the tool list, the instructions and any one search result may take together; unset: the hub's."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
-    """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
-    tools, `L3` that and the pinned ones. Unset: `L0` within the budget, else `L3`."""
+    """How much is listed: `L0` all tools, `L1` the tools for finding tools and the categories, `L2` the tools for
+    finding tools, `L3` those and the pinned tools. Unset: `L0` within the budget, else `L3`."""
     pinned: tuple[str, ...] = ()
     """Exposed tool names (patterns) that are always listed."""
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """`[agents.NAME]`: what holds for one agent."""
+    """`[agents.NAME]`: settings of one agent."""
 
     profile: str | None = None
-    """The only profile it sees."""
+    """The only profile the agent can use."""
     budget: Tokens | None = None
-    """Tokens that its list, instructions and any one answer of a search may take together; unset: its profile's. It
-    holds over a `level` of `L0`, too."""
+    """Tokens that the tool list, the instructions and any one search result may take together; unset: its profile's. It
+    also limits a `level` of `L0`."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
-    """How much of it is listed; unset: as its profile says."""
+    """How much is listed; unset: as in its profile."""
     pinned: tuple[str, ...] = ()
-    """Exposed tool names (patterns) that are always listed, beside its profile's."""
+    """Exposed tool names (patterns) that are always listed, besides its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
     request: tuple[str, ...] = ()
-    """Exposed tool names (patterns) that it may ask for where it has no access: `request_tools` then names them to the
-    agent, and puts the question to a person. Nothing else that it has no access to is ever named."""
+    """Exposed tool names (patterns) without access that the agent may request: `request_tools` names them to the agent
+    and asks a person. No other tool without access is ever named to it."""
     attended_by: str | None = None
-    """The person who sits before this agent's client: questions about its calls are asked there, too."""
+    """The person at this agent's client. Approval requests about its calls are shown there, too."""
     rate: Rate = Rate()
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a configuration came from; enough to load it again."""
+    """The files that a configuration came from, to load it again."""
 
     path: str | None = None
-    """The `interlock.toml` in force; None: nothing is configured."""
+    """The `interlock.toml` in use, if there is one."""
     explicit: bool = False
     """Whether the operator named that path (`--config`, `$INTERLOCK_CONFIG`)."""
     folder: str | None = None
-    """The folder whose project-local files were looked at."""
+    """The folder that was searched for project-local files."""
     files: tuple[str, ...] = ()
-    """Every file that was read, for whoever watches for changes."""
+    """Every file that was read or looked for. The hub watches them for changes."""
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All of it, checked; variables are filled in."""
+    """The whole configuration, checked, with variables filled in."""
 
     hub: Hub = Hub()
     servers: dict[str, Server] = {}
@@ -528,7 +534,7 @@ class Config(msgspec.Struct, frozen=True):
     agents: dict[str, Agent] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
-    """Nothing was configured: `servers` holds the built-in demonstration server alone."""
+    """Nothing is configured, so `servers` contains only the built-in demonstration server."""
     origin: Origin = Origin()
 
     derived: ClassVar[frozenset[str]] = frozenset({"demo", "origin"})
@@ -540,7 +546,7 @@ def split_listen(listen: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError("an IPv6 address is written in brackets")
+        raise ValueError("an IPv6 address needs brackets")
     if not colon or not host or not port.isascii() or not port.isdigit():
         raise ValueError("host and port are needed")
     if len(port) > 5 or int(port) > 65_535:
@@ -549,7 +555,7 @@ def split_listen(listen: str) -> tuple[str, int]:
 
 
 def _names_this_machine(allowed: str) -> bool:
-    """Whether a Host header is one of the loopback address's own."""
+    """Whether a `Host` header names the loopback address."""
     host = allowed.rpartition(":")[0] if allowed.rpartition(":")[2].isdigit() else allowed
     return is_loopback(host.strip("[]"))
 

@@ -1,4 +1,4 @@
-"""Turns a parsed table into a struct and reports everything that does not fit, not just the first thing."""
+"""Turns a parsed table into a struct and reports every setting that does not fit, not only the first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: str | None = None) -> S:
-    """`cls` from what fits in `table`; what does not fit is reported and keeps its default."""
+    """Build `cls` from `table`. A setting that does not fit is reported and keeps its default."""
     values: dict[str, object] = {}
     if not isinstance(table, Mapping):
         report.add(at, f"{where(at)} must be a table, not {kind(table)}", f"write it as [{dotted(at)}]", server=server)
@@ -40,7 +40,7 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
 
 
 def _wrong_part(wanted: Any, value: object) -> tuple[str | int, msgspec.ValidationError, Any, object] | None:
-    """The first part of a list or table that does not fit, with why; None where it is not a part that does not."""
+    """The first item of a list or table that does not fit, with the error; None if no single item is wrong."""
     inner = [part for part in get_args(wanted) if part is not Ellipsis]
     if isinstance(value, list) and len(inner) == 1:
         parts: list[tuple[str | int, object]] = list(enumerate(value))
@@ -60,22 +60,22 @@ def _part_name(key: str, part: str | int) -> str:
     return f"`{key}.{part}`" if isinstance(part, str) else f"item {part + 1} of `{key}`"
 
 
-def _closest(word: str, known: Collection[str], cutoff: float = 0.6) -> list[str]:
-    """The one that was probably meant, or none."""
-    from difflib import get_close_matches  # needed where somebody mistyped, and nowhere else
+def _closest(word: str, known: Collection[str]) -> list[str]:
+    """The known word that was probably meant, or none."""
+    from difflib import get_close_matches  # imported only after a typing error
 
-    return get_close_matches(word, known, n=1, cutoff=cutoff)
+    return get_close_matches(word, known, n=1)
 
 
 def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:
-    """Says that `key` is no setting, and which one was probably meant."""
-    close = [] if at and key == "import" else _closest(key, known)
     message = f"unknown setting `{key}` in {where(at)}"
-    if close:
-        message += f"; did you mean `{close[0]}`?"
-    hint = f"rename it to `{close[0]}`" if close else "remove it; settings here are: " + ", ".join(sorted(known))
     if at and key == "import":
         hint = "move it to the top of the file, above the first [table]"
+    elif close := _closest(key, known):
+        message += f"; did you mean `{close[0]}`?"
+        hint = f"rename it to `{close[0]}`"
+    else:
+        hint = "remove it; settings here are: " + ", ".join(sorted(known))
     report.add((*at, key), message, hint, server=server)
 
 
@@ -88,17 +88,9 @@ def dotted(at: KeyPath) -> str:
 
 
 def kind(value: object) -> str:
-    """What a TOML or JSON value is, in words."""
-    names: tuple[tuple[type, str], ...] = (
-        (bool, "true or false"),
-        (str, "a text"),
-        (int, "a whole number"),
-        (float, "a number"),
-        (list, "a list"),
-        (dict, "a table"),
-        (type(None), "null"),
-    )
-    return next((name for cls, name in names if isinstance(value, cls)), f"a {type(value).__name__}")
+    """The kind of a TOML or JSON value, in words."""
+    name = type(value).__name__
+    return "null" if value is None else _PLAIN.get(name, f"a {name}")
 
 
 def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tuple[str, str]:
@@ -110,11 +102,11 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
         hint = f'write "{close[0]}"' if close else "write one of them"
         return "must be one of " + ", ".join(f'"{option}"' for option in options), hint
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
-    return text, next((hint for begin, hint in _HINTS if text.startswith(begin)), "correct or remove it")
+    return text, next((hint for start, hint in _HINTS if text.startswith(start)), "correct or remove it")
 
 
 def _options(wanted: Any) -> list[str]:
-    """The texts that a setting, or each item of it, may be; none where it is not a choice."""
+    """The allowed values of a setting, or of each of its items; none where every value is allowed."""
     if get_origin(wanted) is Literal:
         return [str(option) for option in get_args(wanted)]
     inner = [part for part in get_args(wanted) if part is not Ellipsis and part is not type(None)]
@@ -131,14 +123,16 @@ _HINTS = (
     ("must be a list", 'write a list: ["…", "…"]'),
     ("must be a table", "write a table: { name = … }"),
     ("must be true or false", "write true or false, without quotes"),
-    ("must be a whole number", "write such a number, without quotes or a fraction"),
-    ("must be a number", "write such a number, without quotes"),
+    ("must be a whole number", "write a whole number, without quotes"),
+    ("must be a number", "write a number, without quotes"),
     ("must be a text", 'write it in quotes: "…"'),
 )
 _QUOTED = re.compile(r"`([^`]*)`")
 _PLAIN = {
     "array": "a list",
+    "list": "a list",
     "object": "a table",
+    "dict": "a table",
     "str": "a text",
     "int": "a whole number",
     "float": "a number",

@@ -1,9 +1,10 @@
-"""Reads the tables of `interlock.toml` into settings and checks what their types cannot say."""
+"""Reads the tables of `interlock.toml` into settings, and checks the rules that their types cannot express."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -15,20 +16,21 @@ from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_permissions, check_timeouts, check_trust, read_timeouts, read_validators
+from .validation import check_permissions, check_trust, read_timeouts, read_validators
 
 T = TypeVar("T")
+B = TypeVar("B", Profile, Agent)
 
-MOST_ARGUMENTS = 256
-MOST_COMMAND_CHARS = 32_768
+MAX_ARGUMENTS = 256
+MAX_COMMAND_CHARS = 32_768
 
 
 def read_config(document: Mapping[str, object], report: Report) -> Config:
-    """The configuration that `document` describes, as far as it can be read; the rest is in `report`."""
+    """Read the configuration from `document`. Settings that cannot be read are in `report`."""
     rest = dict(document)
     servers = _named(rest.pop("servers", {}), "servers", why_bad_id, read_server, report)
-    profiles = _named(rest.pop("profiles", {}), "profiles", why_bad_name, _read_profile, report)
-    agents = _named(rest.pop("agents", {}), "agents", why_bad_agent, _read_agent, report)
+    profiles = _named(rest.pop("profiles", {}), "profiles", why_bad_name, partial(_read_budgeted, Profile), report)
+    agents = _named(rest.pop("agents", {}), "agents", why_bad_agent, partial(_read_budgeted, Agent), report)
     for name, agent in agents.items():
         if agent.profile is not None and agent.profile not in profiles:
             others = ", ".join(sorted(profiles)) or "none yet"
@@ -43,7 +45,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
 
 
 def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Server:
-    """One server's table. Whatever is wrong with it is reported under its name."""
+    """Read one server's table. Its problems are reported under its name."""
     report.places[name] = at
     rest = dict(table)
     command = _command(rest, name, at, report)
@@ -63,36 +65,39 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     )
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
     check_permissions(server.permissions, (*at, "permissions"), report, server=name)
-    check_timeouts(server, at, report, name=name)
+    if server.timeout_s is not None and server.timeouts.tool_s is not None:
+        message = "`timeout_s` and `timeouts.tool_s` are the same setting"
+        report.add((*at, "timeout_s"), message, "remove one of them", server=name)
     check_server(server, name, at, report, has_command="command" in table)
     return server
 
 
 def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_command: bool) -> None:
-    """What must hold for any server, whoever wrote it."""
+    """The rules for every server, of `interlock.toml` or of an imported file."""
 
     def wrong(key: str, message: str, hint: str) -> None:
         report.add((*at, key) if key else at, message, hint, server=name)
 
     if has_command and server.url is not None:
-        wrong("url", f"server `{name}` has both `command` and `url`", "keep the one that is meant")
+        wrong("url", f"server `{name}` has both `command` and `url`", "remove one of them")
     elif not has_command and server.url is None:
         wrong("", f"server `{name}` has neither `command` nor `url`", 'add command = ["program", "argument"] or a url')
     if server.url is not None and (why := why_bad_url(server.url)):
         wrong("url", f"the url of `{name}` {why}", "write it as https://host/path; credentials belong in `headers`")
     if server.url is None and server.headers:
-        wrong("headers", f"server `{name}` is a program, and has `headers`", "use `env` to hand it a value")
+        wrong("headers", f"server `{name}` runs a program, so `headers` have no use", "pass the value in `env`")
     if server.url is not None and (server.env or server.cwd or server.inherit_env):
-        wrong("env", f"server `{name}` is an address, and has `env`, `cwd` or `inherit_env`", "use `headers` instead")
+        message = f"server `{name}` has a `url`, so `env`, `cwd` and `inherit_env` have no use"
+        wrong("env", message, "pass the value in `headers`")
     for key, variables in (("env", server.env), ("inherit_env", server.inherit_env)):
         for variable in variables:
             if not _VARIABLE.fullmatch(variable):
-                wrong(key, f"`{variable}` cannot be the name of a variable", "use letters, digits and `_`")
+                wrong(key, f"`{variable}` is not a valid variable name", "use letters, digits and `_`")
     for header, value in server.headers.items():
         if not _TOKEN.fullmatch(header) or not is_one_line(value):
-            wrong("headers", f"the header `{header}` of `{name}` is malformed", "one line, a plain name")
-    if len(server.command) > MOST_ARGUMENTS or sum(map(len, server.command)) > MOST_COMMAND_CHARS:
-        wrong("args", f"the command of `{name}` is too long", f"at most {MOST_ARGUMENTS} words")
+            wrong("headers", f"the header `{header}` of `{name}` is malformed", "write a plain name and one line")
+    if len(server.command) > MAX_ARGUMENTS or sum(map(len, server.command)) > MAX_COMMAND_CHARS:
+        wrong("args", f"the command of `{name}` is too long", f"use at most {MAX_ARGUMENTS} words")
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
         wrong("", f"server `{name}` has a NUL character in a value", "remove it")
 
@@ -102,33 +107,31 @@ def is_one_line(value: str) -> bool:
 
 
 def why_bad_url(url: str) -> str | None:
-    """What keeps `url` from being a server's address. A variable may stand for any part of it."""
+    """Why `url` cannot be a server's address; None if it can. It may contain variables."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where the port is no number
+        parts.port  # noqa: B018 - raises ValueError for a port that is not a number
     except ValueError:
-        return "cannot be read"
+        return "is not a valid URL"
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
-        return "holds a space or control character"
+        return "contains a space or control character"
     if url.startswith("${"):
         return None
     if parts.scheme not in ("http", "https"):
         return "must begin with http:// or https://"
     if not parts.netloc:
         return "names no host"
-    if "@" in parts.netloc:
-        return "holds credentials"
-    return None
+    return "contains credentials" if "@" in parts.netloc else None
 
 
 def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) -> tuple[str, ...]:
-    """`command` (list, or a program's name) and `args` as one list; both are taken out of `rest`."""
+    """Remove `command` (a list, or a program's name) and `args` from `rest`, and join them."""
     command, args = rest.pop("command", []), rest.pop("args", [])
     if isinstance(command, str):
         if " " in command.strip() and not Path(command).exists():
             report.add(
                 (*at, "command"),
-                f"`command` of `{name}` is one program's name; a shell never reads it",
+                f"`command` of `{name}` must be one program's name, because no shell splits it",
                 "write command = [" + ", ".join(f'"{word}"' for word in command.split()) + "]",
                 server=name,
             )
@@ -158,7 +161,7 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
     try:
         split_listen(hub.listen)
     except ValueError as error:
-        report.add(("hub", "listen"), f"`listen` cannot be read: {error}", 'write listen = "127.0.0.1:7420"')
+        report.add(("hub", "listen"), f"`listen` is not valid: {error}", 'write listen = "127.0.0.1:7420"')
         return
     if hub.anonymous and not hub.on_loopback:
         report.add(
@@ -174,8 +177,8 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
         if hub.embeddings.path is not None:
             report.add(
                 ("hub", "embeddings", "path"),
-                "vectors come from one place, and both `url` and `path` are set",
-                "leave one of them out",
+                "[hub.embeddings] has both `url` and `path`",
+                "remove one of them",
             )
     if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
         report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
@@ -184,20 +187,14 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
             report.add(
                 ("hub", "allowed_origins", number),
                 f"`{origin}` is not an origin",
-                'write scheme and host alone, like "https://app.example.com"',
+                'write only scheme and host, such as "https://app.example.com"',
             )
     check_oauth(hub, profiles, report)
 
 
-def _read_profile(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Profile:
-    read = build(Profile, table, at, report)
-    _check_budget(read, at, report)
-    return read
-
-
-def _read_agent(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Agent:
-    read = build(Agent, table, at, report)
-    _check_budget(read, at, report)
+def _read_budgeted(cls: type[B], table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> B:
+    read = build(cls, table, at, report)
+    _check_budget(read, (*at, "tool_context_budget"), report)
     return read
 
 
@@ -208,7 +205,7 @@ def _named(
     read: Callable[[Mapping[str, object], str, KeyPath, Report], T],
     report: Report,
 ) -> dict[str, T]:
-    """Each `[section.NAME]` read on its own."""
+    """Read each `[section.NAME]`."""
     if not isinstance(tables, Mapping):
         report.add((section,), f"`{section}` must be tables, not {kind(tables)}", f"write [{section}.NAME]")
         return {}
@@ -230,18 +227,18 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(?::
 
 
 def _check_budget(of: Profile | Agent, at: KeyPath, report: Report) -> None:
-    """A budget is stated once, and its parts fit into it."""
-    said, at = of.tool_context_budget, (*at, "tool_context_budget")
-    named = (said.pinned_reserve, said.discovery_reserve, said.cache_limit)
-    if said.max_tokens is None:
-        if any(part is not None for part in named):
-            report.add(at, "the parts of a budget need its whole", "write max_tokens, too")
+    """A budget is set once, with all of its parts or none, and they fit into it."""
+    budget = of.tool_context_budget
+    parts = (budget.pinned_reserve, budget.discovery_reserve, budget.cache_limit)
+    total = sum(part or 0 for part in parts)
+    if budget.max_tokens is None:
+        if total:
+            report.add(at, "the parts of a budget need `max_tokens`", "add max_tokens")
     elif of.budget is not None:
-        report.add(at, "both `budget` and `tool_context_budget` say how much", "leave one of them out")
-    elif said.parts is None:
-        if any(part is not None for part in named):
-            hint = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
-            report.add(at, "some parts of the budget are missing", hint)
-    elif sum(said.parts) > said.max_tokens:
-        hint = f"raise max_tokens to {sum(said.parts)}, or lower one of them"
-        report.add(at, f"the parts of the budget add up to {sum(said.parts)}, over {said.max_tokens}", hint)
+        report.add(at, "both `budget` and `tool_context_budget` are set", "remove one of them")
+    elif total and None in parts:
+        hint = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
+        report.add(at, "some parts of the budget are missing", hint)
+    elif total > budget.max_tokens:
+        hint = f"raise max_tokens to {total}, or lower one of them"
+        report.add(at, f"the parts of the budget add up to {total}, more than {budget.max_tokens}", hint)

@@ -1,6 +1,6 @@
-"""Adds and removes tables of a TOML text without touching the rest: comments, order, spacing and line ends stay.
+"""Adds and removes tables of a TOML text and leaves the rest unchanged: comments, order, spacing and line ends.
 
-Rule: what a change comes to is read back and compared. A text that would mean anything else than asked for is refused.
+Each change is parsed again and compared with the intended content. A change that differs from it is refused.
 """
 
 from __future__ import annotations
@@ -17,26 +17,25 @@ Path = tuple[str, ...]
 
 
 class CannotChange(ValueError):
-    """The text is written in a way that such a change would not keep."""
+    """The change would alter other parts of the text."""
 
 
 def add_tables(text: str, path: Path, tables: Mapping[str, Mapping[str, object]]) -> str:
-    """`text` with `[path.NAME]` for each of the tables at its end, in place of those that may be there."""
-    kept = text
+    """Append `[path.NAME]` for each table, and remove existing tables of the same names."""
     for name in tables:
-        kept = remove_table(kept, (*path, name))
-    wanted = tomllib.loads(kept)
+        text = remove_table(text, (*path, name))
+    wanted = tomllib.loads(text)
     holder = wanted
     for key in path:
         holder = holder.setdefault(key, {})
         if not isinstance(holder, dict):
             raise CannotChange(f"`{key}` is not a table")
     holder |= {name: dict(body) for name, body in tables.items()}
-    return _checked(_appended(kept, _written(path, tables)), wanted, path)
+    return _checked(_append(text, _render(path, tables)), wanted, path)
 
 
 def remove_table(text: str, path: Path) -> str:
-    """`text` without `[path]` and all below it; the same text if there is none."""
+    """Remove `[path]` and all tables below it, if they exist."""
     wanted = tomllib.loads(text)
     holder = wanted
     for key in path[:-1]:
@@ -48,11 +47,11 @@ def remove_table(text: str, path: Path) -> str:
     try:
         return _checked(_cut(text, path), wanted, path)
     except CannotChange:
-        return _checked(_taken_out(text, path), wanted, path)
+        return _checked(_delete(text, path), wanted, path)
 
 
-def _appended(text: str, tables: str) -> str:
-    """A text without an end to its last line stays without one, so that taking the tables out gives it back."""
+def _append(text: str, tables: str) -> str:
+    """A text without a final line end stays without one, so that removing the tables restores it."""
     end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     added = tables.replace("\n", end)
     if not text:
@@ -62,7 +61,7 @@ def _appended(text: str, tables: str) -> str:
     return text + end * 2 + added.removesuffix(end)
 
 
-def _written(path: Path, tables: Mapping[str, Mapping[str, object]]) -> str:
+def _render(path: Path, tables: Mapping[str, Mapping[str, object]]) -> str:
     outer: dict[str, Any] = {}
     for name, body in tables.items():
         outer[name] = tomlkit.table()
@@ -84,7 +83,7 @@ def _inline(values: Mapping[str, object]) -> object:
 
 
 def _cut(text: str, path: Path) -> str:
-    """Without the lines of the tables, from their headers to their last values, and the empty line before each."""
+    """Delete the lines of the tables, from header to last value, and the empty line before each."""
     lines = text.split("\n")
     for section in reversed(toml_sections(text)):
         if section.path[: len(path)] != path:
@@ -99,8 +98,8 @@ def _cut(text: str, path: Path) -> str:
     return "\n".join(lines)
 
 
-def _taken_out(text: str, path: Path) -> str:
-    """The same for a table that is written on one line, or by the keys in it."""
+def _delete(text: str, path: Path) -> str:
+    """Delete a table that is written inline or as dotted keys."""
     document = tomlkit.parse(text)
     holder: MutableMapping[str, Any] = document
     for key in path[:-1]:
@@ -111,18 +110,18 @@ def _taken_out(text: str, path: Path) -> str:
 
 def _checked(text: str, wanted: Mapping[str, object], path: Path) -> str:
     try:
-        means = tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        means = {}
-    if _filled(means, path) != _filled(wanted, path):
-        raise CannotChange(f"`{'.'.join(path)}` is written in a way that cannot be changed without changing the rest")
+        content = {}
+    if _without_empty(content, path) != _without_empty(wanted, path):
+        raise CannotChange(f"`{'.'.join(path)}` cannot be changed without changing other parts of the file")
     return text
 
 
-def _filled(content: Mapping[str, object], path: Path) -> Mapping[str, object]:
-    """Without tables on that path that hold nothing: `[servers]` may stay, or go with the last of them."""
+def _without_empty(content: Mapping[str, object], path: Path) -> Mapping[str, object]:
+    """The content without empty tables on `path`: an empty `[servers]` may stay or go."""
     if not path or not isinstance(inner := content.get(path[0]), Mapping):
         return content
-    rest = {key: value for key, value in content.items() if key != path[0]}
-    held = _filled(inner, path[1:])
-    return {**rest, path[0]: held} if held else rest
+    others = {key: value for key, value in content.items() if key != path[0]}
+    filled = _without_empty(inner, path[1:])
+    return {**others, path[0]: filled} if filled else others

@@ -1,6 +1,6 @@
-"""What survives: documents with versions, and the rows of the audit record. SQLite by default, PostgreSQL by URL.
+"""Persistent storage: versioned documents and the rows of the audit log, in SQLite or PostgreSQL.
 
-One schema, one interface; whatever was acknowledged was committed.
+Both databases have one schema and one interface. An acknowledged change is committed.
 """
 
 from __future__ import annotations

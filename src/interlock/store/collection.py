@@ -1,4 +1,4 @@
-"""Collections of documents, each declared once: its name, what its documents are, their key, what they are found by."""
+"""Collections of documents. Each is declared once: its name, the struct of its documents, their key and columns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .secret_names import names_a_secret
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-LONGEST_KEY: Final = 512
-LARGEST_BODY: Final = 4 * 1024 * 1024
-_LONGEST_VALUE: Final = 200
+MAX_KEY_CHARS: Final = 512
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_MAX_COLUMN_CHARS: Final = 200
 
 
 class Document(msgspec.Struct, Generic[T], frozen=True):
-    """A document as it was stored, with the version that a change of it has to name."""
+    """A stored document, with the version that a change of it must name."""
 
     key: str
     version: int
@@ -26,7 +26,7 @@ class Document(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Collection(Generic[T]):
-    """A named set of documents of one kind. Declared at import time; a mistake in it shows there."""
+    """A named set of documents of one kind. Declared at import time, which raises ValueError for a mistake."""
 
     __slots__ = ("_decoder", "columns", "key", "kind", "name")
 
@@ -43,55 +43,46 @@ class Collection(Generic[T]):
         self.kind = kind
         self.key = key
         self.columns = columns
-        """The fields that documents are found by, apart from their key."""
+        """The fields that `find` can search, besides the key."""
         self._decoder = msgspec.json.Decoder(kind)
 
     def key_of(self, value: T) -> str:
-        """The key of a document. It is text, not empty and not endless."""
         key = getattr(value, self.key)
-        if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or "\0" in key:
-            raise ValueError(f"a key of {self.name} is text of 1 to {LONGEST_KEY} characters without NUL, not {key!r}")
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or "\0" in key:
+            raise ValueError(f"a key of {self.name} is text of 1 to {MAX_KEY_CHARS} characters and no NUL, not {key!r}")
         return key
 
     def encode(self, value: T) -> str:
-        """The text that is stored."""
         body = msgspec.json.encode(value)
-        if len(body) > LARGEST_BODY:
-            raise ValueError(f"a document of {self.name} is larger than {LARGEST_BODY} bytes")
+        if len(body) > MAX_BODY_BYTES:
+            raise ValueError(f"a document of {self.name} is larger than {MAX_BODY_BYTES} bytes")
         return body.decode()
 
     def decode(self, key: str, body: str) -> T:
-        """The document that was stored. What does not fit its declaration is damage: in doubt, nothing is granted."""
+        """Raises StoreDamaged for a body that does not fit the struct, so that a doubtful document grants nothing."""
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeError) as cause:
             raise StoreDamaged(f"{self.name} {key!r} is not a {self.kind.__name__}: {cause}") from None
 
     def column_values(self, body: str) -> dict[str, str]:
-        """What a stored document is found by; a field without a value is not in it."""
+        """The column values of a stored document, without fields that are missing or null."""
         if not self.columns:
             return {}
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        found = {}
-        for column in self.columns:
-            value = None if column not in fields else msgspec.json.decode(fields[column])
-            if value is not None:
-                found[column] = column_text(value)
-        return found
+        values = {column: msgspec.json.decode(fields[column]) for column in self.columns if column in fields}
+        return {column: column_text(value) for column, value in values.items() if value is not None}
 
 
 def _all_names(kind: type[msgspec.Struct]) -> set[str]:
-    """The names of all fields, those of structs inside too."""
+    """The names of all fields, including those of nested structs."""
     _, components = msgspec.json.schema_components([kind])
-    names: set[str] = set()
-    for component in components.values():
-        names |= component.get("properties", {}).keys()
-    return names
+    return {name for component in components.values() for name in component.get("properties", {})}
 
 
 def column_text(value: object) -> str:
-    """A value as it stands in an index. What an index cannot hold stands there as its hash."""
+    """The indexed form of a value: its text, or a hash of it where an index cannot hold the text."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if len(text) <= _LONGEST_VALUE and "\0" not in text:
+    if len(text) <= _MAX_COLUMN_CHARS and "\0" not in text:
         return text
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

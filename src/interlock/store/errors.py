@@ -1,10 +1,10 @@
-"""What can go wrong with the store. Each error says how to fix it; nothing is left half written."""
+"""The errors of the store. Each has a hint that says how to fix it. A failed operation leaves nothing half written."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The store did not do what was asked. Nothing of it was kept, unless the message says that this is not known."""
+    """The operation failed and changed nothing, unless the message says that this is not known."""
 
     hint = ""
 
@@ -16,15 +16,15 @@ class StoreError(Exception):
 
 
 class Conflict(StoreError):
-    """Somebody else changed it first. Read again and decide again."""
+    """Another transaction changed the document first."""
 
     hint = "read it again and repeat"
 
 
 class StoreFull(StoreError):
-    """No room left on the disk, or a quota is used up."""
+    """The disk is full, or a quota is used up."""
 
-    hint = "free some space on that disk; the hub goes on by itself"
+    hint = "free some space on that disk; the hub then continues by itself"
 
 
 class StoreReadOnly(StoreError):
@@ -36,28 +36,28 @@ class StoreReadOnly(StoreError):
 class StoreBusy(StoreError):
     """Another process held the database for too long, or too much is waiting to be written."""
 
-    hint = "see which other program has the database open; repeat later"
+    hint = "check which other program has the database open, and try again later"
 
 
 class StoreDamaged(StoreError):
-    """What is stored is not what was written."""
+    """The stored data differs from the data that was written."""
 
     hint = "restore the last backup with `interlock restore`"
 
 
 class NotRecorded(StoreError):
-    """What was to be changed could not be recorded, and so was not changed."""
+    """The audit log could not be written, so the change was not made."""
 
-    hint = "see that the audit record can be written; the hub goes on by itself"
+    hint = "check that the audit log can be written; the hub then continues by itself"
 
 
 class StoreTooNew(StoreError):
-    """The database was written by a later version."""
+    """A later version of Interlock wrote the database."""
 
     hint = "run the version of Interlock that wrote it, or a newer one"
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached, or fails to read and write."""
+    """The database cannot be reached, or it fails to read and write."""
 
-    hint = "see that the database server runs and that its address is right"
+    hint = "check that the database server runs and that its address is right"

@@ -1,5 +1,7 @@
-"""Hearing what other nodes commit to a shared database. A notification only wakes; what changed is read by revision,
-so that nothing is missed while the connection is down."""
+"""Follows the commits of other nodes to a shared database.
+
+A notification only wakes the thread. It reads the changes by revision, so none is missed while the connection is down.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,15 @@ from .documents import Change, counter, since
 from .errors import StoreError
 from .postgres import Postgres
 
-LOOK_EVERY_S: Final = 2.0
-"""Without a notification, look all the same."""
-_AGAIN_AFTER_S: Final = 0.5
+POLL_S: Final = 2.0
+"""How long to wait for a notification before reading anyway."""
+_RECONNECT_S: Final = 0.5
 
 Deliver = Callable[[list[Change], int], None]
 
 
 class Feed:
-    """A thread that follows a database. `deliver` and `missed` are called on the loop."""
+    """A thread that follows a database. It calls `deliver` and `missed` on the loop."""
 
     def __init__(self, where: str, deliver: Deliver, missed: Callable[[], None]) -> None:
         self._where = where
@@ -34,13 +36,12 @@ class Feed:
         self._database: Postgres | None = self._connect()
         self._seen = counter(self._database, "revision")
         self._closing = threading.Event()
-        self.looked = time.monotonic()
-        """When it was last certain that nothing was missed."""
+        self.current_at = time.monotonic()
+        """When the feed last knew every change."""
         self._thread = threading.Thread(target=self._run, name="store-feed", daemon=True)
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop hearing."""
         self._closing.set()
         if self._database is not None:
             self._database.interrupt()
@@ -60,34 +61,33 @@ class Feed:
             try:
                 if self._database is None:
                     self._database = self._connect()
-                self._look(self._database)
-                self._database.wait(LOOK_EVERY_S)
+                self._poll(self._database)
+                self._database.wait(POLL_S)
             except StoreError:
                 if self._database is not None:
                     self._database.close()
                     self._database = None
-                self._closing.wait(_AGAIN_AFTER_S)
+                self._closing.wait(_RECONNECT_S)
         if self._database is not None:
             self._database.close()
 
-    def _look(self, database: Postgres) -> None:
+    def _poll(self, database: Postgres) -> None:
         started = time.monotonic()
         purged, changes = self._next(database)
         if purged > self._seen:
-            self._tell(self._missed)
+            self._call_on_loop(self._missed)
         while changes:
             self._seen = changes[-1].revision
-            self._tell(partial(self._deliver, changes, self._seen))
+            self._call_on_loop(partial(self._deliver, changes, self._seen))
             _, changes = self._next(database)
         self._seen = max(self._seen, purged)
-        self.looked = started
+        self.current_at = started
 
     def _next(self, database: Postgres) -> tuple[int, list[Change]]:
-        """Up to which revision deletions were forgotten, and the next changes."""
+        """The revision up to which deletions were purged, and the next changes."""
         with transaction(database, read_only=True):
             return counter(database, "purged"), since(database, self._seen)
 
-    def _tell(self, what: Callable[[], None]) -> None:
-        # The loop may be gone already.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(what)
+    def _call_on_loop(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # The loop may be closed already.
+            self._loop.call_soon_threadsafe(callback)

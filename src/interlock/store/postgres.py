@@ -1,4 +1,7 @@
-"""PostgreSQL, by URL. Its tables live in a schema of their own; a commit is on the server's disk when it returns."""
+"""A connection to PostgreSQL.
+
+The tables are in a schema of their own. A commit is on the server's disk when it returns.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,12 @@ _TYPES: Final = {"seq": "int8", "at": "int8", "version": "int8", "revision": "in
 
 
 class Postgres:
-    """A connection to a server."""
-
     shared = True
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._announcing = False
         _check(url)
-        with _told():
+        with _store_errors():
             self._connection = psycopg.connect(
                 url,
                 autocommit=True,
@@ -51,31 +52,31 @@ class Postgres:
             )
             if read_only:
                 self._connection.execute("SET default_transaction_read_only = on")
-            # What is acknowledged must survive, whatever the server's default is.
+            # An acknowledged commit must survive a crash, also where the server's default is `off`.
             self._connection.execute(
                 "SELECT set_config('synchronous_commit', 'on', false)"
                 " WHERE current_setting('synchronous_commit') = 'off'"
             )
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        with _told():
-            cursor = self._connection.execute(_placed(sql), values)
+        with _store_errors():
+            cursor = self._connection.execute(_with_placeholders(sql), values)
             return cursor.fetchall() if cursor.description is not None else []
 
     def run_script(self, sql: str) -> None:
-        with _told():
+        with _store_errors():
             self._connection.execute(sql)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sql = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
-        with _told(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+        with _store_errors(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
             copy.set_types([_TYPES.get(column, "text") for column in columns])
             for row in rows:
                 copy.write_row(row)
 
-    def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
+    def begin(self, *, read_only: bool = False, exclusive: bool = False) -> None:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if read_only else "BEGIN")
-        if alone:
+        if exclusive:
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
             self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
@@ -90,13 +91,13 @@ class Postgres:
         with suppress(StoreError):
             self.execute("ROLLBACK")
 
-    def hold(self, name: str) -> None:
+    def lock(self, name: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
 
     def announce(self) -> None:
         self._announcing = True
 
-    def others(self) -> int:
+    def other_connections(self) -> int:
         found = self.execute(
             "SELECT count(*) FROM pg_stat_activity"
             " WHERE application_name = ? AND datname = current_database() AND pid <> pg_backend_pid()",
@@ -109,21 +110,21 @@ class Postgres:
         return {str(name) for (name,) in found}
 
     def listen(self) -> None:
-        """Be woken by what other nodes commit; see `wait`."""
+        """Subscribe to the commits of other nodes; `wait` receives them."""
         self.execute(f"LISTEN {CHANNEL}")
 
-    def wait(self, seconds: float) -> bool:
-        """Whether another node said, within that time, that it changed something."""
-        with _told():
-            heard = list(self._connection.notifies(timeout=seconds, stop_after=1))
-        return bool(heard)
+    def wait(self, seconds: float) -> None:
+        """Return when another node commits a change, or after that time."""
+        with _store_errors():
+            list(self._connection.notifies(timeout=seconds, stop_after=1))
 
     def interrupt(self) -> None:
-        # A server that hangs does not hear a request to cancel. Without its socket, the statement fails at once.
-        with suppress(OSError, psycopg.Error):
-            handle = socket.socket(fileno=os.dup(self._connection.fileno()))
-            with handle:
-                handle.shutdown(socket.SHUT_RDWR)
+        # A server that hangs ignores a request to cancel. Without its socket, the statement fails at once.
+        with (
+            suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(self._connection.fileno())) as handle,
+        ):
+            handle.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with suppress(psycopg.Error):
@@ -131,22 +132,23 @@ class Postgres:
 
 
 def _check(url: str) -> None:
-    """Raises StoreUnavailable for an address that cannot be used, without repeating any of it: the driver would, and a
-    part that it cannot read may be one of the password."""
+    """Raises StoreUnavailable for an unusable address.
+
+    The message never quotes the address, as the driver's would: a part that cannot be parsed may be the password.
+    """
     try:
-        said = conninfo_to_dict(url)
+        ports = str(conninfo_to_dict(url).get("port") or "").split(",")
     except psycopg.Error:
-        why = "cannot be read"
+        why = "is not a valid URL"
     else:
-        ports = str(said.get("port") or "").split(",")
-        why = "" if all(port.isdigit() or not port for port in ports) else "has a port that is no number"
+        why = "" if all(port.isdigit() or not port for port in ports) else "has a port that is not a number"
     if why:
         hint = "write postgresql://user:password@host:port/database, each part percent-encoded"
         raise StoreUnavailable(f"the address of the database {why}", hint)
 
 
 @lru_cache(maxsize=512)
-def _placed(sql: str) -> str:
+def _with_placeholders(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
@@ -163,15 +165,14 @@ _CLASSES: Final[dict[str, type[StoreError]]] = {
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say in the house's words what the server refused, by the class of its SQLSTATE. Never with its parameters."""
+def _store_errors() -> Iterator[None]:
+    """Turns errors of the server into `StoreError`s by the class of their SQLSTATE, without the statement's values."""
     try:
         yield
     except errors.TooManyConnections as cause:
         raise StoreUnavailable("PostgreSQL has no connection left", "raise max_connections") from cause
     except psycopg.Error as cause:
         kind = _CLASSES.get((cause.sqlstate or "")[:2], StoreUnavailable)
-        said = cause.diag.message_primary or (str(cause).splitlines() or [type(cause).__name__])[0]
-        if kind is StoreReadOnly:
-            raise kind(f"PostgreSQL: {said}", "give the hub's role the right to create and write its schema") from cause
-        raise kind(f"PostgreSQL: {said}") from cause
+        message = cause.diag.message_primary or (str(cause).splitlines() or [type(cause).__name__])[0]
+        hint = "give the hub's role the right to create and write its schema" if kind is StoreReadOnly else ""
+        raise kind(f"PostgreSQL: {message}", hint) from cause

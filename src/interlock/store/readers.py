@@ -1,4 +1,4 @@
-"""A few threads that read, each with a connection of its own. A query sees one moment of the database."""
+"""Reader threads, each with its own connection. A query sees a snapshot of the database."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from .database import Database, connect, transaction
+from .connect import connect
+from .database import Database, transaction
 from .errors import StoreBusy, StoreUnavailable
 
 R = TypeVar("R")
 
 COUNT: Final = 2
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 
 
 class Readers:
-    """Reading threads. Used from the loop's thread; queries run on theirs."""
+    """Used from the loop's thread; queries run on the reader threads."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -28,15 +29,14 @@ class Readers:
         self._threads = ThreadPoolExecutor(COUNT, thread_name_prefix="store-reader")
 
     def submit(self, query: Callable[[Database], R]) -> Future[R]:
-        """Have a query run."""
         with self._lock:
-            if self._waiting >= MOST_WAITING:
-                raise StoreBusy(f"{MOST_WAITING} queries wait already")
+            if self._waiting >= MAX_WAITING:
+                raise StoreBusy(f"{MAX_WAITING} queries are waiting already")
             self._waiting += 1
         return self._threads.submit(self._run, query)
 
     def close(self) -> None:
-        """Finish what was asked, then end the connections."""
+        """Finish the waiting queries, then close the connections."""
         self._threads.shutdown()
         for database in self._open:
             database.close()
@@ -52,7 +52,7 @@ class Readers:
             with transaction(database, read_only=True):
                 return query(database)
         except StoreUnavailable:
-            # A connection that broke is not used again.
+            # The next query opens a new connection.
             self._open.remove(database)
             self._own.database = None
             database.close()

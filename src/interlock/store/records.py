@@ -1,11 +1,10 @@
-"""The rows of the audit record: appended, read in order, searched, cut off at the front; never changed.
-
-Their meaning is the hub's.
-"""
+"""The SQL of audit log rows: append, read in order, search, and delete the oldest. A row is never changed."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain as chained
 from typing import Final
 
 import msgspec
@@ -14,14 +13,14 @@ from .database import Database, Row, Value
 
 _COLUMNS: Final = ("chain", "seq", "at", "event", "actor", "server", "name", "trace", "result", "body", "hash")
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM records"
-_LONGEST: Final = 200
+_MAX_COLUMN_CHARS: Final = 200
 PAGE: Final = 2000
 _ROW_BYTES: Final = 300
-"""About what a row takes beside its body."""
+"""The approximate size of a row without its body."""
 
 
 class RecordRow(msgspec.Struct, frozen=True):
-    """One row. All but `body` and `hash` are copies for searching, cut to what an index can hold."""
+    """One row. All columns but `body` and `hash` are copies for searching, cut to the length that an index can hold."""
 
     chain: str
     seq: int
@@ -38,7 +37,7 @@ class RecordRow(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What records to look for; what is left empty does not matter."""
+    """The rows to find. An empty field matches every row."""
 
     event: str = ""
     actor: str = ""
@@ -52,12 +51,12 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def column(value: str) -> str:
-    """A text as it stands in a column for searching."""
-    return value if len(value) <= _LONGEST and "\0" not in value else value[:_LONGEST].replace("\0", "�")
+    """The form of a text in a search column."""
+    return value[:_MAX_COLUMN_CHARS].replace("\0", "�")
 
 
 def values_of(row: RecordRow) -> Row:
-    """A row as the database takes it."""
+    """A row as column values."""
     return (
         row.chain, row.seq, row.at, column(row.event), column(row.actor), column(row.server), column(row.name),
         column(row.trace), row.result, row.body, row.hash,
@@ -65,53 +64,45 @@ def values_of(row: RecordRow) -> Row:
 
 
 def append(database: Database, rows: Sequence[RecordRow]) -> None:
-    """Add rows. One whose number is taken is a Conflict: somebody else writes the same chain."""
+    """Append rows. Raises Conflict if a sequence number is taken: another process writes the same chain."""
     append_values(database, [values_of(row) for row in rows])
 
 
 def append_values(database: Database, rows: Sequence[Row]) -> None:
-    """The same for rows that are what `values_of` makes of them already."""
+    """Append rows given as the column values of `values_of`."""
     database.insert("records", _COLUMNS, rows)
 
 
 def last(database: Database, chain: str) -> RecordRow | None:
-    """The newest row of a chain."""
-    rows = database.execute(f"{_SELECT} WHERE chain = ? ORDER BY seq DESC LIMIT 1", (chain,))
-    return _row(rows[0]) if rows else None
+    return at_or_before(database, chain, sys.maxsize)
 
 
 def first(database: Database, chain: str) -> RecordRow | None:
-    """The oldest row of a chain that is there."""
-    found = page(database, chain, 0, 1)
-    return found[0] if found else None
+    return next(iter(page(database, chain, 0, 1)), None)
 
 
 def at_or_before(database: Database, chain: str, seq: int) -> RecordRow | None:
-    """The row with a number, or the one before it where there is a gap."""
+    """The row with a sequence number, or the last one before it where there is a gap."""
     rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (chain, seq))
     return _row(rows[0]) if rows else None
 
 
-def beyond(database: Database, chain: str, most_bytes: int) -> int:
-    """The newest row of a chain before those that take so many bytes together; 0 when all take less."""
-    total, before = 0, None
+def last_beyond(database: Database, chain: str, max_bytes: int) -> int:
+    """The newest row that no longer fits if the newest rows may take `max_bytes`; 0 when all fit."""
+    total, before = 0, sys.maxsize
+    sql = f"SELECT seq, length(body) FROM records WHERE chain = ? AND seq < ? ORDER BY seq DESC LIMIT {PAGE}"
     while True:
-        newer = "" if before is None else " AND seq < ?"
-        sql = f"SELECT seq, length(body) FROM records WHERE chain = ?{newer} ORDER BY seq DESC LIMIT {PAGE}"
-        rows = database.execute(sql, (chain,) if before is None else (chain, before))
-        for seq, size in rows:
-            assert isinstance(seq, int)
-            assert isinstance(size, int)
-            total += size + _ROW_BYTES
-            if total > most_bytes:
-                return seq
-            before = seq
+        rows = database.execute(sql, (chain, before))
+        for before, size in rows:  # type: ignore[assignment]
+            total += size + _ROW_BYTES  # type: ignore[operator]
+            if total > max_bytes:
+                return before
         if len(rows) < PAGE:
             return 0
 
 
 def drop_page(database: Database, chain: str, through: int) -> int:
-    """Delete the oldest rows of a chain, up to a number and not too many at once. Says how many those were."""
+    """Delete the oldest rows of a chain up to a sequence number, at most one page. Returns how many."""
     oldest = first(database, chain)
     if oldest is None or oldest.seq > through:
         return 0
@@ -121,14 +112,13 @@ def drop_page(database: Database, chain: str, through: int) -> int:
 
 
 def get(database: Database, chain: str, seq: int) -> RecordRow | None:
-    """One row."""
-    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq = ?", (chain, seq))
-    return _row(rows[0]) if rows else None
+    row = at_or_before(database, chain, seq)
+    return row if row is not None and row.seq == seq else None
 
 
 def chains(database: Database) -> list[str]:
-    """The chains there are."""
-    # One step of the index for each chain, where DISTINCT would read every row.
+    """The names of all chains."""
+    # One index lookup for each chain; DISTINCT would read every row.
     found: list[str] = []
     while True:
         after = found[-1] if found else ""
@@ -139,25 +129,24 @@ def chains(database: Database) -> list[str]:
 
 
 def in_order(database: Database, chain: str, after: int = 0) -> Iterator[RecordRow]:
-    """Every row of a chain after a number, read page by page."""
-    while True:
-        sql = f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT {PAGE}"
-        rows = database.execute(sql, (chain, after))
-        for row in rows:
-            yield _row(row)
-        if len(rows) < PAGE:
-            return
-        after = _row(rows[-1]).seq
+    """Every row of a chain after a sequence number, read page by page."""
+    return chained.from_iterable(pages(database, chain, after))
 
 
-def page(database: Database, chain: str, after: int, most: int) -> list[RecordRow]:
-    """The next rows of a chain after a number, at most so many."""
-    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", (chain, after, most))
+def pages(database: Database, chain: str, after: int) -> Iterator[list[RecordRow]]:
+    while rows := page(database, chain, after, PAGE):
+        yield rows
+        after = rows[-1].seq
+
+
+def page(database: Database, chain: str, after: int, limit: int) -> list[RecordRow]:
+    """The next rows of a chain after a sequence number."""
+    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", (chain, after, limit))
     return [_row(row) for row in rows]
 
 
-def newest_first(database: Database, search: Search, most: int, before: RecordRow | None = None) -> list[RecordRow]:
-    """The newest rows that fit, at most so many; `before` continues where an earlier answer ended."""
+def newest_first(database: Database, search: Search, limit: int, before: RecordRow | None = None) -> list[RecordRow]:
+    """The newest matching rows; `before` is the last row of the previous page."""
     sql, values = f"{_SELECT} WHERE 1 = 1", list[Value]()
     for name in ("event", "actor", "server", "name", "trace", "result", "chain"):
         if wanted := getattr(search, name):
@@ -173,7 +162,7 @@ def newest_first(database: Database, search: Search, most: int, before: RecordRo
         sql += " AND at <= ? AND (at, chain, seq) < (?, ?, ?)"
         values += [before.at, before.at, before.chain, before.seq]
     sql += " ORDER BY at DESC, chain DESC, seq DESC LIMIT ?"
-    return [_row(row) for row in database.execute(sql, (*values, most))]
+    return [_row(row) for row in database.execute(sql, (*values, limit))]
 
 
 def _row(values: Row) -> RecordRow:

@@ -1,6 +1,6 @@
-"""Brings a database to the schema of this version: a backup first, then each missing step in a transaction of its own.
+"""Upgrades a database to the schema of this version: first a backup, then each missing step in its own transaction.
 
-A step that was killed half way never happened, and is done again at the next start.
+An interrupted step leaves no trace, and the next start repeats it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,23 @@ _FILE: Final = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
     number: int
     name: str
     sql: str
 
 
 def steps() -> tuple[Step, ...]:
-    """Every step there is, in order and without a gap."""
+    """Every step, in order and without a gap."""
     named = ((entry, _FILE.match(entry.name)) for entry in files("interlock.store.migrations").iterdir())
     found = [Step(int(name[1]), name[2], entry.read_text()) for entry, name in named if name is not None]
     found.sort(key=lambda step: step.number)
     if [step.number for step in found] != list(range(1, len(found) + 1)):
-        raise ValueError("the steps of the schema are not numbered one by one")
+        raise ValueError("the schema steps are not numbered without gaps")
     return tuple(found)
 
 
 def schema_number(database: Database) -> int:
-    """The last step this database has taken; 0 for a new one."""
+    """The last step applied to this database; 0 for a new one."""
     if "schema_steps" not in database.tables():
         return 0
     number = database.execute("SELECT max(number) FROM schema_steps")[0][0]
@@ -55,23 +53,22 @@ def schema_number(database: Database) -> int:
 def bring_up(
     database: Database, back_up: Callable[[int], None], wanted: tuple[Step, ...] | None = None
 ) -> tuple[int, ...]:
-    """Take the steps that are missing; gives their numbers. `back_up` is called with the old number before the first.
+    """Apply the missing steps and return their numbers. Calls `back_up` with the old number before the first.
 
-    Raises StoreTooNew for a database that is ahead of this version, and leaves it as it is.
+    Raises StoreTooNew for a database that is ahead of this version, and leaves it unchanged.
     """
     known = steps() if wanted is None else wanted
-    had = schema_number(database)
-    if had > len(known):
-        raise StoreTooNew(f"the database has schema {had}; this version knows {len(known)}")
-    if 0 < had < len(known):
-        back_up(had)
-    taken = [step.number for step in known[had:] if _take(database, step)]
-    return tuple(taken)
+    current = schema_number(database)
+    if current > len(known):
+        raise StoreTooNew(f"the database has schema {current}; this version knows {len(known)}")
+    if 0 < current < len(known):
+        back_up(current)
+    return tuple(step.number for step in known[current:] if _apply(database, step))
 
 
-def _take(database: Database, step: Step) -> bool:
-    """Take one step, unless another node did meanwhile."""
-    with transaction(database, alone=True):
+def _apply(database: Database, step: Step) -> bool:
+    """Apply one step, unless another node did meanwhile."""
+    with transaction(database, exclusive=True):
         database.run_script(_STEPS_TABLE)
         if database.execute("SELECT 1 FROM schema_steps WHERE number = ?", (step.number,)):
             return False

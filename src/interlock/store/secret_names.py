@@ -1,4 +1,4 @@
-"""Names that stand before secrets. What is called so is neither stored nor recorded in the clear."""
+"""Recognizes names of secrets. A value under such a name is never stored or recorded in plain text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORDS: Final = (
 )
 _SECRET: Final = re.compile(rf"(?:^|[_\-.\s])(?:{_WORDS})$", re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_CAUTIOUS: Final = re.compile(r"(?:hash|sealed|count|limit|expires?|expiry|id|ids|name|type|budget)$", re.IGNORECASE)
+_NOT_SECRET: Final = re.compile(r"(?:hash|sealed|count|limit|expires?|expiry|id|ids|name|type|budget)$", re.IGNORECASE)
 
 
 def names_a_secret(name: str) -> bool:
@@ -24,4 +24,4 @@ def names_a_secret(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _names_a_secret(name: str) -> bool:
     words = _BOUNDARY.sub("_", name)
-    return _CAUTIOUS.search(words) is None and _SECRET.search(words) is not None
+    return _NOT_SECRET.search(words) is None and _SECRET.search(words) is not None

@@ -26,7 +26,7 @@ class Sqlite:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        with _told(path):
+        with _store_errors(path):
             if read_only:
                 self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
             else:
@@ -35,7 +35,7 @@ class Sqlite:
             self._configure(read_only)
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        with _told(self.path):
+        with _store_errors(self.path):
             return self._connection.execute(sql, values).fetchall()
 
     def run_script(self, sql: str) -> None:
@@ -44,11 +44,11 @@ class Sqlite:
             self.execute(statement)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        # The interpreter's lock is let go and fought for once per statement, so rows share statements.
+        # Each statement releases the interpreter lock and takes it again, so many rows share one statement.
         for chunk in in_chunks(rows):
             self.execute(_insert(table, tuple(columns), len(chunk)), list(chain.from_iterable(chunk)))
 
-    def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
+    def begin(self, *, read_only: bool = False, exclusive: bool = False) -> None:
         self.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -59,16 +59,14 @@ class Sqlite:
             if self._connection.in_transaction:
                 self.execute("ROLLBACK")
 
-    def hold(self, name: str) -> None:
-        # Whoever writes holds the whole file.
-        return
+    def lock(self, name: str) -> None:
+        """A write transaction locks the whole file already."""
 
     def announce(self) -> None:
-        # Nobody else follows a file.
-        return
+        """No other node reads the file."""
 
-    def others(self) -> int:
-        # A file says nothing about who has it open; the hub's own lock does.
+    def other_connections(self) -> int:
+        # A file does not show who has it open; the hub's lock file does.
         return 0
 
     def tables(self) -> set[str]:
@@ -76,15 +74,15 @@ class Sqlite:
         return {str(name) for (name,) in found}
 
     def copy_to(self, path: Path) -> None:
-        """A consistent copy of the whole database at a new path, made while others read and write."""
-        with _told(path), sqlite3.connect(path, isolation_level=None) as copy:
-            # In one step: in several, every commit in between would start it again.
+        """Write a consistent copy of the whole database to a new path while others read and write."""
+        with _store_errors(path), sqlite3.connect(path, isolation_level=None) as copy:
+            # All pages in one step: with several steps, each commit in between would restart the copy.
             self._connection.backup(copy, pages=-1)
             copy.execute("PRAGMA journal_mode = DELETE")
         copy.close()
 
     def problems(self) -> list[str]:
-        """What SQLite's own check finds wrong with the file."""
+        """The faults that SQLite's integrity check finds in the file."""
         return [str(row[0]) for row in self.execute("PRAGMA integrity_check") if row[0] != "ok"]
 
     def interrupt(self) -> None:
@@ -106,7 +104,7 @@ class Sqlite:
 
 
 def statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one."""
+    """Splits a script into its statements."""
     gathered = ""
     for line in script.splitlines(keepends=True):
         gathered += line
@@ -147,13 +145,13 @@ _KINDS: Final[dict[int, type[StoreError]]] = {
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say in the house's words what SQLite or the file system refused."""
+def _store_errors(path: Path) -> Iterator[None]:
+    """Turns errors of SQLite and of the file system into `StoreError`s."""
     try:
         yield
     except sqlite3.Error as cause:
         kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
-        hint = "" if kind is not StoreUnavailable else "see that the disk is healthy and has room"
+        hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         raise kind(f"{path}: {cause}", hint) from cause
     except OSError as cause:
         raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

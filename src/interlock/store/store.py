@@ -1,7 +1,7 @@
-"""The store: documents with versions, in transactions; read from a few threads, written by one.
+"""The store: versioned documents in transactions. A few threads read, one writes.
 
-A transaction is optimistic: what it read must still be so when it commits, or it is a Conflict and changed nothing. It
-never waits for a slow reader, a person or another node.
+Transactions are optimistic: the documents it read must be unchanged at the commit, otherwise it raises Conflict and
+changes nothing. A transaction never waits for a slow reader, a person or another node.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +20,9 @@ import msgspec
 from . import documents
 from .backup import Also, restore, write_backup
 from .collection import Collection, Document
-from .database import Database, connect, sqlite_path, transaction
-from .documents import AnyCollection, Change, Changes, Wish
+from .connect import connect, sqlite_path
+from .database import Database, transaction
+from .documents import AnyCollection, Change, Changes, Edit
 from .errors import StoreError
 from .mirror import Mirror
 from .readers import Readers
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
-Keeper = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
-"""Commits changes together with the records of them."""
+RecordedCommit = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
+"""Commits changes together with their audit records."""
 
 
 class Store:
-    """An open store. Made by `Store.open`, used on one loop."""
+    """An open store. Created by `Store.open` and used on one loop."""
 
     def __init__(self, where: str, collections: Sequence[AnyCollection]) -> None:
         self.where = where
@@ -48,7 +50,7 @@ class Store:
         self._reloading: set[asyncio.Task[None]] = set()
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
-        self._keeper: Keeper | None = None
+        self._commit_recorded: RecordedCommit | None = None
         self._feed: Feed | None = None
         if self._writer.shared:
             from .feed import Feed
@@ -59,17 +61,17 @@ class Store:
     async def open(
         cls, where: str | Path, collections: Sequence[AnyCollection] = (), *, backups: Path | None = None
     ) -> Store:
-        """Open a path, a `sqlite:` or a `postgresql:` URL, and bring its schema to this version.
+        """Open a path, a `sqlite:` or a `postgresql:` URL, and upgrade its schema to this version.
 
-        Before an older schema is changed, a backup is written to the folder `backups`: beside the file, if nothing is
-        said; for PostgreSQL it must be said.
+        Before an upgrade, a backup is written to the folder `backups`; by default beside the SQLite file. PostgreSQL
+        has no default.
         """
         name = str(where)
         await asyncio.to_thread(_prepare, name, collections, backups)
         return cls(name, collections)
 
     async def close(self) -> None:
-        """Write what waits, then end every connection."""
+        """Write the queued changes, then close every connection."""
         if self._feed is not None:
             await self._feed.close()
         for task in self._reloading:
@@ -78,50 +80,49 @@ class Store:
         await asyncio.to_thread(self._readers.close)
 
     async def get(self, collection: Collection[T], key: str) -> Document[T] | None:
-        """One document, with the version to change it by."""
+        """One document, with the version that a change of it must name."""
         return await self.read(lambda database: documents.get(database, collection, key))
 
     async def find(self, collection: Collection[T], **columns: object) -> list[Document[T]]:
-        """Every document whose declared columns have these values, by key; without any, all of them."""
+        """Every document whose columns have these values, by key; without values, all documents."""
         return await self.read(lambda database: documents.find(database, collection, columns))
 
     async def keys(self, collection: AnyCollection) -> list[str]:
-        """The keys of every document of a collection."""
         return await self.read(lambda database: documents.keys(database, collection.name))
 
     def transaction(self) -> Transaction:
-        """`async with store.transaction() as change:` commits at its end; an exception inside drops it."""
+        """`async with store.transaction() as change:` commits at its end; an exception inside discards it."""
         return Transaction(self)
 
     async def mirror(self, collection: Collection[T]) -> Mirror[T]:
-        """The collection in memory, following every change from now on. There is one for each collection."""
-        self._declared(collection)
+        """The collection in memory, following every change from now on. Each collection has one mirror."""
+        self._check_declared(collection)
         known = self._mirrors.get(collection.name)
         if known is not None:
             return known
         mirror = Mirror(collection)
-        # It hears changes while it loads: whichever of the two is newer stays.
+        # The mirror receives changes while it loads. It keeps the newer version of each document.
         self._mirrors[collection.name] = mirror
         await self._load(mirror)
         return mirror
 
     def behind_s(self) -> float:
-        """For how long changes by other nodes may have gone unheard. A hub that cannot know must refuse in time."""
-        return 0.0 if self._feed is None else time.monotonic() - self._feed.looked
+        """For how long changes by other nodes may be unknown here. The hub refuses calls when this grows too long."""
+        return 0.0 if self._feed is None else time.monotonic() - self._feed.current_at
 
     async def read(self, query: Callable[[Database], R]) -> R:
-        """Run a query on a reading thread; it sees one moment of the database."""
+        """Run a query on a reader thread; it sees a snapshot of the database."""
         return await asyncio.wrap_future(self._readers.submit(query))
 
     def write(self, work: Work, done: Done) -> None:
-        """Have work done by the writer, in one commit with whatever else waits; `done` is called on the loop.
+        """Queue work for the writer, which commits it with other waiting work and calls `done` on the loop.
 
-        The work may be run again if its neighbours made the first attempt fail. Raises StoreError if it cannot wait.
+        The work may run again if other work in its group failed. Raises StoreError if the queue does not accept it.
         """
         self._writer.submit(work, done)
 
     async def commit(self, work: Callable[[Database], R], then: Callable[[R], None] | None = None) -> R:
-        """Have work done by the writer, and wait for the commit; `then` is called with it, before anyone goes on."""
+        """Run work on the writer and wait for the commit. Calls `then` with the result before any waiter continues."""
         waiting: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, error: StoreError | None) -> None:
@@ -137,40 +138,48 @@ class Store:
         self.write(work, done)
         return await waiting
 
-    def keep_records(self, keeper: Keeper) -> None:
-        """From now on transactions may have records: `keeper` commits the two as one."""
-        self._keeper = keeper
+    def commit_records_with(self, commit: RecordedCommit) -> None:
+        """Use `commit` for transactions that have audit records. It commits both in one."""
+        self._commit_recorded = commit
 
     async def change(self, changes: Changes, records: Sequence[object] = ()) -> dict[tuple[str, str], int]:
-        """Commit changes. In-memory copies have followed when this returns. Gives the new versions."""
-        for wish in changes.wishes:
-            self._declared(wish.collection)
+        """Commit changes and return the new versions. The mirrors have followed when this returns."""
+        for edit in changes.edits:
+            self._check_declared(edit.collection)
         if not records:
             done = await self.commit(lambda database: documents.apply(database, changes), self.deliver)
-        elif self._keeper is None:
-            raise ValueError("nobody keeps the records of this store")
+        elif self._commit_recorded is None:
+            raise ValueError("this store has no recorder for audit records")
         else:
-            done = await self._keeper(changes, records)
+            done = await self._commit_recorded(changes, records)
         return {(change.collection, change.key): change.version for change in done}
 
     async def backup(self, path: Path) -> None:
-        """Write everything to one file, as of one moment, while work goes on."""
-        await asyncio.to_thread(_backup, self.where, path)
+        """Write a snapshot of everything to one file, while other work continues."""
+
+        def copy() -> None:
+            with closing(connect(self.where, read_only=True)) as database:
+                write_backup(database, path)
+
+        await asyncio.to_thread(copy)
 
     async def restore(self, path: Path, also: Also = lambda database: []) -> None:
-        """Make the documents those of a backup, and add the records that are missing here.
+        """Replace the documents with those of a backup, and add missing audit log rows.
 
-        `also` is done in the commit that changes the documents.
+        `also` runs in the commit that replaces the documents.
         """
         loop = asyncio.get_running_loop()
 
-        def write(work: Callable[[Database], R], then: Callable[[R], None] | None = None) -> None:
-            asyncio.run_coroutine_threadsafe(self.commit(work, then), loop).result()
+        def write(work: Callable[[Database], R], then: Callable[[R], None] | None) -> R:
+            return asyncio.run_coroutine_threadsafe(self.commit(work, then), loop).result()
 
         await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self.deliver, also)
 
     def deliver(self, changes: list[Change], settled: int | None = None) -> None:
-        """Have the mirrors follow. What a feed has read is settled; without a feed there is one way to hear of it."""
+        """Apply changes to the mirrors. `settled` is the revision up to which the feed has read.
+
+        Without a feed, changes arrive once, so all of them are settled.
+        """
         for change in changes:
             mirror = self._mirrors.get(change.collection)
             if mirror is not None:
@@ -186,59 +195,59 @@ class Store:
         mirror.loading += 1
         try:
             revision, found = await self.read(lambda database: documents.whole(database, name))
-            mirror.take(found, revision)
+            mirror.load(found, revision)
         finally:
             mirror.loading -= 1
 
     def _reload(self) -> None:
-        """Deletions may have been missed for too long to be told one by one."""
+        """Load every mirror again: deletions that the feed missed may have been purged."""
         for mirror in self._mirrors.values():
             task = asyncio.ensure_future(self._load(mirror))
             self._reloading.add(task)
             task.add_done_callback(self._reloading.discard)
 
-    def _declared(self, collection: AnyCollection) -> None:
+    def _check_declared(self, collection: AnyCollection) -> None:
         if self._collections.get(collection.name) is not collection:
             raise ValueError(f"collection {collection.name!r} was not declared when the store was opened")
 
 
 class Transaction:
-    """What one transaction read, and what it wants."""
+    """The reads and edits of one transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._expected: dict[tuple[str, str], int] = {}
-        self._wishes: dict[tuple[str, str], Wish] = {}
+        self._edits: dict[tuple[str, str], Edit] = {}
         self._records: list[object] = []
         self.versions: dict[tuple[str, str], int] = {}
-        """After the commit: the new version of everything that was changed, by collection and key."""
+        """After the commit: the new version of each changed document, by collection and key."""
 
     async def get(self, collection: Collection[T], key: str) -> Document[T] | None:
-        """A document as it is stored. It must still be so at the commit."""
+        """Read a document, which must be unchanged at the commit."""
         found = await self._store.get(collection, key)
         self.expect(collection, key, 0 if found is None else found.version)
         return found
 
     def expect(self, collection: AnyCollection, key: str, version: int) -> None:
-        """Commit only if the document has this version then; 0: only if there is none."""
+        """Commit only if the document has this version; 0: only if it does not exist."""
         self._expected.setdefault((collection.name, key), version)
 
     def insert(self, collection: Collection[T], value: T) -> None:
-        """Store a new document. One with the same key makes it a Conflict."""
+        """Store a new document. The commit raises Conflict if its key exists."""
         self.expect(collection, collection.key_of(value), 0)
         self.put(collection, value)
 
     def put(self, collection: Collection[T], value: T) -> None:
-        """Store a document, over an older one if there is one."""
+        """Store a document, replacing an existing one."""
         key = collection.key_of(value)
-        self._wishes[collection.name, key] = Wish(collection, key, collection.encode(value))
+        self._edits[collection.name, key] = Edit(collection, key, collection.encode(value))
 
     def delete(self, collection: AnyCollection, key: str) -> None:
-        """Delete a document, if there is one."""
-        self._wishes[collection.name, key] = Wish(collection, key, None)
+        """Delete a document, if it exists."""
+        self._edits[collection.name, key] = Edit(collection, key, None)
 
     def record(self, *records: object) -> None:
-        """Have what this does recorded, in the same commit: neither is ever there without the other."""
+        """Add audit records to the same commit: neither the change nor the records exist alone."""
         self._records += records
 
     async def __aenter__(self) -> Transaction:
@@ -247,34 +256,22 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and (self._expected or self._wishes):
-            self.versions = await self._store.change(
-                Changes(self._expected, tuple(self._wishes.values())), self._records
-            )
+        if kind is None and (self._expected or self._edits):
+            changes = Changes(self._expected, tuple(self._edits.values()))
+            self.versions = await self._store.change(changes, self._records)
 
 
 def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> None:
-    database = connect(where)
-    try:
+    with closing(connect(where)) as database:
         bring_up(database, lambda number: _back_up_before(database, where, number, backups))
-        with transaction(database, alone=True):
+        with transaction(database, exclusive=True):
             documents.declare(database, collections)
             documents.forget_deleted(database, int(time.time() * 1000) - documents.KEEP_DELETED_MS)
-    finally:
-        database.close()
 
 
 def _back_up_before(database: Database, where: str, number: int, backups: Path | None) -> None:
     if backups is None:
         if database.shared:
-            raise StoreError("the schema is older than this version", "name a folder for the backup that is made first")
+            raise StoreError("the schema is older than this version", "name a folder for the backup before the upgrade")
         backups = sqlite_path(where).parent
     write_backup(database, backups / f"schema-{number}-{time.strftime('%Y%m%dT%H%M%S')}.backup.db")
-
-
-def _backup(where: str, path: Path) -> None:
-    database = connect(where, read_only=True)
-    try:
-        write_backup(database, path)
-    finally:
-        database.close()

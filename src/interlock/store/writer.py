@@ -1,6 +1,6 @@
-"""The one thread that writes. What waits while it commits goes into the next commit together: group commit.
+"""The writer thread. Units of work that wait while it commits share the next commit (group commit).
 
-A unit of work either fails by itself before it has changed anything, or its whole group stands or falls with it.
+A unit either fails by itself before it changes anything, or its whole group commits or fails together.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final
 from .database import Database
 from .errors import Conflict, StoreBusy, StoreError, StoreUnavailable
 
-MOST_WAITING: Final = 10_000
-MOST_TOGETHER: Final = 256
-LONGEST_COMMIT_S: Final = 30.0
-"""After this a group is given up and its connection dropped: a database that hangs must not hang the hub."""
+MAX_WAITING: Final = 10_000
+MAX_GROUP: Final = 256
+MAX_COMMIT_S: Final = 30.0
+"""After this time a group fails and its connection is closed: a database that hangs must not hang the hub."""
 
 Work = Callable[[Database], object]
 Done = Callable[[object, StoreError | None], None]
 
 
 class Unit:
-    """Something to write, and whom to tell. `work` may be run again after a failure; `done` is called once."""
+    """One unit of work. `work` may run again after a failure; `done` is called once."""
 
     __slots__ = ("done", "error", "result", "work")
 
@@ -38,7 +38,7 @@ class Unit:
 
 
 class Writer:
-    """Owns the writing connection. Made and told on the loop's thread; `done` is called there too."""
+    """Owns the writing connection. Used on the loop's thread, which also calls `done`."""
 
     def __init__(self, connect: Callable[[], Database]) -> None:
         self._connect = connect
@@ -49,58 +49,61 @@ class Writer:
         self._waiting = 0
         self._busy_since: float | None = None
         self._closed = False
-        self._watch = self._loop.call_later(1.0, self._watch_over)
+        self._watchdog = self._loop.call_later(1.0, self._interrupt_slow_commit)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, work: Work, done: Done) -> None:
-        """Have something written. Raises StoreBusy when too much waits already, and StoreUnavailable after the end."""
+        """Queue work. Raises StoreBusy when the queue is full and StoreUnavailable after `close`."""
         if self._closed:
             raise StoreUnavailable("the store is closed", "open it again")
-        if self._waiting >= MOST_WAITING:
-            raise StoreBusy(f"{MOST_WAITING} changes wait to be written")
+        if self._waiting >= MAX_WAITING:
+            raise StoreBusy(f"{MAX_WAITING} changes are waiting to be written")
         self._waiting += 1
         self._units.put(Unit(work, done))
 
     async def close(self) -> None:
-        """Write what waits, then end."""
+        """Write the queued work, then stop."""
         if not self._closed:
             self._closed = True
-            self._watch.cancel()
+            self._watchdog.cancel()
             self._units.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    def _watch_over(self) -> None:
+    def _interrupt_slow_commit(self) -> None:
         since, database = self._busy_since, self._database
-        if since is not None and database is not None and time.monotonic() - since > LONGEST_COMMIT_S:
+        if since is not None and database is not None and time.monotonic() - since > MAX_COMMIT_S:
             database.interrupt()
-        self._watch = self._loop.call_later(1.0, self._watch_over)
+        self._watchdog = self._loop.call_later(1.0, self._interrupt_slow_commit)
 
     def _run(self) -> None:
-        ending = False
-        while not ending:
+        closing = False
+        while not closing:
             group: list[Unit] = []
             unit = self._units.get()
             while unit is not None:
                 group.append(unit)
-                if len(group) == MOST_TOGETHER:
+                if len(group) == MAX_GROUP:
                     break
                 try:
                     unit = self._units.get_nowait()
                 except queue.Empty:
                     break
-            ending = unit is None
+            closing = unit is None
             if group:
                 self._busy_since = time.monotonic()
                 self._write(group)
                 self._busy_since = None
-                self._tell(group)
+                with suppress(RuntimeError):  # The loop may be closed already.
+                    self._loop.call_soon_threadsafe(self._finish, group)
         if self._database is not None:
             self._database.close()
 
     def _write(self, group: Sequence[Unit]) -> None:
         try:
-            database = self._opened()
+            if self._database is None:
+                self._database = self._connect()
+            database = self._database
             database.begin()
             for unit in group:
                 try:
@@ -111,7 +114,7 @@ class Writer:
         except StoreError as error:
             self._undo(error)
             if len(group) > 1 and type(error) in (Conflict, StoreError):
-                # One of them cannot be written at all; it must not take its neighbours with it.
+                # One unit cannot be written at all. The others must not fail with it.
                 for unit in group:
                     self._write([unit])
             else:
@@ -119,11 +122,6 @@ class Writer:
         except Exception as bug:
             self._undo(StoreError(""))
             _fail(group, StoreError(f"{type(bug).__name__} while writing: {bug}", "report this as a bug"))
-
-    def _opened(self) -> Database:
-        if self._database is None:
-            self._database = self._connect()
-        return self._database
 
     def _undo(self, error: StoreError) -> None:
         if self._database is None:
@@ -133,28 +131,18 @@ class Writer:
             self._database.close()
             self._database = None
 
-    def _tell(self, group: list[Unit]) -> None:
-        # The loop may be gone already, and with it everyone who could be told.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._told, group)
-
-    def _told(self, group: list[Unit]) -> None:
+    def _finish(self, group: list[Unit]) -> None:
         self._waiting -= len(group)
         for unit in group:
             unit.done(unit.result, unit.error)
 
 
 class Unchanged(Exception):
-    """Raised by a unit that refuses before it has changed anything."""
+    """Raised by a unit that fails by itself, before it has changed anything."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__()
         self.error = error
-
-
-def refuse(error: StoreError) -> Exception:
-    """What a unit raises to fail by itself, having changed nothing."""
-    return Unchanged(error)
 
 
 def _fail(group: Sequence[Unit], error: StoreError) -> None:

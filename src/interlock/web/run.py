@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from interlock.config.files import try_lock, write_whole
+from interlock.config.files import try_lock, write_atomically
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.app import DRAIN_S, HubApp
@@ -177,7 +177,7 @@ def _write_info(home: Path, listen: str, control: ControlSocket) -> None:
         info["socket"] = str(socket_path(home))
     else:
         info |= {"port": control.port, "token": control.token}
-    write_whole(info_path(home), msgspec.json.encode(info))
+    write_atomically(info_path(home), msgspec.json.encode(info))
 
 
 @contextlib.contextmanager

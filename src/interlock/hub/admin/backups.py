@@ -28,8 +28,9 @@ from interlock.hub.foundation import COLLECTIONS, store_of
 from interlock.store import Store, StoreBusy, documents
 from interlock.store import records as rows
 from interlock.store.backup import write_backup
-from interlock.store.database import Database, connect, is_shared, sqlite_path
-from interlock.store.documents import Change, Changes, Wish
+from interlock.store.connect import connect, is_shared, sqlite_path
+from interlock.store.database import Database
+from interlock.store.documents import Change, Changes, Edit
 from interlock.store.records import Search
 
 _READ_BYTES: Final = 1024 * 1024
@@ -109,8 +110,8 @@ class _RestoreWork:
             for found in documents.find(database, DECISIONS, {})
             if found.value.state is DecisionState.APPROVED
         ]
-        wishes = [Wish(DECISIONS, old.id, DECISIONS.encode(old.after(DecisionEvent.CHANGE))) for old in stale]
-        changes = documents.apply(database, Changes({}, wishes)) if wishes else []
+        edits = [Edit(DECISIONS, old.id, DECISIONS.encode(old.after(DecisionEvent.CHANGE))) for old in stale]
+        changes = documents.apply(database, Changes({}, edits)) if edits else []
         self.voided = len(stale)
         self.keys_back = 0 if self._had is None else len(set(documents.keys(database, KEYS.name)) - self._had)
         details: dict[str, object] = {"backup_sha256": self._digest, "keys_back": self.keys_back, "voided": self.voided}
@@ -124,7 +125,7 @@ def _save(where: str, home: Path) -> Path | None:
         return None
     database = connect(where)
     try:
-        if others := database.others():
+        if others := database.other_connections():
             message = f"other hubs have {others} connections to this database open"
             raise StoreBusy(message, "stop every hub that shares it with `interlock down`")
         if "records" not in database.tables():
@@ -138,7 +139,7 @@ def _save(where: str, home: Path) -> Path | None:
 
 def _record(database: Database, home: Path, chain: str, by: Principal, details: dict[str, object]) -> tuple[int, Head]:
     """Record the restore at the end of this hub's chain, with the gap it leaves."""
-    database.hold(chain)
+    database.lock(chain)
     try:
         known = read_head(head_path(home, chain))
     except HeadDamaged:

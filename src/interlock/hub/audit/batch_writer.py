@@ -50,7 +50,7 @@ class BatchWriter:
 
         `changes` holds the changes to commit with their records, by sequence number.
         """
-        database.hold(self._chain)
+        database.lock(self._chain)
         if changes:
             batch = attempt(database, self._chain, batch, changes, doubtful=retry)
         written: list[Entry] = []
@@ -101,7 +101,7 @@ class BatchWriter:
 def open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
     """Append the first records of a run. Returns the sequence number and the hash of the last one."""
     # The database may still be committing the last batch of a killed process: wait for it before looking.
-    database.hold(chain)
+    database.lock(chain)
     resumed = resume(chain, head_file, database)
     appended, previous = [], resumed.hash
     for seq, entry in enumerate(resumed.entries, resumed.seq + 1):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.hub.audit.head import Head, HeadDamaged, read_head
-from interlock.store.database import is_shared
+from interlock.store.connect import is_shared
 
 UNSHARED: Final = "hub"
 """The chain of a hub that shares its store with no other."""

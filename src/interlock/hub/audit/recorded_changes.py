@@ -46,7 +46,7 @@ class RecordedChange:
             if written.event == NOT_DONE:
                 self.error = StoreError(written.reason)
             else:
-                self.done = documents.standing(database, self.changes)
+                self.done = documents.current(database, self.changes)
         elif self.given_up:
             self.error = StoreError(GIVEN_UP)
         else:

@@ -84,7 +84,7 @@ class Recorder:
         self._followers: list[Callable[[CommittedEntries], None]] = []
         self._issue = head_file.issue
         self._update_capacity()
-        store.keep_records(self.commit)
+        store.commit_records_with(self.commit)
 
     @classmethod
     async def open(

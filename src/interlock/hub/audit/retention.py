@@ -87,9 +87,9 @@ def _cut(
 
 def _surplus(database: Database, chain: str, max_bytes: int) -> int:
     """The last record beyond the size limit."""
-    if not rows.beyond(database, chain, max_bytes):
+    if not rows.last_beyond(database, chain, max_bytes):
         return 0
-    return rows.beyond(database, chain, int(max_bytes * _KEPT_SHARE))
+    return rows.last_beyond(database, chain, int(max_bytes * _KEPT_SHARE))
 
 
 def _older(database: Database, chain: str, low: int, high: int, before: int) -> int:

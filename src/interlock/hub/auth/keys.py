@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.files import write_whole
+from interlock.config.files import write_atomically
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.store import Collection, Mirror, Store, StoreError
@@ -237,5 +237,5 @@ def _secret(path: Path) -> bytes:
             raise ValueError(f"{path} is too weak to be a secret; delete it and create the keys again")
         return secret
     secret = secrets.token_bytes(32)
-    write_whole(path, secret)
+    write_atomically(path, secret)
     return secret

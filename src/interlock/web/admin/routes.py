@@ -23,7 +23,7 @@ from interlock.store import StoreError
 from interlock.transports.large_reading import LargeReading
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
-from interlock.web.rest.outcomes import Where, answer
+from interlock.web.rest.outcomes import RequestInfo, answer
 from interlock.web.rest.routes import ENTRANCE
 from interlock.web.rest.routes import Address as HttpAddress
 from interlock.wire.errors import Fault
@@ -41,7 +41,7 @@ def admin_routes(hub_app: HubApp, operator: ControlOperations) -> list[Route]:
         **ApprovalOperations(hub_app.inbox, "api").operations,
         "permissions.approve": hub_app.permission_operations.approve,
     }
-    by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
+    by_path: dict[str, dict[str, Callable[[Request, RequestInfo], object]]] = {}
     for address in ADDRESSES:
         by_path.setdefault(address.path, {})[address.verb] = _Endpoint(address, hub_app, operations[address.operation])
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
@@ -75,7 +75,7 @@ class _Endpoint:
         self._hub_app = hub_app
         self._operation = operation
 
-    async def __call__(self, request: Request, where: Where) -> Response:
+    async def __call__(self, request: Request, where: RequestInfo) -> Response:
         principal = await self._authenticate(request)
         try:
             result = await self._run(principal, request, where.trace_id)

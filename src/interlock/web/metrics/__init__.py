@@ -1,1 +1,1 @@
-"""`/metrics` for Prometheus: what was counted from the record, and what the parts of the hub say when asked."""
+"""`/metrics` for Prometheus: counts from the audit log, and the current state of the hub."""

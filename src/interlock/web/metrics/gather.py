@@ -1,4 +1,4 @@
-"""Reads what there is to tell, on the loop, as plain values: at most a few thousand, and nothing is rendered here."""
+"""Reads the values of all metrics on the loop, at most a few thousand. Rendering happens elsewhere."""
 
 from __future__ import annotations
 
@@ -16,20 +16,17 @@ from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
 
 Values = Iterable[tuple[tuple[str, ...], float]]
-"""A metric's values, each with its labels in the order of the table."""
+"""The values of a metric, each with its labels in the order of the table."""
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """One moment of the hub."""
-
     counts: Snapshot
     values: Mapping[str, Values]
 
 
 def gather(hub_app: HubApp, listener: HttpListener | None) -> Gathered:
-    """What the hub says of itself now."""
     counts = Snapshot.of(hub_app.counts)
-    values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_record(hub_app, counts)}
+    values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_audit_log(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
     values |= _of_loop()
     if listener is not None:
@@ -55,23 +52,23 @@ def _of_servers(hub_app: HubApp) -> dict[str, Values]:
     states: list[tuple[tuple[str, ...], float]] = []
     restarts: list[tuple[tuple[str, ...], float]] = []
     tools: list[tuple[tuple[str, ...], float]] = []
-    held: list[tuple[tuple[str, ...], float]] = []
+    quarantined: list[tuple[tuple[str, ...], float]] = []
     for upstream in hub_app.upstreams:
         id_ = upstream.id
         states += [((id_, state.value), float(upstream.state is state)) for state in ServerState]
         restarts.append(((id_,), upstream.restarts.total))
         offer = hub_app.catalog.offer(id_)
         tools.append(((id_,), 0 if offer is None else len(offer.tools)))
-        held.append(((id_,), 0 if offer is None else len(offer.quarantined)))
+        quarantined.append(((id_,), 0 if offer is None else len(offer.quarantined)))
     return {
         "interlock_server_state": states,
         "interlock_server_restarts_total": restarts,
         "interlock_server_tools": tools,
-        "interlock_server_quarantined": held,
+        "interlock_server_quarantined": quarantined,
     }
 
 
-def _of_record(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
+def _of_audit_log(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
     recorder = hub_app.recorder
     return {
         "interlock_record_entries_total": _one(counts.entries),

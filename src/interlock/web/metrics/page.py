@@ -1,6 +1,6 @@
-"""The address `/metrics`, and who may read it: whoever may read as an administrator, or anyone where you say so.
+"""The address `/metrics`. By default only administrators may read it.
 
-However often it is asked for, it is made at most once a second.
+The page is made at most once a second, however often it is requested.
 """
 
 from __future__ import annotations
@@ -17,28 +17,26 @@ from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.listener import HttpListener
 from interlock.web.metrics.gather import gather
-from interlock.web.rest.outcomes import Where, refusal
+from interlock.web.rest.outcomes import RequestInfo, refusal
 from interlock.wire.errors import Fault
 
-KEPT_S: Final = 1.0
+MAX_AGE_S: Final = 1.0
 ENTRANCE: Final = "/mcp"
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class MetricsPage:
-    """The page of one hub."""
-
     def __init__(self, hub_app: HubApp, listener: HttpListener | None = None) -> None:
         self._hub_app = hub_app
         self._page = b""
         self._made_at = float("-inf")
         self._making: asyncio.Future[None] | None = None
         self.listener = listener
-        """The HTTP face, once it listens."""
+        """The HTTP listener, once there is one."""
 
     @property
     def routes(self) -> list[Route]:
-        """The route, for an application to take in."""
+        """The route, for an application to include."""
         return [Route("/metrics", self._serve)]
 
     async def _serve(self, request: Request) -> Response:
@@ -46,15 +44,15 @@ class MetricsPage:
             await self._admit(request)
             await self._renew()
         except Fault as fault:
-            return refusal(fault, Where(new_trace_id()))
+            return refusal(fault, RequestInfo(new_trace_id()))
         return Response(self._page, headers=_HEADERS, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _admit(self, request: Request) -> None:
-        """Raises a `Fault` for whoever may not read."""
+        """Raises a `Fault` for a caller that may not read."""
         hub_app = self._hub_app
         match hub_app.config.hub.metrics:
             case "off":
-                raise Fault("METHOD_NOT_FOUND", "nothing is served at /metrics")
+                raise Fault("METHOD_NOT_FOUND", "/metrics is turned off")
             case "open":
                 return
         caller = await hub_app.authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
@@ -63,7 +61,7 @@ class MetricsPage:
     async def _renew(self) -> None:
         if not self._hub_app.is_started:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if self._making is None and time.monotonic() - self._made_at >= KEPT_S:
+        if self._making is None and time.monotonic() - self._made_at >= MAX_AGE_S:
             self._making = asyncio.ensure_future(self._make())
         if self._making is not None:
             await asyncio.shield(self._making)

@@ -1,4 +1,4 @@
-"""What was gathered, in Prometheus' text format. Loaded with the first scrape, and run off the loop."""
+"""Renders the metrics in the text format of Prometheus. Imported at the first request, and run off the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from interlock.web.metrics.table import METRICS, Metric
 
 
 def render(gathered: Gathered) -> bytes:
-    """The whole page."""
     registry = CollectorRegistry()
     registry.register(_Hub(gathered))
     ProcessCollector(registry=registry)

@@ -1,6 +1,6 @@
-"""Every metric there is, with its labels and meaning: the page of documentation is made from this table.
+"""The table of all metrics with labels and meaning. The documentation is made from it.
 
-Labels are bounded: servers of the configuration, states, gates and rules. No principal, tool or argument is one.
+Labels are bounded: configured servers, states, gates and rules. No principal, tool or argument is a label.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import msgspec
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row."""
-
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     meaning: str
@@ -21,81 +19,80 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 _ROWS: Final = (
-    Metric("interlock_info", "gauge", "1, with the version that runs", ("version",)),
+    Metric("interlock_info", "gauge", "1, with the running version", ("version",)),
     Metric(
         "interlock_calls_total",
         "counter",
-        "Calls that were to be sent, by how they ended: `ok`, `tool_error` (the tool says that it failed), `error` "
+        "Calls by outcome: `ok`, `tool_error` (the tool reported an error), `error` "
         "(the server answered with an error), `timeout`, `lost`, `cancelled`, `not_sent`, `unknown`",
         ("server", "kind", "outcome"),
     ),
     Metric(
         "interlock_call_duration_seconds",
         "histogram",
-        "How long they took, from the intent to the outcome",
+        "Duration of calls, from the decision to send to the outcome",
         ("server",),
     ),
     Metric(
         "interlock_refusals_total",
         "counter",
-        "Calls that were refused, by the gate and the rule that decided; beyond 256 of these, `other`",
+        "Refused calls, by gate and rule; more than 256 pairs are counted as `other`",
         ("gate", "rule"),
     ),
     Metric(
         "interlock_would_refuse_total",
         "counter",
-        "Calls that went out although a stricter mode would have refused them",
+        "Calls that were sent, but that a stricter mode would refuse",
         ("server", "rule"),
     ),
-    Metric("interlock_flagged_total", "counter", "Results in which something was flagged", ("server", "rule")),
+    Metric("interlock_flagged_total", "counter", "Results with findings of the result scan", ("server", "rule")),
+    Metric("interlock_loop_stall_seconds", "gauge", "Longest stall of the event loop in the last minute"),
+    Metric("interlock_loop_stalls_total", "counter", "Stalls of the event loop of more than 5 ms"),
+    Metric("interlock_large_message_bytes", "gauge", "Bytes of large messages that are being read, or wait for it"),
+    Metric("interlock_calls_open", "gauge", "Calls in progress", ("server",)),
+    Metric("interlock_calls_held", "gauge", "Calls that wait for a check or an approval before they are sent"),
+    Metric("interlock_calls_parked", "gauge", "Calls that wait for an answer of their client"),
+    Metric("interlock_decisions_open", "gauge", "Open approval requests"),
+    Metric("interlock_decisions_untold", "gauge", "Approval requests not yet sent to the webhook and the desktop"),
     Metric(
-        "interlock_loop_stall_seconds",
+        "interlock_server_state",
         "gauge",
-        "How long the event loop kept everybody waiting at most, in the last minute",
+        "1 for the current state of a server, 0 for all others",
+        ("server", "state"),
     ),
-    Metric("interlock_loop_stalls_total", "counter", "How often it was seen to be more than 5 ms late"),
-    Metric("interlock_large_message_bytes", "gauge", "Bytes of large messages that wait to be read, or are being read"),
-    Metric("interlock_calls_open", "gauge", "Calls under way", ("server",)),
-    Metric("interlock_calls_held", "gauge", "Calls that wait for a check or an answer before they are sent"),
-    Metric("interlock_calls_parked", "gauge", "Calls that wait for their client to come back with an answer"),
-    Metric("interlock_decisions_open", "gauge", "Questions that nobody has answered yet"),
-    Metric("interlock_decisions_untold", "gauge", "Open questions that wait to be told to the webhook and the desktop"),
-    Metric(
-        "interlock_server_state", "gauge", "1 for the state that a server is in, 0 for the others", ("server", "state")
-    ),
-    Metric("interlock_server_restarts_total", "counter", "How often a server was started again", ("server",)),
-    Metric("interlock_server_tools", "gauge", "Tools that a server offers", ("server",)),
-    Metric("interlock_server_quarantined", "gauge", "Definitions of a server that are in quarantine", ("server",)),
-    Metric("interlock_sessions_open", "gauge", "Sessions of clients, by transport: `http` or `sse`", ("transport",)),
+    Metric("interlock_server_restarts_total", "counter", "Restarts of a server", ("server",)),
+    Metric("interlock_server_tools", "gauge", "Tools of a server", ("server",)),
+    Metric("interlock_server_quarantined", "gauge", "Quarantined definitions of a server", ("server",)),
+    Metric("interlock_sessions_open", "gauge", "Client sessions, by transport: `http` or `sse`", ("transport",)),
     Metric("interlock_connections_open", "gauge", "HTTP connections from clients"),
     Metric("interlock_streams_open", "gauge", "Event streams to clients"),
-    Metric("interlock_body_bytes", "gauge", "Bytes of requests that are still coming in"),
+    Metric("interlock_body_bytes", "gauge", "Bytes of request bodies that are being received"),
+    Metric("interlock_requests_refused_total", "counter", "HTTP requests refused before they were read"),
+    Metric("interlock_streams_overrun_total", "counter", "Streams closed because the client did not read them"),
+    Metric("interlock_connections_timed_out_total", "counter", "Connections closed because the client was too slow"),
+    Metric("interlock_record_entries_total", "counter", "Committed audit log entries"),
+    Metric("interlock_record_waiting", "gauge", "Audit log entries that wait to be committed"),
+    Metric("interlock_record_lag_seconds", "gauge", "Age of the oldest waiting audit log entry"),
     Metric(
-        "interlock_requests_refused_total", "counter", "HTTP requests that were refused before anyone looked at them"
+        "interlock_record_failing",
+        "gauge",
+        "1 while the audit log cannot be written and calls are refused",
     ),
-    Metric("interlock_streams_overrun_total", "counter", "Streams closed because their clients did not read them"),
-    Metric(
-        "interlock_connections_timed_out_total", "counter", "Connections closed because their clients took too long"
-    ),
-    Metric("interlock_record_entries_total", "counter", "Entries of the audit record that were committed"),
-    Metric("interlock_record_waiting", "gauge", "Entries that wait to be committed"),
-    Metric("interlock_record_lag_seconds", "gauge", "How long the oldest of them has waited"),
-    Metric("interlock_record_failing", "gauge", "1 while entries cannot be written, and so no call is let through"),
     Metric(
         "interlock_store_behind_seconds",
         "gauge",
-        "How long ago changes by other hubs of the same store were looked for",
+        "Time since the hub last read the changes of other hubs with the same store",
     ),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {row.name: row for row in _ROWS}
 
 PROCESS: Final[Mapping[str, str]] = {
-    "process_resident_memory_bytes": "Memory that the hub has in RAM",
-    "process_virtual_memory_bytes": "Memory that it has mapped",
-    "process_cpu_seconds_total": "Processor time that it took",
-    "process_start_time_seconds": "When it was started, in seconds since 1970",
-    "process_open_fds": "Files and connections that it has open",
-    "process_max_fds": "How many it may have open",
+    "process_resident_memory_bytes": "Resident memory of the hub",
+    "process_virtual_memory_bytes": "Virtual memory of the hub",
+    "process_cpu_seconds_total": "Processor time of the hub",
+    "process_start_time_seconds": "Start time, in seconds since 1970",
+    "process_open_fds": "Open files and connections",
+    "process_max_fds": "Limit of open files and connections",
 }
-"""Of the process, where the system tells (Linux)."""
+"""Metrics of the process, on Linux."""

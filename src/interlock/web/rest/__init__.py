@@ -1,1 +1,1 @@
-"""REST: every tool of the hub as a plain HTTP address, through the same doors and gates as any MCP call."""
+"""REST: every tool of the hub at an HTTP address, with the same authentication and gates as an MCP call."""

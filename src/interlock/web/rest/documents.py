@@ -1,6 +1,6 @@
-"""What a list of tools is shown as: each tool by its name, and the OpenAPI document of all. Made once per list.
+"""Renders a tool list: single tools by name, and the OpenAPI document of all, made once for each list.
 
-The list is what `tools/list` answered that caller, so nothing can be in a document that its reader may not see.
+The list is the answer of `tools/list` to that caller, so a document contains only tools that its reader may see.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from interlock.protocols.registry.catalog import tool_schema
 from interlock.protocols.registry.openapi import openapi
 from interlock.version import VERSION
 
-MOST_LISTS: Final = 16
+MAX_LISTS: Final = 16
 ABOUT_THE_HUB: Final = "Every tool of this hub that you may see. Calls pass the same checks as those over MCP."
 
 
 class Documents:
-    """The last few lists, each with what was made of it."""
+    """Caches the last few lists with their documents."""
 
     def __init__(self) -> None:
-        self._lists: OrderedDict[bytes, Listed] = OrderedDict()
+        self._lists: OrderedDict[bytes, ToolList] = OrderedDict()
 
-    def of(self, listing: bytes) -> Listed:
-        """What there is to show of a list."""
+    def of(self, listing: bytes) -> ToolList:
         key = hashlib.sha256(listing).digest()
         found = self._lists.get(key)
         if found is None:
-            found = self._lists[key] = Listed(listing)
-            if len(self._lists) > MOST_LISTS:
+            found = self._lists[key] = ToolList(listing)
+            if len(self._lists) > MAX_LISTS:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return found
 
 
-class Listed:
-    """One list of tools."""
+class ToolList:
+    """One answer of `tools/list`."""
 
     def __init__(self, listing: bytes) -> None:
         self._listing = listing
@@ -49,17 +48,16 @@ class Listed:
 
     @cached_property
     def tools(self) -> dict[str, msgspec.Raw]:
-        """Each definition by its name, still the bytes it came as."""
+        """Each definition by its name, not decoded."""
         listed = msgspec.json.decode(self._listing, type=_List).tools
         return {msgspec.json.decode(tool, type=_Named).name: tool for tool in listed}
 
     def definition(self, name: str) -> dict[str, Any] | None:
-        """One tool."""
         found = self.tools.get(name)
         return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
 
-    def shown(self, name: str) -> bytes | None:
-        """One tool with its examples and what it says about itself."""
+    def rendered(self, name: str) -> bytes | None:
+        """One tool with its examples and metadata."""
         definition = self.definition(name)
         if definition is None:
             return None
@@ -67,7 +65,7 @@ class Listed:
         return msgspec.json.encode({**definition, "examples": more["examples"], "metadata": more["metadata"]})
 
     async def openapi(self, more: Mapping[str, object] | None = None) -> bytes:
-        """The OpenAPI document, with further paths for a caller who has them. Made off the loop, once."""
+        """The OpenAPI document, with further paths for some callers. It is made once, off the loop."""
         if self._making is None or (self._making.done() and self._making.exception() is not None):
             self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
         document = await asyncio.shield(self._making)

@@ -1,6 +1,6 @@
-"""One REST request on its way through the hub: an exchange like any other, answered with a status and a body.
+"""A REST request as an exchange, which the hub serves like any other.
 
-What a tool says on the way is kept only for a client that streams, and never more of it than the bound.
+Progress is kept only for a client that streams, up to a bound.
 """
 
 from __future__ import annotations
@@ -20,31 +20,29 @@ from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
 
-MOST_UNREAD: Final = 1_000
-"""Progress held for a client that does not read it. The oldest goes first."""
+MAX_UNREAD: Final = 1_000
+"""Unread progress events for one client. The oldest are dropped first."""
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
-_MCP_CLIENT: Final = "call it with an MCP client that answers questions"
+_MCP_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
 
 
 class RestEvent(msgspec.Struct, frozen=True):
-    """Something said before the answer."""
+    """An event before the answer."""
 
     name: str
     data: bytes
 
 
 class RestExchange(Exchange):
-    """A request that came as plain HTTP."""
-
     __slots__ = ("_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
-        # No log messages: to some servers, whoever wants them gets a connection of their own, and so another process.
+        # No log messages: for some servers, a caller that wants them needs its own connection, and so another process.
         dialect = Dialect(LATEST, rest=True)
         super().__init__(Request(1, method, params), preview(params), dialect, caller, None, None)
         self.streams = streams
-        self._events: deque[RestEvent] = deque(maxlen=MOST_UNREAD)
+        self._events: deque[RestEvent] = deque(maxlen=MAX_UNREAD)
         self._outcome: bytes | Fault | None = None
         self._woken = asyncio.Event()
 
@@ -53,15 +51,15 @@ class RestExchange(Exchange):
         return self._outcome is None
 
     def result(self, result: bytes) -> None:
-        self._settle(result)
+        self._finish(result)
 
     def fail(self, fault: Fault) -> None:
-        self._settle(fault)
+        self._finish(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
-        """A server's own error is a tool that failed, or one that needs a client who answers."""
+        """An error of the server means that the tool failed, or that it needs a client that answers requests."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
-        self._settle(Fault(name, error.message, hint=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
+        self._finish(Fault(name, error.message, hint=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method == PROGRESS:
@@ -72,7 +70,7 @@ class RestExchange(Exchange):
         raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", hint=_MCP_CLIENT)
 
     async def next(self) -> RestEvent | bytes | Fault:
-        """What was said next, and the answer at last."""
+        """The next event, and finally the answer."""
         while True:
             if self._events:
                 return self._events.popleft()
@@ -82,14 +80,14 @@ class RestExchange(Exchange):
             await self._woken.wait()
 
     def cancel(self, reason: str) -> None:
-        """The client has gone."""
+        """Cancel the call: the client disconnected."""
         if self._outcome is None:
-            told = self.on_cancel
-            self._settle(Fault("CANCELLED", reason))
-            if told is not None:
-                told(reason)
+            on_cancel = self.on_cancel
+            self._finish(Fault("CANCELLED", reason))
+            if on_cancel is not None:
+                on_cancel(reason)
 
-    def _settle(self, outcome: bytes | Fault) -> None:
+    def _finish(self, outcome: bytes | Fault) -> None:
         if self._outcome is None:
             self._outcome = outcome
             self.on_cancel = None

@@ -1,4 +1,4 @@
-"""What a call came to, as HTTP has it: the tool's result, or a fault with its status and the registry's body."""
+"""Turns the outcome of a call into an HTTP response: the tool's result, or a fault with its status and error body."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _STATUSES: Final = {
     "OUTCOME_UNKNOWN": 409,
     "CANCELLED": 503,
 }
-"""Where plain HTTP has a better word than the status an MCP answer would have."""
-_KEPT: Final = ("content", "structuredContent", "_meta")
+"""Faults whose HTTP status differs from that of an MCP answer."""
+_MEMBERS: Final = ("content", "structuredContent", "_meta")
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Where(msgspec.Struct, frozen=True):
-    """What every body says of its request: whose it is and what it was about."""
+class RequestInfo(msgspec.Struct, frozen=True):
+    """The facts about a request that every body repeats."""
 
     trace_id: str
     tool_name: str | None = None
@@ -32,21 +32,20 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def tool_result(result: bytes) -> bytes:
-    """A tool's result for the client. Raises a Fault where the tool says that it failed, or asks for something."""
+    """A tool's result for the client. Raises a Fault if the tool reports an error or requests input."""
     read = read_members(result)
     if read.kind == INPUT_REQUIRED:
-        hint = "call it with an MCP client that answers questions"
-        raise Fault("MISSING_CAPABILITY", "the tool asks for something in the middle of its work", hint=hint)
+        hint = "use an MCP client that supports elicitation and sampling"
+        raise Fault("MISSING_CAPABILITY", "the tool requests input, which REST cannot answer", hint=hint)
     fields = _decode(result)
     if read.failed is not False:
         raise _failed(fields)
-    kept: dict[str, object] = {"content": []}
-    kept |= {member: fields[member] for member in _KEPT if member in fields}
-    return msgspec.json.encode(kept)
+    members = {member: fields[member] for member in _MEMBERS if member in fields}
+    return msgspec.json.encode({"content": [], **members})
 
 
 def plain_result(result: bytes) -> bytes:
-    """Any other result, without what only MCP needs to know."""
+    """Any other result, without members that only MCP needs."""
     fields = _decode(result)
     for member in ("resultType", "ttlMs", "cacheScope", "_meta"):
         fields.pop(member, None)
@@ -54,24 +53,21 @@ def plain_result(result: bytes) -> bytes:
 
 
 def status_of(fault: Fault) -> int:
-    """The status that a fault is answered with."""
     return _STATUSES.get(fault.name, fault.kind.http)
 
 
-def body_of(fault: Fault, where: Where) -> ErrorBody:
-    """The body that a fault is answered with."""
+def body_of(fault: Fault, info: RequestInfo) -> ErrorBody:
     fault.drop_frames()
-    return error_body(fault, where.trace_id, tool_name=where.tool_name, documentation_url=where.documentation_url)
+    return error_body(fault, info.trace_id, tool_name=info.tool_name, documentation_url=info.documentation_url)
 
 
-def answer(body: bytes, where: Where, status: int = 200) -> Response:
-    """An answer in JSON, which nobody but its caller may keep."""
-    return Response(body, status, {"cache-control": "no-store", **_headers(where)}, "application/json")
+def answer(body: bytes, info: RequestInfo, status: int = 200) -> Response:
+    """A JSON response that caches must not store."""
+    return Response(body, status, {"cache-control": "no-store", **_headers(info)}, "application/json")
 
 
-def refusal(fault: Fault, where: Where, *, allow: str = "") -> Response:
-    """A fault as an answer."""
-    response = answer(msgspec.json.encode(body_of(fault, where)), where, status_of(fault))
+def refusal(fault: Fault, info: RequestInfo, *, allow: str = "") -> Response:
+    response = answer(msgspec.json.encode(body_of(fault, info)), info, status_of(fault))
     if fault.retry_after_ms is not None:
         response.headers["retry-after"] = str(max(1, -(-fault.retry_after_ms // 1000)))
     challenge = bearer_challenge(fault)
@@ -82,18 +78,18 @@ def refusal(fault: Fault, where: Where, *, allow: str = "") -> Response:
     return response
 
 
-def _headers(where: Where) -> dict[str, str]:
-    return {"x-trace-id": where.trace_id, "x-content-type-options": "nosniff"}
+def _headers(info: RequestInfo) -> dict[str, str]:
+    return {"x-trace-id": info.trace_id, "x-content-type-options": "nosniff"}
 
 
 def _failed(fields: dict[str, msgspec.Raw]) -> Fault:
-    """A tool's own failure. One of ours says which argument was wrong, or that its time was up."""
+    """The fault of a failed tool. Interlock servers report wrong arguments and timeouts in `structuredContent`."""
     try:
-        said: Any = msgspec.json.decode(fields.get("structuredContent", b"null"))
+        structured: Any = msgspec.json.decode(fields.get("structuredContent", b"null"))
         content: Any = msgspec.json.decode(fields.get("content", b"[]"))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said, content = None, []
-    error = said.get("error") if isinstance(said, dict) else None
+        structured, content = None, []
+    error = structured.get("error") if isinstance(structured, dict) else None
     detail = error if isinstance(error, dict) else {}
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     texts = [text for block in blocks if isinstance(text := block.get("text"), str)]

@@ -1,4 +1,4 @@
-"""The documentation page: it loads nothing from anywhere but this hub, and shows tools' words as text only."""
+"""The documentation page. It loads only from this hub, and shows texts of tools only as text."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from interlock.web.rest.outcomes import Where
+from interlock.web.rest.outcomes import RequestInfo
 
 _FOLDER: Final = Path(__file__).parent
 
 
-async def documentation_page(request: Request, where: Where) -> Response:
-    """The page. It holds no secret; what it shows it asks for with the key its reader gives."""
+async def documentation_page(request: Request, info: RequestInfo) -> Response:
+    """The page contains no data. It requests the tools with the key that its reader enters."""
     text, policy = _page()
     return HTMLResponse(text, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})
 
 
 @cache
 def _page() -> tuple[str, str]:
-    """One document with its style and its script in it, and the policy that lets nothing else in."""
+    """The page with its style and script inline, and a content security policy that allows only these."""
     text = (_FOLDER / "page.html").read_text("utf-8")
     digests = []
     for file in ("page.css", "page.js"):
-        held = (_FOLDER / file).read_text("utf-8")
-        text = text.replace(f"/* {file} */", held)
-        digests.append(_digest(held))
+        content = (_FOLDER / file).read_text("utf-8")
+        text = text.replace(f"/* {file} */", content)
+        digests.append(_digest(content))
     policy = (
         f"default-src 'none'; style-src '{digests[0]}'; script-src '{digests[1]}'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -1,9 +1,9 @@
-"""The REST addresses. Each admits its caller at the hub's own door and hands the hub an exchange; it decides nothing.
+"""The REST addresses. Each authenticates its caller and passes an exchange to the hub, which decides everything.
 
-GET  /tools                        what this caller sees
-GET  /tools/{tool_name}            one of them, with examples
+GET  /tools                        the tools that the caller may see
+GET  /tools/{tool_name}            one tool, with examples
 POST /tools/{tool_name}            call it: the body is the arguments
-POST /tools/{tool_name}/validate   whether the call would be taken
+POST /tools/{tool_name}/validate   check whether the call would be accepted
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.transports.large_reading import LargeReading
-from interlock.web.rest.documents import Documents, Listed
+from interlock.web.rest.documents import Documents, ToolList
 from interlock.web.rest.exchange import RestEvent, RestExchange
-from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
+from interlock.web.rest.outcomes import RequestInfo, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE, object_of
@@ -41,20 +41,18 @@ from interlock.wire.sse import KEEP_ALIVE
 log = logging.getLogger("interlock.rest")
 
 ENTRANCE: Final = "/mcp"
-"""REST shows what this address shows: everything, or the one profile that a principal is bound to."""
+"""REST offers the same tools as this address: all, or those of the profile that the principal is bound to."""
 KEEP_ALIVE_S: Final = 15.0
 
-Answer = Callable[[Request, Where], Awaitable[Response]]
-
-
+Answer = Callable[[Request, RequestInfo], Awaitable[Response]]
 More = Callable[[Caller], Mapping[str, object]]
-"""Further paths of the OpenAPI document, for callers who have them."""
+"""Further paths of the OpenAPI document that a caller may use."""
 
 
 def rest_routes(
     service: Service, authenticator: Authenticator, more: More = lambda caller: {}, limits: Limits = DEFAULT
 ) -> list[Route]:
-    """The routes, for an application to take in."""
+    """The routes, for an application to include."""
     rest = _Rest(service, authenticator, more, limits)
     return [
         Route("/tools", Address({"GET": rest.list})),
@@ -66,7 +64,7 @@ def rest_routes(
 
 
 class Address:
-    """One address and the methods it answers. Whatever goes wrong is told in the registry's words."""
+    """One address and its HTTP methods. Every failure is answered with an error body."""
 
     def __init__(self, methods: Mapping[str, Answer]) -> None:
         self._methods = methods
@@ -76,28 +74,26 @@ class Address:
         request = Request(scope, receive)
         name = request.path_params.get("tool_name")
         parent = read_traceparent(request.headers.get("traceparent", ""))
-        where = Where(new_trace_id() if parent is None else parent.trace, name[:200] if name else None)
+        info = RequestInfo(new_trace_id() if parent is None else parent.trace, name[:200] if name else None)
         method = "GET" if request.method == "HEAD" else request.method
         serve = self._methods.get(method)
         if serve is None:
-            fault = Fault("METHOD_NOT_ALLOWED", f"{request.method} is not answered here", hint=f"use {self._allow}")
-            await refusal(fault, where, allow=self._allow)(scope, receive, send)
+            fault = Fault("METHOD_NOT_ALLOWED", f"{request.method} is not supported here", hint=f"use {self._allow}")
+            await refusal(fault, info, allow=self._allow)(scope, receive, send)
             return
         try:
-            response = await serve(request, where)
+            response = await serve(request, info)
         except Fault as fault:
-            response = refusal(fault, where)
+            response = refusal(fault, info)
         except ClientDisconnect:
             return
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            response = refusal(Fault("INTERNAL_ERROR", "this failed in the hub; its log says why"), where)
+            response = refusal(Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"), info)
         await response(scope, receive, send)
 
 
 class _Rest:
-    """What each address does."""
-
     def __init__(self, service: Service, authenticator: Authenticator, more: More, limits: Limits) -> None:
         self._service = service
         self._authenticator = authenticator
@@ -105,40 +101,40 @@ class _Rest:
         self._limits = limits
         self._documents = Documents()
 
-    async def list(self, request: Request, where: Where) -> Response:
+    async def list(self, request: Request, info: RequestInfo) -> Response:
         listing = await self._listing(await self._admit(request), request)
-        return answer(plain_result(listing), where)
+        return answer(plain_result(listing), info)
 
-    async def show(self, request: Request, where: Where) -> Response:
+    async def show(self, request: Request, info: RequestInfo) -> Response:
         listed = await self._listed(request)
         name = request.path_params["tool_name"]
-        shown = await asyncio.to_thread(listed.shown, name)
-        if shown is None:
-            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="GET /tools names the tools there are")
-        return answer(shown, where)
+        rendered = await asyncio.to_thread(listed.rendered, name)
+        if rendered is None:
+            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="GET /tools lists all tools")
+        return answer(rendered, info)
 
-    async def openapi(self, request: Request, where: Where) -> Response:
+    async def openapi(self, request: Request, info: RequestInfo) -> Response:
         listed = await self._listed(request)
         more = self._more(await self._admit(request))
-        return answer(await listed.openapi(more), where)
+        return answer(await listed.openapi(more), info)
 
-    async def call(self, request: Request, where: Where) -> Response:
+    async def call(self, request: Request, info: RequestInfo) -> Response:
         caller = await self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
-        params = _params(request, where, await _arguments(request, self._limits), streams=streams)
+        params = _params(request, info, await _arguments(request, self._limits), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
-        return await self._answered(exchange, request, where, tool_result)
+        return await self._answered(exchange, request, info, tool_result)
 
-    async def validate(self, request: Request, where: Where) -> Response:
+    async def validate(self, request: Request, info: RequestInfo) -> Response:
         caller = await self._admit(request)
-        params = _params(request, where, await _arguments(request, self._limits), streams=False)
+        params = _params(request, info, await _arguments(request, self._limits), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
-        return await self._answered(exchange, request, where, plain_result)
+        return await self._answered(exchange, request, info, plain_result)
 
     async def _admit(self, request: Request) -> Caller:
         return await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
 
-    async def _listed(self, request: Request) -> Listed:
+    async def _listed(self, request: Request) -> ToolList:
         return self._documents.of(await self._listing(await self._admit(request), request))
 
     async def _listing(self, caller: Caller, request: Request) -> bytes:
@@ -148,89 +144,90 @@ class _Rest:
         return outcome
 
     async def _answered(
-        self, exchange: RestExchange, request: Request, where: Where, read: Callable[[bytes], bytes]
+        self, exchange: RestExchange, request: Request, info: RequestInfo, read: Callable[[bytes], bytes]
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
             if not isinstance(first, bytes):
-                events = self._events(first, exchange, where)
+                events = self._events(first, exchange, info)
                 return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
             body = read(first)
         except Fault as fault:
-            # Only a caller who may see the tool learns where to read about it.
+            # Only a caller that may see the tool learns its documentation URL.
             if fault.kind.http == 422:
-                where = await self._with_documentation(exchange, request, where)
-            return refusal(fault, where)
+                info = await self._with_documentation(exchange, request, info)
+            return refusal(fault, info)
         if exchange.streams and "application/json" not in request.headers["accept"].lower():
             whole = _event("result", body)
             return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
-        return answer(body, where)
+        return answer(body, info)
 
     async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | None:
-        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault.
+        """Pass the exchange to the hub and return its first event or answer. Raises a Fault.
 
-        None where nothing has come for so long that a client who reads events should see that there is someone.
+        Returns None when a streaming client needs a keep-alive first. A client that disconnects cancels the call.
         """
         self._service.serve(exchange)
-        coming = asyncio.ensure_future(exchange.next())
-        going = asyncio.ensure_future(_gone(request))
-        patience = KEEP_ALIVE_S if exchange.streams else None
+        answering = asyncio.ensure_future(exchange.next())
+        leaving = asyncio.ensure_future(_disconnected(request))
+        timeout = KEEP_ALIVE_S if exchange.streams else None
         try:
-            await asyncio.wait({coming, going}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done() and not going.done():
+            await asyncio.wait({answering, leaving}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done() and not leaving.done():
                 return None
-            if not coming.done():
-                exchange.cancel("the client has gone")
-            first = await coming
+            if not answering.done():
+                exchange.cancel("the client disconnected")
+            first = await answering
         except asyncio.CancelledError:
-            exchange.cancel("the client has gone")
+            exchange.cancel("the client disconnected")
             raise
         finally:
-            coming.cancel()
-            going.cancel()
+            answering.cancel()
+            leaving.cancel()
         if isinstance(first, Fault):
             raise first
         return first
 
-    async def _events(self, first: RestEvent | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
-        said: RestEvent | bytes | Fault | None = first
+    async def _events(self, first: RestEvent | None, exchange: RestExchange, info: RequestInfo) -> AsyncIterator[bytes]:
+        event: RestEvent | bytes | Fault | None = first
         try:
-            while said is None or isinstance(said, RestEvent):
-                yield KEEP_ALIVE if said is None else _event(said.name, said.data)
-                coming = asyncio.ensure_future(exchange.next())
-                done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)
-                coming.cancel()
-                said = coming.result() if done else None
-            yield _last(said, where)
+            while event is None or isinstance(event, RestEvent):
+                yield KEEP_ALIVE if event is None else _event(event.name, event.data)
+                waiting = asyncio.ensure_future(exchange.next())
+                done, _ = await asyncio.wait({waiting}, timeout=KEEP_ALIVE_S)
+                waiting.cancel()
+                event = waiting.result() if done else None
+            yield _last(event, info)
         finally:
-            exchange.cancel("the client has gone")
+            exchange.cancel("the client disconnected")
 
-    async def _with_documentation(self, exchange: RestExchange, request: Request, where: Where) -> Where:
+    async def _with_documentation(self, exchange: RestExchange, request: Request, info: RequestInfo) -> RequestInfo:
         with contextlib.suppress(Fault):
             listed = await self._listed(request)
             definition = listed.definition(request.path_params["tool_name"])
             if definition is not None:
-                return msgspec.structs.replace(where, documentation_url=about(definition).documentation_url)
-        return where
+                return msgspec.structs.replace(info, documentation_url=about(definition).documentation_url)
+        return info
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def _arguments(request: Request, limits: Limits) -> bytes:
-    """The body: one JSON object that means one thing. Raises a Fault."""
+    """The body as one unambiguous JSON object. Raises a Fault."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        said = f"a body of type {kind[:100]}" if kind else "a body without a type"
-        raise Fault("UNSUPPORTED_MEDIA_TYPE", f"{said} is not read here", hint="send application/json")
+        message = f"the content type {kind[:100]} is not supported" if kind else "the request has no content type"
+        raise Fault("UNSUPPORTED_MEDIA_TYPE", message, hint="send application/json")
     body = await request.body()
     read = await LargeReading.here().value(body, limits) if len(body) > LARGE else None
     try:
         value = msgspec.json.decode(body) if read is None else read.value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}", hint="send the arguments as one object") from None
+        hint = "send the arguments as one object"
+        raise Fault("PARSE_ERROR", f"the body is not valid JSON: {cause}", hint=hint) from None
     if read is None:
         strict(body)
     if not isinstance(value, dict):
@@ -240,24 +237,24 @@ async def _arguments(request: Request, limits: Limits) -> bytes:
     return msgspec.json.encode(value) if read is None else read
 
 
-def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
+def _params(request: Request, info: RequestInfo, arguments: bytes, *, streams: bool) -> bytes:
     meta: dict[str, object] = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}}
     parent = read_traceparent(request.headers.get("traceparent", ""))
-    meta["traceparent"] = str(parent or Traceparent(where.trace_id, new_span_id(), sampled=True))
+    meta["traceparent"] = str(parent or Traceparent(info.trace_id, new_span_id(), sampled=True))
     if streams:
-        meta[PROGRESS_TOKEN] = where.trace_id
+        meta[PROGRESS_TOKEN] = info.trace_id
     name = request.path_params["tool_name"]
     members = {"name": msgspec.json.encode(name), "arguments": arguments, "_meta": msgspec.json.encode(meta)}
     return object_of(members)
 
 
-def _last(outcome: bytes | Fault, where: Where) -> bytes:
+def _last(outcome: bytes | Fault, info: RequestInfo) -> bytes:
     try:
         if isinstance(outcome, Fault):
             raise outcome
         return _event("result", tool_result(outcome))
     except Fault as fault:
-        return _event("error", msgspec.json.encode(body_of(fault, where)))
+        return _event("error", msgspec.json.encode(body_of(fault, info)))
 
 
 def _event(name: str, data: bytes) -> bytes:
