@@ -176,7 +176,7 @@ def left_of(hub: House, name: str) -> int:
     """How many calls a key may still make."""
     key = next(key for key in hub.hub_app.keys.list() if key.principal == name)
     (window,) = hub.hub_app.rates._meters["key", key.hash]._windows
-    return window.most - window._held
+    return window.max_calls - window._count
 
 
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
     async with house(tmp_path, {"t": child("task_server.py", era=form)}) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         waiting = asyncio.ensure_future(task.result())
-        await until(lambda: hub.hub_app.tasks._live[task.id].looked > 0)
+        await until(lambda: hub.hub_app.tasks._live[task.id].checked > 0)
         await hub.hub_app.upstreams["t"].restart()
         with pytest.raises(Fault) as lost:
             await asyncio.wait_for(waiting, 20)
@@ -517,12 +517,12 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
 async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
     tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "MOST_ASKING", 2)
+    monkeypatch.setattr(desk, "MAX_OPEN_REQUESTS", 2)
     async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "legacy") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
-        await until(lambda: hub.hub_app.hub.tasks._asking["agent:local"] == 2)
+        await until(lambda: hub.hub_app.hub.tasks._open_requests["agent:local"] == 2)
         with pytest.raises(Fault, match="about tasks are open"):
             await task.look()
         async with client(hub, "legacy", "eve") as eve:
@@ -659,7 +659,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             assert not tracker.ledger._reserved
             assert not tracker.ledger._owners
             assert hub.hub_app.upstreams["t"].tasks == 0
-            assert not hub.hub_app.hub.tasks._asking
+            assert not hub.hub_app.hub.tasks._open_requests
         async with house(tmp_path, servers) as hub:
             assert len(hub.hub_app.tasks.ledger) == 0
     assert jobs.runs == {str(number): 1 for number in range(3 * third)}
