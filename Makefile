@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests bench examples
+# The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up venv test check types unit conformance bench soak format lock clean
 
