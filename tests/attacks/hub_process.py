@@ -31,7 +31,7 @@ class HubProcess:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
 
     def head(self, method: str, path: str, length: int | None, *more: str) -> bytes:
         """A request's head; chunked where there is no length."""
@@ -90,7 +90,7 @@ def hub_process(*, anonymous: bool) -> Iterator[HubProcess]:
         yield hub
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         shutil.rmtree(home, ignore_errors=True)
 
 

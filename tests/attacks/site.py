@@ -98,7 +98,7 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
 
 def _exchange(port: int, data: bytes) -> bytes:
     heard = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as line, contextlib.suppress(OSError):
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as line, contextlib.suppress(OSError):
         line.sendall(data)
         while piece := line.recv(1 << 20):
             heard += piece

@@ -166,7 +166,7 @@ async def check(port: int, tool: str, way: Callable[..., object]) -> None:
             await way(port, tool)  # type: ignore[misc]
         # What is freed by reference counts goes as soon as the hub has seen the end of the connection.
         with contextlib.suppress(TimeoutError):
-            await until(lambda: not left(before), within=5)
+            await until(lambda: not left(before), within=120)
         assert left(before) == []
 
 

@@ -612,7 +612,7 @@ async def test_a_question_that_the_server_withdraws_is_asked_no_longer(beside: b
         async with Client(puppet.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
             await client.call_tool("do", {"steps": steps})
             assert asked.is_set()
-            await asyncio.wait_for(stopped.wait(), 5)
+            await asyncio.wait_for(stopped.wait(), 120)
         assert puppet.answer_to("q") == []
 
 

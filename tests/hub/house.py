@@ -112,7 +112,7 @@ async def house(
         await hub_app.end()
 
 
-async def until(condition: Callable[[], bool], within: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], within: float = 120) -> None:
     """Wait for something that an event elsewhere will make true."""
     async with asyncio.timeout(within):
         while not condition():
@@ -158,7 +158,7 @@ class Raw:
         reader, writer = await asyncio.open_connection(self.host, int(self.port))
         try:
             writer.write(f"{method} {self.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
-            response = await asyncio.wait_for(reader.read(), 30)
+            response = await asyncio.wait_for(reader.read(), 120)
         finally:
             writer.close()
         top, _, rest = response.partition(b"\r\n\r\n")
@@ -245,11 +245,11 @@ class Kept:
         head = f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n{headers}"
         head += f"Accept: application/json, text/event-stream\r\n{self.credential}"
         self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)).replace(b"Mcp-", b"mcp-")
+        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 120)).replace(b"Mcp-", b"mcp-")
         if b"transfer-encoding: chunked" in top:
-            return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 30))
+            return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 120))
         length = int(top.partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
-        return top, await asyncio.wait_for(self._reader.readexactly(length), 30)
+        return top, await asyncio.wait_for(self._reader.readexactly(length), 120)
 
 
 class KeptLines:
@@ -304,7 +304,7 @@ class KeptLines:
     async def read(self) -> Any:
         """The next answer; notifications are passed over."""
         while True:
-            message = json.loads(await asyncio.wait_for(self._reader.readline(), 30))
+            message = json.loads(await asyncio.wait_for(self._reader.readline(), 120))
             if "method" not in message:
                 return message
 

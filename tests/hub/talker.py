@@ -35,7 +35,7 @@ class Talker(Raw):
         reader, writer = await asyncio.open_connection(self.host, int(self.port))
         try:
             writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while True:
                     line = await reader.readline()
                     if not line:

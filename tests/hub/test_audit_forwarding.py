@@ -139,7 +139,7 @@ async def test_a_server_that_did_not_ask_gets_nothing_unless_the_operator_says_s
 async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_operator_says_so(tmp_path: Path) -> None:
     file = tmp_path / "heard"
     async with house(tmp_path, {"s": auditor(file, "silent")}) as hub:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while await hub.hub_app.store.get(CURSORS, "hub/s") is None:
                 await asyncio.sleep(0.01)
     witness = tmp_path / "witness"
@@ -173,7 +173,7 @@ async def test_what_servers_say_happened_is_kept_as_their_claim(tmp_path: Path) 
 
 async def claimed(hub: House, count: int) -> list[Entry]:
     found: list[Entry] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while len(found) < count:
             found = await entries(hub, event=CLAIMED)
     return found
@@ -198,7 +198,7 @@ async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_
     async with house(tmp_path, {"one": auditor(one, "echo"), "two": auditor(two, "echo")}) as hub:
         await claimed(hub, 4)
         quiet = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while quiet < 5:
                 before = await last_place(hub)
                 await asyncio.sleep(0.1)
@@ -226,7 +226,7 @@ async def heard_by(hub: House, stream: Stream, hears: bool) -> list[Any]:
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:
         await until(lambda: len(hub.hub_app.audience._listeners) == 1 + hears)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not audits(sure) or (hears and not audits(stream)):
                 await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
                 await hub.hub_app.recorder.flushed()

@@ -82,7 +82,7 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
         writer.write(head.encode() + body)
         seen, question = "", None
         while question is None:
-            line = await asyncio.wait_for(reader.readline(), 10)
+            line = await asyncio.wait_for(reader.readline(), 120)
             if line.startswith(b"id:"):
                 seen = line[3:].strip().decode()
             elif line.startswith(b"data:") and b"elicitation/create" in line:

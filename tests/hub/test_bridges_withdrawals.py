@@ -47,7 +47,7 @@ async def test_so_is_a_server_on_standard_streams(tmp_path: Path, era: Any, said
         await client.initialize({})
         call = asyncio.ensure_future(client.call("a__wait", {}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
-        await asyncio.wait_for(started(client), 10)
+        await asyncio.wait_for(started(client), 120)
         await cancel(client, said)
         heard = json.loads(
             text_of(await Talker.request(client, "tools/call", {"name": "a__heard", "arguments": {}}, 2))

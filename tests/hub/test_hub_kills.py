@@ -87,7 +87,7 @@ class Killed:
 
 
 async def ready(listen: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while (await Raw(f"http://{listen}/readyz").send("GET"))[0] != 200:
             await asyncio.sleep(0.02)
 
@@ -112,7 +112,7 @@ async def load(url: str, life: int, answers: int) -> list[str]:
 
     callers = [asyncio.ensure_future(caller(number)) for number in range(AT_ONCE)]
     try:
-        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.wait_for(enough.wait(), 120)
     finally:
         for task in callers:
             task.cancel()

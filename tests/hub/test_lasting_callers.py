@@ -33,7 +33,7 @@ class Lasting:
         self._reader, self._writer = await asyncio.open_connection(host, int(port))
         said = f"Host: {host}:{port}\r\nAuthorization: Bearer {self._key}\r\nAccept: text/event-stream\r\n"
         self._writer.write(f"GET /sse HTTP/1.1\r\n{said}\r\n".encode())
-        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 10)
+        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 120)
         place = await self._reader.readline()
         self._raw = Raw(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
         await self.ask("initialize", HELLO, 1)
@@ -45,7 +45,7 @@ class Lasting:
     async def ask(self, method: str, params: dict[str, Any], id: int) -> Any:
         """A request, and its answer among all that comes."""
         await self._raw.post(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while True:
                 line = await self._reader.readline()
                 if line.startswith(b"data: {") and (message := json.loads(line[6:])).get("id") == id:

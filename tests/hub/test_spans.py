@@ -253,7 +253,7 @@ async def test_a_cancelled_call_ends_its_spans(tmp_path: Path, collector: Collec
             f"mcp-name: busy__hang\r\ncontent-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not hub.hub_app.hub.open_calls:
                 await asyncio.sleep(0.01)
             writer.close()

@@ -38,7 +38,7 @@ class Stream:
         self.writer.write(
             json.dumps({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}).encode() + b"\n"
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 answer = json.loads(await self.reader.readline())
                 if answer.get("id") == self.count:
@@ -189,7 +189,7 @@ class Older(Stream):
         self.count += 1
         asked = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}
         assert (await self.post.post(json.dumps(asked).encode()))[0] == 202
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 line = await self.reader.readline()
                 if line.startswith(b"data:") and json.loads(line[5:]).get("id") == self.count:
@@ -202,7 +202,7 @@ async def older(hub: House, key: str | None) -> AsyncIterator[Older]:
     reader, writer = await asyncio.open_connection(host, int(port))
     said = "" if key is None else f"authorization: Bearer {key}\r\n"
     writer.write(f"GET /sse HTTP/1.1\r\nhost: {host}:{port}\r\naccept: text/event-stream\r\n{said}\r\n".encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not (line := await reader.readline()).startswith(b"data: /messages/"):
             pass
     yield Older(reader, writer, Raw(hub.url + line[6:].strip().decode(), key))

@@ -310,7 +310,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
         await until(lambda: hub.hub_app.tasks._live[task.id].looked > 0)
         await hub.hub_app.upstreams["t"].restart()
         with pytest.raises(Fault) as lost:
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 120)
         assert lost.value.data["name"] in ("OUTCOME_UNKNOWN", "SERVER_NOT_READY")
         await hub.state("t", ServerState.CONNECTED)
         with pytest.raises(Fault) as lost:
@@ -476,7 +476,7 @@ async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behi
         raw = Raw(hub.url + "/mcp")
         call = {"name": "t__work", "arguments": {"mark": "a"}, "_meta": DECLARED}
         calling = asyncio.ensure_future(raw.modern("tools/call", call))
-        await asyncio.wait_for(kept.wait(), 10)
+        await asyncio.wait_for(kept.wait(), 120)
         calling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await calling

@@ -142,7 +142,7 @@ async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gat
         plans = hub.hub_app.gate_chain.plans
         plans._gates = [*plans._gates, gate]
         wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
-        answer = await asyncio.wait_for(Raw(hub.url + "/mcp").modern("tools/call", wanted), 10)
+        answer = await asyncio.wait_for(Raw(hub.url + "/mcp").modern("tools/call", wanted), 120)
         if passes:
             assert text_of(answer) == "a"
             return

@@ -46,7 +46,7 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
             await client.modern("tools/call", {"name": "s__say", "arguments": {"text": 1, "password": secret}})
             await Raw(hub.url + "/mcp", secret.partition("\n")[0]).modern("tools/list")
             asking.append(asyncio.ensure_future(_ask(client, secret)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while hub.hub_app.inbox.open_count < len(SECRETS):
                 await asyncio.sleep(0.01)
         told += [msgspec.json.encode(decision) for decision in hub.hub_app.inbox.all(only_open=True)]

@@ -378,7 +378,7 @@ async def test_t27_no_schema_or_pattern_of_a_server_takes_the_hubs_time(tmp_path
     async with house(tmp_path, {"s": server}, hub=Hub(mode="observe")) as hub:
         for evil in tools:
             before = time.process_time()
-            await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 10)
+            await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 120)
             assert time.process_time() - before < 1.0, evil["name"]
         assert not refused(await call(hub, "s__ok"))
 

@@ -105,7 +105,7 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
     agents = {"cursor": Agent(ask=("busy__echo",))}
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
         asking = asyncio.ensure_future(Raw(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not hub.hub_app.inbox.open_count:
                 await asyncio.sleep(0.01)
         samples = await scrape(hub)

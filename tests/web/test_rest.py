@@ -199,7 +199,7 @@ async def test_a_stream_in_which_nothing_happens_shows_that_it_lives(
     body = b'{"mark":"alive"}'
     writer.write(f"{head}accept: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
     for _ in range(3):
-        await asyncio.wait_for(reader.readuntil(b":\n\n"), 20)
+        await asyncio.wait_for(reader.readuntil(b":\n\n"), 120)
     writer.close()
     await until(lambda: rest.hub.hub_app.hub.open_calls == 0)
 
