@@ -62,9 +62,10 @@ def test_the_terminal_and_clients_find_the_hub_and_its_tools(user: User, running
     assert json.loads(spoken.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "interlock"
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong", "täuschend", 7])
-def test_without_the_token_nothing_is_said(user: User, running: dict[str, object], token: object) -> None:
-    assert "error" in said(running, **({} if token is None else {"token": token}))
+def test_without_the_token_nothing_is_said(user: User, running: dict[str, object]) -> None:
+    assert "error" in said(running)
+    for token in ("", "wrong", "täuschend", 7, None):
+        assert "error" in said(running, token=token), token
     assert "result" in said(running, token=running["token"])
 
 

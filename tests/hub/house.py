@@ -92,7 +92,7 @@ async def house(
     parking: ParkingLimits | None = None,
 ) -> AsyncIterator[House]:
     """A running hub. With `wait`, every server is up first."""
-    settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
+    settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)

@@ -105,7 +105,12 @@ async def test_a_file_that_may_not_grow_loses_nothing_that_was_acknowledged(tmp_
     tests = Path(__file__).parent.parent
     env = {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}
     child = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", LIMITED, str(where)], env=env, capture_output=True, text=True, timeout=120
+        subprocess.run,
+        [sys.executable, "-c", LIMITED, str(where)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     kept, kind, mendable = child.stdout.split()
     assert (kind in ("StoreFull", "StoreUnavailable"), mendable) == (True, "True"), child.stderr

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from loop_clock import advance
 
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from interlock.server import Anyone, Context, Server
@@ -17,6 +16,7 @@ from interlock.transports.memory import connect
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Request, Result
+from loop_clock import advance
 
 SECONDS_A_STEP = 100
 """Between two reports of progress. The clock is moved on by hand."""
@@ -133,9 +133,7 @@ async def test_a_deadline_ends_the_request_and_the_work() -> None:
 async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
     bench = Bench()
     latest = asyncio.get_running_loop().time() + 12 * SECONDS_A_STEP
-    _, ear = bench.send(
-        "slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest
-    )
+    _, ear = bench.send("slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest)
     for step in range(1, 12):
         await until(lambda step=step: len(ear.notes) == step)
         assert not ear.ended.done()

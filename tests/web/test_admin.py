@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -39,17 +40,35 @@ class Admin:
         return answer
 
 
+@contextlib.asynccontextmanager
+async def hub_in(folder: Path) -> AsyncIterator[House]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+        yield running
+
+
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
-    agents = {"careful": Agent(ask=("busy__ec*",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+    async with hub_in(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 async def admin(hub: House) -> Admin:
     return Admin(hub, await hub.new_key("ada", "person"))
+
+
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """One hub for tests that do not depend on what others have changed in it."""
+    async with hub_in(tmp_path_factory.mktemp("admin")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def shared_admin(shared_hub: House) -> Admin:
+    return Admin(shared_hub, await shared_hub.new_key("ada", "person"))
 
 
 async def asked(hub: House) -> str:
@@ -145,7 +164,8 @@ def filled(address: Address) -> str:
 
 
 @pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: f"{address.verb} {address.path}")
-async def test_t15_no_address_opens_without_a_key_that_has_the_right(hub: House, address: Address) -> None:
+async def test_t15_no_address_opens_without_a_key_that_has_the_right(shared_hub: House, address: Address) -> None:
+    hub = shared_hub
     path = filled(address)
     reader = await hub.new_key("reader", "person", permissions=("admin_read",))
     agent = await hub.new_key("agent", "agent")
@@ -162,8 +182,10 @@ async def test_t15_no_address_opens_without_a_key_that_has_the_right(hub: House,
 @pytest.mark.parametrize(
     "headers", [{"origin": "https://evil.example"}, {"host": "evil.example"}], ids=["origin", "host"]
 )
-async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(admin: Admin, headers: dict[str, str]) -> None:
-    status, _ = await admin.ask("GET", "/admin/status", None, **headers)
+async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(
+    shared_admin: Admin, headers: dict[str, str]
+) -> None:
+    status, _ = await shared_admin.ask("GET", "/admin/status", None, **headers)
     assert status == 403
 
 
@@ -179,8 +201,10 @@ async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(admin: Ad
         ("/admin/decisions/abc/answer", {"answer": "maybe"}),
     ],
 )
-async def test_a_request_that_means_nothing_is_refused_with_the_reason(admin: Admin, path: str, body: object) -> None:
-    status, refused = await admin.ask("POST", path, body)
+async def test_a_request_that_means_nothing_is_refused_with_the_reason(
+    shared_admin: Admin, path: str, body: object
+) -> None:
+    status, refused = await shared_admin.ask("POST", path, body)
     assert status == 400
     assert refused["message"]
 
@@ -256,7 +280,8 @@ async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tr
         "person@example.com",
     ],
 )
-async def test_whoever_has_a_key_can_lose_it_whatever_the_name(hub: House, admin: Admin, name: str) -> None:
+async def test_whoever_has_a_key_can_lose_it_whatever_the_name(shared_admin: Admin, name: str) -> None:
+    admin = shared_admin
     await admin.good("POST", "/admin/keys", {"agent": name})
     place = f"/admin/keys/{quote(name, safe='')}"
     assert (await admin.good("POST", f"{place}/rotate"))["key"]
@@ -276,10 +301,8 @@ async def test_a_name_that_ends_like_an_address_is_not_the_one_before_it(hub: Ho
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/..", "../b", "a/./b", "a\\b", "https://login.example.com#alice"])
-async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(
-    hub: House, admin: Admin, name: str
-) -> None:
-    status, answer = await admin.ask("POST", "/admin/keys", {"agent": name})
+async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(shared_admin: Admin, name: str) -> None:
+    status, answer = await shared_admin.ask("POST", "/admin/keys", {"agent": name})
     assert (status, answer["suggestions"][0].startswith("choose a name")) == (400, True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,26 @@ from .test_admin import CALL, Admin
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    """One hub for every request that names nothing."""
+    async with hub_in(tmp_path_factory.mktemp("answers")) as running:
+        yield running
+
+
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    async with hub_in(tmp_path) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def hub_in(folder: Path) -> AsyncIterator[House]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     needs = Permissions(require=("network.outbound",), policy="auto_approve")
     servers = {"busy": child("busy_server.py", permissions=needs)}
-    async with house(tmp_path, servers, hub=settings, agents=agents) as running:
+    async with house(folder, servers, hub=settings, agents=agents) as running:
         yield running
 
 
@@ -140,7 +154,7 @@ def test_what_the_document_leaves_out_is_seen() -> None:
         ("POST", "/admin/why", {"agent": "nope", "tool": "busy__echo"}),
     ],
 )
-async def test_what_has_no_such_name_is_not_found(hub: House, verb: str, path: str, body: object) -> None:
-    admin = Admin(hub, await hub.new_key("ada", "person"))
+async def test_what_has_no_such_name_is_not_found(shared_hub: House, verb: str, path: str, body: object) -> None:
+    admin = Admin(shared_hub, await shared_hub.new_key("ada", "person"))
     status, refused = await admin.ask(verb, path, body)
     assert (status, bool(refused["suggestions"])) == (404, True), refused

@@ -71,6 +71,14 @@ async def rest(tmp_path: Path) -> AsyncIterator[Rest]:
         yield Rest(hub)
 
 
+@pytest.fixture(scope="module")
+async def shared_rest(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rest]:
+    """One hub for every request that is refused: none of them changes it."""
+    servers = {"fin": example(), "busy": child("busy_server.py")}
+    async with house(tmp_path_factory.mktemp("rest"), servers) as hub:
+        yield Rest(hub)
+
+
 async def test_a_tool_is_listed_shown_validated_and_called(rest: Rest) -> None:
     status, listed = await rest.get("/tools")
     assert status == 200
@@ -127,9 +135,9 @@ async def test_a_rule_that_only_the_server_knows_is_told_the_same_way(rest: Rest
     ],
 )
 async def test_each_mistake_has_its_status_and_body(
-    rest: Rest, method: str, path: str, body: bytes, headers: dict[str, str], status: int, error_type: str | None
+    shared_rest: Rest, method: str, path: str, body: bytes, headers: dict[str, str], status: int, error_type: str | None
 ) -> None:
-    answered, said, content = await rest.ask(method, path, body, headers)
+    answered, said, content = await shared_rest.ask(method, path, body, headers)
     error = json.loads(content)
     assert answered == status, error
     assert error_type is None or error["error_type"] == error_type
