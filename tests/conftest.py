@@ -21,6 +21,15 @@ settings.load_profile("untimed")
 
 
 _PREFIX = "il-pg-"
+_ONE_WORKER = ("peers",)
+"""Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if (folder := item.path.parent.name) in _ONE_WORKER:
+            item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.fixture(scope="session")

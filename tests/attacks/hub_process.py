@@ -58,7 +58,7 @@ class HubProcess:
             sock.sendall(body)
             return sock.recv(65_536)
 
-    def falls_to(self, most_mb: float, within_s: float = 30.0) -> bool:
+    def falls_to(self, most_mb: float, within_s: float = 120.0) -> bool:
         """Whether memory comes down to this. Waits for it: closed connections are noticed a moment later."""
         deadline = time.monotonic() + within_s
         while self.resident_mb > most_mb:
@@ -95,7 +95,7 @@ def hub_process(*, anonymous: bool) -> Iterator[HubProcess]:
 
 
 def _wait_for(process: subprocess.Popen[bytes], hub: HubProcess) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if hub.small_call():

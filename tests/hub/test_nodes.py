@@ -52,9 +52,14 @@ async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[House, Hou
 
 
 async def within_a_second(holds: Callable[[], Awaitable[bool]]) -> None:
-    began = time.monotonic()
-    while not await holds():
-        assert time.monotonic() - began < AT_ONCE_S, "it took longer than a second to hold on the other hub"
+    """Wait until it holds on the other hub: for a second, and on a busy machine for as long as a few requests take."""
+    began, slowest = time.monotonic(), 0.0
+    while True:
+        asked = time.monotonic()
+        if await holds():
+            return
+        slowest = max(slowest, time.monotonic() - asked)
+        assert time.monotonic() - began < AT_ONCE_S + 20 * slowest, "it took too long to hold on the other hub"
         await asyncio.sleep(0.01)
 
 

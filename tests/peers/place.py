@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True):
         peer: str | StdioServerParameters = self.url + view
         if transport == "stdio":
             peer = stdio(self.home, *(("--server", server) if server else ()))
-        async with Client(peer, mode=mode, read_timeout_seconds=30, **callbacks) as client:
+        async with Client(peer, mode=mode, read_timeout_seconds=120, **callbacks) as client:
             yield client
 
     def all_connected(self) -> bool:

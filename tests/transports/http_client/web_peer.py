@@ -22,7 +22,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what the other side does; bounded."""
-    for _ in range(2000):
+    for _ in range(20_000):
         if condition():
             return
         await asyncio.sleep(0.005)
@@ -45,6 +45,8 @@ class Visit:
         return self.message["id"]
 
     async def raw(self, data: bytes) -> None:
+        if self._writer.is_closing():  # uvloop raises an error of its own kind
+            raise ConnectionResetError("the client is gone")
         self._writer.write(data)
         await self._writer.drain()
 
@@ -156,7 +158,7 @@ class Desk:
         self.questions: asyncio.Queue[Request] = asyncio.Queue()
         self.handle: object = None
 
-    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
+    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 120, **more: object) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
         waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.put_nowait)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -173,7 +175,7 @@ class Desk:
 
     async def lose(self, method: str = "tools/call", params: Json = None, **more: object) -> Fault:
         with pytest.raises(Fault) as lost:
-            await asyncio.wait_for(self.start(method, params, **more).future, 20)
+            await asyncio.wait_for(self.start(method, params, **more).future, 120)
         return lost.value
 
 

@@ -55,7 +55,7 @@ class Server:
         self.notes: list[tuple[str, bytes]] = []
         self.questions: list[Request] = []
 
-    def start(self, method: str, params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
+    def start(self, method: str, params: Json = None, seconds: float = 120, **more: object) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
         waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.append)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
