@@ -83,7 +83,7 @@ async def test_the_era_of_the_official_server_is_found(official) -> None:
 # Our own server, in both eras, in memory and over HTTP.
 
 
-def house() -> Server:
+def running_hub() -> Server:
     server = Server("house")
 
     @server.tool
@@ -134,7 +134,7 @@ PLACES = ["memory", "http"]
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: str, era: str) -> None:
-    async with visiting(house(), where, era=era, handlers=EVERYTHING) as client:
+    async with visiting(running_hub(), where, era=era, handlers=EVERYTHING) as client:
         assert text(await client.call_tool("register")) == "Bo accept a poem file:///home"
 
 
@@ -142,7 +142,7 @@ async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: s
 @pytest.mark.parametrize("era", ERAS)
 async def test_log_messages_come_from_the_level_that_was_set(where: str, era: str) -> None:
     heard: list[object] = []
-    async with visiting(house(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
+    async with visiting(running_hub(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
         await client.set_level("warning")
         await client.call_tool("talk")
         await until(lambda: heard)
@@ -157,14 +157,14 @@ async def test_log_messages_come_from_the_level_that_was_set(where: str, era: st
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_prompts_and_completions_work(where: str, era: str) -> None:
-    async with visiting(house(), where, era=era) as client:
+    async with visiting(running_hub(), where, era=era) as client:
         assert [prompt["name"] for prompt in await client.list_prompts()] == ["greet"]
         suggested = await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "B")
         assert suggested["completion"]["values"] == ["Bo", "Bea"]
 
 
 async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> None:
-    server = house()
+    server = running_hub()
     async with visiting(server, "memory", era="modern") as client:
         first = await client.read_resource("note://one")
         assert await client.read_resource("note://one") == first
@@ -177,7 +177,7 @@ async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> Non
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
-    server = house()
+    server = running_hub()
     heard: list[str] = []
     async with visiting(server, "http", era=era, heard=lambda method, _: heard.append(method)) as client:
         before = await client.list_tools()
@@ -385,7 +385,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
     async def broken(params: dict[str, object]) -> dict[str, object]:
         raise ZeroDivisionError
 
-    async with visiting(house(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
+    async with visiting(running_hub(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
         with pytest.raises(Fault, match="the client could not answer"):
             await client.call_tool("register")
 
@@ -618,7 +618,7 @@ async def test_a_question_that_the_server_withdraws_is_asked_no_longer(beside: b
 
 async def test_a_client_that_is_not_connected_says_how_to_be() -> None:
     with pytest.raises(Fault, match="async with") as fault:
-        await Client(house()).list_tools()
+        await Client(running_hub()).list_tools()
     assert fault.value.name == "UPSTREAM_UNAVAILABLE"
 
 
@@ -627,8 +627,8 @@ async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
         """Never called."""
 
     with pytest.raises(TypeError, match="heard is a plain function"):
-        Client(house(), heard=hear)
-    async with Client(house()) as client:
+        Client(running_hub(), heard=hear)
+    async with Client(running_hub()) as client:
         with pytest.raises(TypeError, match="progress is a plain function"):
             await client.call_tool("talk", progress=hear)
         with pytest.raises(TypeError, match="progress is a plain function"):

@@ -12,7 +12,7 @@ from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server,
 from interlock.hub.auth.principals import Principal
 
 from .governed_web import GovernedWeb
-from .house import House, Raw, child, house
+from .running_hub import RawClient, RunningHub, child, running_hub
 
 ADA = Principal("person:ada", "person")
 TRANSPORTS = ("stdio", "http")
@@ -58,7 +58,7 @@ class Script:
         return [message.get("params") for message in self.heard if message.get("method") == method]
 
     @contextlib.asynccontextmanager
-    async def house(
+    async def running_hub(
         self,
         transport: str = "stdio",
         *,
@@ -67,7 +67,7 @@ class Script:
         hold_s: float = 0,
         waits: Timeouts | None = None,
         **settings: Any,
-    ) -> AsyncIterator[House]:
+    ) -> AsyncIterator[RunningHub]:
         """A hub with this server as `s`."""
         hub = Hub(
             mode=mode,
@@ -80,7 +80,7 @@ class Script:
                 server = Server(url=web.url, **settings)
             else:
                 server = child("governed_server.py", str(self.path), **settings)
-            yield await stack.enter_async_context(house(self.folder, {"s": server}, hub=hub, wait=wait))
+            yield await stack.enter_async_context(running_hub(self.folder, {"s": server}, hub=hub, wait=wait))
 
 
 def policy(name: str = "interactive", **more: Any) -> Permissions:
@@ -88,14 +88,14 @@ def policy(name: str = "interactive", **more: Any) -> Permissions:
     return Permissions(policy=name, **more)  # type: ignore[arg-type]
 
 
-async def listed(hub: House) -> list[str]:
+async def listed(hub: RunningHub) -> list[str]:
     """The tools that an agent sees."""
-    return [found["name"] for found in (await Raw(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
+    return [found["name"] for found in (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
 
 
-async def call(hub: House, name: str, **arguments: Any) -> Any:
+async def call(hub: RunningHub, name: str, **arguments: Any) -> Any:
     """What a call of a tool of `s` comes to."""
-    return await Raw(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
+    return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
 
 
 def error_of(answer: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from .house import Raw
+from .running_hub import RawClient
 
 
-class Talker(Raw):
+class Talker(RawClient):
     """A client of the handshake era that answers what a server asks on the stream of its call."""
 
     def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:

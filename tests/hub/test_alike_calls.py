@@ -25,8 +25,8 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 from interlock.transports.batching import Batching
 
-from .house import House, Kept, KeptLines, Raw, house, text_of, until
 from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
+from .running_hub import KeptHttpClient, KeptStdioClient, RawClient, RunningHub, running_hub, text_of, until
 
 OK, STRANGE = "web__ok", "web__strange"
 
@@ -71,26 +71,26 @@ async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterat
         else:
             settings["command"] = server.command
         hub = settings.pop("hub", Hub())
-        async with house(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
+        async with running_hub(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
             yield Place(running, server, modern, way.lines)
 
 
 class Place(NamedTuple):
-    hub: House
+    hub: RunningHub
     web: RawWeb | RawProgram
     modern: bool
     lines: bool
 
-    def kept(self, key: str | None = None) -> Kept | KeptLines:
+    def kept(self, key: str | None = None) -> KeptHttpClient | KeptStdioClient:
         if self.lines:
-            return KeptLines(self.hub, key, modern=self.modern)
-        return Kept(self.hub.url, key, modern=self.modern)
+            return KeptStdioClient(self.hub, key, modern=self.modern)
+        return KeptHttpClient(self.hub.url, key, modern=self.modern)
 
 
 LIKE = b'{"text":"well"}'
 
 
-async def trodden(client: Kept | KeptLines) -> None:
+async def trodden(client: KeptHttpClient | KeptStdioClient) -> None:
     """Leave a trail."""
     for number in range(3):
         arguments = b'{"text":"%b"}' % (b"long " * number)
@@ -323,13 +323,13 @@ async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: P
             assert web.called == 3
 
 
-def _new_line(hub: House) -> None:
+def _new_line(hub: RunningHub) -> None:
     upstream = hub.hub_app.upstreams["web"]
     assert upstream.shared_connection is not None
     upstream.shared_connection = UpstreamConnection(upstream.shared_connection.connection)
 
 
-CHANGES: dict[str, Callable[[House], None]] = {
+CHANGES: dict[str, Callable[[RunningHub], None]] = {
     "something that plans are made of": lambda hub: hub.hub_app.hub.sending.trails.policy_version.advance(),
     "the connection": _new_line,
 }
@@ -350,7 +350,7 @@ async def test_who_asks_is_found_out_again_after_a_change(tmp_path: Path, way: W
     await assert_found_out_again(tmp_path, way, FORGOTTEN[what], followed)
 
 
-async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[House], None], followed: Any) -> None:
+async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[RunningHub], None], followed: Any) -> None:
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         await trodden(client)
@@ -406,7 +406,7 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
                 await other.tell("notifications/cancelled", {"requestId": 4, "reason": "enough"})
             else:
                 id_ = client.session.partition(": ")[2].partition("\r\n")[0]
-                raw = Raw(hub.url + "/mcp")
+                raw = RawClient(hub.url + "/mcp")
                 raw.session = id_
                 assert (await raw.send("DELETE"))[0] == 204
             assert await waiting is None
@@ -424,7 +424,7 @@ async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_a
 ) -> None:
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         await trodden(client)
         web.replies["strange"] = b""
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
@@ -466,7 +466,7 @@ async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
 ) -> None:
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         await treading(client, held)
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: len(held) == 1)
@@ -489,8 +489,8 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
 ) -> None:
     async with server_house(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
         hub, web = place[:2]
-        assert isinstance(client, Kept)
-        assert isinstance(other, Kept)
+        assert isinstance(client, KeptHttpClient)
+        assert isinstance(other, KeptHttpClient)
         await treading(client, held)
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: len(held) == 1)
@@ -498,7 +498,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
             other.session = client.session
             await other.tell("notifications/cancelled", {"requestId": 4})
         else:
-            raw = Raw(hub.url + "/mcp")
+            raw = RawClient(hub.url + "/mcp")
             raw.session = client.session.partition(": ")[2].partition("\r\n")[0]
             assert (await raw.send("DELETE"))[0] == 204
         assert await waiting is None
@@ -507,7 +507,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
         assert hub.hub_app.hub.open_calls == 0
 
 
-async def treading(client: Kept | KeptLines, steps: list[Callable[[], None]]) -> None:
+async def treading(client: KeptHttpClient | KeptStdioClient, steps: list[Callable[[], None]]) -> None:
     """Leave a trail, whose first step is taken at once."""
     leaving = asyncio.ensure_future(trodden(client))
     while not leaving.done():
@@ -539,8 +539,8 @@ async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_th
         hub, web = place[:2]
         wide, narrow = await hub.new_key("ci"), await hub.new_key("ci", permissions=("invoke:web__ok",))
         async with place.kept(wide) as client, place.kept(narrow) as other:
-            assert isinstance(client, Kept)
-            assert isinstance(other, Kept)
+            assert isinstance(client, KeptHttpClient)
+            assert isinstance(other, KeptHttpClient)
             other.session = client.session
             for _ in range(2):
                 # The narrow key's refused call is the last of its kind before the wide one leaves a trail anew.
@@ -555,7 +555,7 @@ async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_pat
     async with server_house(tmp_path, NEW_LINES) as place, place.kept() as client:
         hub = place.hub
         hub.hub_app.recorder.follow(records.extend)
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         key = await hub.new_key("ci")
         await trodden(client)
         assert followed.call_count >= 1

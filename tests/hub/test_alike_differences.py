@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from interlock.hub.audit.record import INTENDED, Record
 from interlock.hub.calls.dispatch.trails import Trail
 
-from .house import LEGACY, MODERN, PREFIX, Kept
 from .raw_web import RawTools
+from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
 from .test_alike_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_house
 
 STRANGE = "web__strange"
@@ -142,10 +142,10 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
     running.heard.clear()
     running.records.clear()
     told: list[Any] = []
-    client: Kept | None = None
+    client: KeptHttpClient | None = None
     for each in sequence:
         if client is None:
-            client = Kept(place.hub.url, modern=True)
+            client = KeptHttpClient(place.hub.url, modern=True)
             await client.__aenter__()
         top, body = await client.post(*_written(each, running))
         told.append((top.split()[1], _unlike(body)))

@@ -13,8 +13,8 @@ from interlock.client import Client, Handlers
 from interlock.config.settings import Server as Settings
 from interlock.server import Context, Message, NotFound, Server, TaskLimits
 
-from .house import Raw, child, house, text_of, until
 from .rounds import Rounder
+from .running_hub import RawClient, child, running_hub, text_of, until
 from .talker import Talker
 from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps
 
@@ -104,7 +104,7 @@ async def test_an_address_of_another_server_comes_back_as_it_is(tmp_path: Path, 
 
 
 async def test_a_link_in_a_question_that_belongs_to_no_call_leads_through_the_hub_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []
@@ -132,7 +132,7 @@ async def test_a_link_in_what_a_task_asks_leads_through_the_hub_and_back(
         asked.append(params["messages"][-1]["content"])
         return wrote(at)
 
-    async with server.http() as address, house(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:
+    async with server.http() as address, running_hub(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:
         handlers = Handlers(sampling=sample, sampling_tools=True)
         async with Client(hub.url + "/mcp", era=era, handlers=handlers) as client:
             await (await client.start_tool("a__think")).result()
@@ -149,9 +149,9 @@ async def test_what_is_not_there_is_named_as_the_client_asked_for_it(tmp_path: P
     async def note(name: str) -> str:
         raise NotFound
 
-    async with own.http() as address, house(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:  # type: ignore[arg-type]
+    async with own.http() as address, running_hub(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:  # type: ignore[arg-type]
         for view, at in (("/mcp", "interlock://a/"), ("/servers/a/mcp", "")):
-            raw = Raw(f"{hub.url}{view}")
+            raw = RawClient(f"{hub.url}{view}")
             if client == "old":
                 await raw.initialize()
             read = raw.legacy if client == "old" else raw.modern

@@ -12,7 +12,7 @@ import pytest
 from interlock.config.settings import Server
 
 from .asking_server import Counts, asking_server
-from .house import MODERN, Raw, house, until
+from .running_hub import MODERN, RawClient, running_hub, until
 from .talker import Talker, answers
 
 Era = Literal["modern", "legacy"]
@@ -33,9 +33,9 @@ async def test_going_cancels_at_the_server_in_the_new_era_alone(
     capabilities: dict[str, Any] = CAPABILITIES if declares else {}
     async with (
         asking_server(counts).http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
-        caller = Raw(hub.url + "/mcp")
+        caller = RawClient(hub.url + "/mcp")
         params: dict[str, Any] = {"name": "a__hang", "arguments": {"mark": "x"}}
         headers = {}
         if client == "modern":
@@ -67,7 +67,7 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
 ) -> None:
     async with (
         asking_server().http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(CAPABILITIES)

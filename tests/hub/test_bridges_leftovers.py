@@ -12,9 +12,9 @@ import pytest
 
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 
-from .house import House, child, house, until
 from .puppet import Puppet
 from .rounds import Rounder
+from .running_hub import RunningHub, child, running_hub, until
 from .talker import answers
 from .test_bridges_questions import ALL, FORM, ROOTS, SAMPLING, Answerer, asks, tells
 
@@ -58,7 +58,7 @@ class Chance:
         return {"steps": steps}
 
 
-async def new_client(hub: House, chance: Chance, key: str) -> None:
+async def new_client(hub: RunningHub, chance: Chance, key: str) -> None:
     """Makes a call to its end, or leaves it, hangs up, answers nothing or rubbish."""
     client = Rounder(hub.url + "/mcp", answers("ada"), key)
     server = chance.one_of(("old", "new", "pipe"))
@@ -80,7 +80,7 @@ async def new_client(hub: House, chance: Chance, key: str) -> None:
             more["inputResponses"] = {} if chance.happens(0.5) else dict.fromkeys(more["inputResponses"], 5)
 
 
-async def old_client(hub: House, chance: Chance, key: str) -> None:
+async def old_client(hub: RunningHub, chance: Chance, key: str) -> None:
     """The same in a session, which ends with it or is left."""
 
     def answer(message: Any) -> Any:
@@ -113,7 +113,7 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
             "new": Server(url=new.url, era="modern"),
             "pipe": child("puppet.py", era="legacy"),
         }
-        async with house(tmp_path, servers, hub=settings) as hub:
+        async with running_hub(tmp_path, servers, hub=settings) as hub:
 
             async def one(number: int) -> None:
                 async with turn:

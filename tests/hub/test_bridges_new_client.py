@@ -14,32 +14,32 @@ import pytest
 from interlock.config.settings import Server
 
 from .asking_server import FORM, asking_server
-from .house import House, Raw, child, house, messages, text_of, until
 from .rounds import LOG_LEVEL, Rounder
+from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
 from .talker import answers
 
 LEGACY = child("asking_server.py", era="legacy")
 
 
 @contextlib.asynccontextmanager
-async def web_house(tmp_path: Path) -> AsyncIterator[House]:
+async def web_house(tmp_path: Path) -> AsyncIterator[RunningHub]:
     """A hub whose one server is reached over HTTP, in the handshake era."""
     async with (
         asking_server().http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era="legacy")}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era="legacy")}) as hub,
     ):
         yield hub
 
 
-async def counted(hub: House) -> Any:
+async def counted(hub: RunningHub) -> Any:
     """What the server counted, asked on a connection that it shares with nobody's calls."""
-    answer = await Raw(hub.url + "/mcp", hub.key("auditor")).modern("tools/call", {"name": "a__counted"})
+    answer = await RawClient(hub.url + "/mcp", hub.key("auditor")).modern("tools/call", {"name": "a__counted"})
     return answer["result"]["structuredContent"]
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_path: Path, transport: str) -> None:
-    async with house(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_house(tmp_path) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_house(tmp_path) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         action, value = json.loads(text_of(await client.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
@@ -53,7 +53,7 @@ async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         assert text_of(await client.call("a__think")) == "hello from ada"
         params = client.asked[0]["params"]
@@ -64,14 +64,14 @@ async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -
 
 
 async def test_a_visit_crosses_without_the_id_that_the_new_revision_does_not_know(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         assert text_of(await client.call("a__visit")) == "accept"
         assert client.asked[0]["params"] == {"mode": "url", "message": "Log in", "url": "https://example.org/login"}
 
 
 async def test_resources_and_prompts_are_parked_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         read = await client.request("resources/read", {"uri": "interlock://a/secret://plan"})
         assert read["result"]["contents"][0]["text"] == "plan for {'name': 'ada'}"
@@ -80,7 +80,7 @@ async def test_resources_and_prompts_are_parked_too(tmp_path: Path) -> None:
 
 
 async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_own(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         callers: list[tuple[str, dict[str, Any]]] = [
             ("ada", {"sampling": {}}),
             ("ada", {"roots": {}}),
@@ -186,7 +186,7 @@ async def test_log_messages_reach_the_request_that_asked_for_them_alone(tmp_path
 
 
 async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         hanging = asyncio.ensure_future(client.start("a__hang", {"mark": "x"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
@@ -198,7 +198,7 @@ async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp
 
 
 async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         left = [await client.start("a__order", {"mark": mark}) for mark in ("x", "y")]
         assert text_of(await client.call("a__places")) == "file:///ada"
@@ -210,7 +210,7 @@ async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else
 async def test_an_old_servers_wish_for_a_page_first_becomes_a_question_where_the_client_can_open_one(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         assert text_of(await client.call("a__paywall", {"mark": "x"})) == "in"
         assert [asked["params"]["url"] for asked in client.asked] == ["https://example.org/pay"]

@@ -13,7 +13,7 @@ import pytest
 from interlock.config.settings import Hub, Limits, Timeouts
 
 from .asking_server import FORM
-from .house import Raw, child, house, messages, text_of
+from .running_hub import RawClient, child, messages, running_hub, text_of
 from .talker import Talker, answers
 
 ALL = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
@@ -25,7 +25,7 @@ def asked(talker: Talker, method: str) -> list[Any]:
 
 
 async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         action, value = json.loads(text_of(await talker.call("a__order")))
@@ -36,7 +36,7 @@ async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path:
 
 
 async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_other(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         answer = await talker.call("a__everything")
@@ -48,7 +48,7 @@ async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_
 
 
 async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_through(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         await talker.initialize(ALL)
         assert text_of(await talker.call("a__visit")) == "accept"
@@ -62,7 +62,7 @@ async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         assert text_of(await talker.call("a__think")) == "hello from ada"
@@ -75,8 +75,8 @@ async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -
 
 
 async def test_the_sessions_word_on_its_client_goes_with_every_request(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        rich, poor = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        rich, poor = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         await rich.initialize(ALL)
         await poor.initialize({"sampling": {}})
         call = {"name": "a__who", "arguments": {}}
@@ -86,8 +86,8 @@ async def test_the_sessions_word_on_its_client_goes_with_every_request(tmp_path:
 
 
 async def test_what_the_client_did_not_declare_is_refused_in_a_number_it_knows(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         error = (await client.legacy("tools/call", {"name": "a__order", "arguments": {}}))["error"]
         assert error["code"] == -32600
@@ -100,7 +100,7 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
             error = {"code": -1, "message": "User rejected sampling request"}
             await self.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "error": error}))
 
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         refuser = Refuser(hub.url + "/mcp", {})
         await refuser.initialize(ALL)
         error = (await refuser.call("a__think"))["error"]
@@ -111,7 +111,7 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
 
 
 async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         assert "more than 10 times" in (await talker.call("a__nag"))["error"]["message"]
@@ -120,7 +120,7 @@ async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None
 
 
 async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         talker = Talker(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         read = await talker.request("resources/read", {"uri": "interlock://a/secret://plan"})
@@ -130,8 +130,8 @@ async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
 
 
 async def test_a_level_once_set_goes_with_every_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a__report", "arguments": {}}}
 
@@ -150,7 +150,7 @@ async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             await self.post(msgspec.json.encode(cancel))
 
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         silent = Silent(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         with pytest.raises(ConnectionError):
@@ -172,8 +172,8 @@ async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(
 async def test_results_are_what_the_older_revision_can_carry(
     tmp_path: Path, version: str, schema: Any, structured: Any, kinds: list[str]
 ) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize(version=version)
         tools = {tool["name"]: tool for tool in (await client.legacy("tools/list"))["result"]["tools"]}
         listed = tools["a__number"].get("outputSchema")
@@ -187,8 +187,8 @@ async def test_results_are_what_the_older_revision_can_carry(
 
 
 async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        old, new = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        old, new = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         await old.initialize()
         uri = {"uri": "interlock://a/text://nowhere"}
         assert (await old.legacy("resources/read", uri))["error"]["code"] == -32002
@@ -196,7 +196,7 @@ async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
 
 
 async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         names = [f"agent{number}" for number in range(12)]
         talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
         await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
@@ -215,7 +215,7 @@ class Silent(Talker):
 
 async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), limits=Limits(parked_s=0.3))
-    async with house(tmp_path, {"a": MODERN}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}, hub=settings) as hub:
         silent = Silent(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         answer = await silent.call("a__order")

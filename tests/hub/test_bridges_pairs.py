@@ -21,8 +21,8 @@ from interlock.config.settings import Server
 from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
-from .house import HERE, SOURCE, House, house, until
 from .pairs import FEATURES, PAIRS, TRANSPORTS, Era, Transport, documented
+from .running_hub import HERE, SOURCE, RunningHub, running_hub, until
 
 NOTE = "interlock://o/note://one"
 
@@ -30,7 +30,7 @@ NOTE = "interlock://o/note://one"
 class Guest:
     """The official client, and what it was asked and told."""
 
-    def __init__(self, hub: House, era: Era, transport: Transport) -> None:
+    def __init__(self, hub: RunningHub, era: Era, transport: Transport) -> None:
         self.hub = hub
         self.era = era
         self.transport = transport
@@ -83,7 +83,7 @@ class Guest:
             self.updated.append(str(message.params.uri))
 
 
-def over_stdio(hub: House) -> StdioServerParameters:
+def over_stdio(hub: RunningHub) -> StdioServerParameters:
     """What a client starts that speaks with the hub over standard streams."""
     variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.hub_app.home)}
     return StdioServerParameters(command=sys.executable, args=["-m", "interlock.cli", "stdio"], env=variables)
@@ -232,7 +232,7 @@ async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
 
 
 @contextlib.asynccontextmanager
-async def socket_of(hub: House) -> AsyncIterator[None]:
+async def socket_of(hub: RunningHub) -> AsyncIterator[None]:
     """The hub's control socket, which `interlock stdio` goes to."""
     path = socket_path(hub.hub_app.home)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -261,13 +261,17 @@ async def failures(client: Era, server: Era, transport: Transport) -> dict[str, 
     failed: dict[str, str] = {}
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
-        async with official(server, transport) as upstream, house(Path(home), {"o": upstream}) as hub, socket_of(hub):
+        async with (
+            official(server, transport) as upstream,
+            running_hub(Path(home), {"o": upstream}) as hub,
+            socket_of(hub),
+        ):
             await judge(hub, client, transport, failed)
             assert hub.hub_app.hub.open_calls == 0
     return failed
 
 
-async def judge(hub: House, client: Era, transport: Transport, failed: dict[str, str]) -> None:
+async def judge(hub: RunningHub, client: Era, transport: Transport, failed: dict[str, str]) -> None:
     """Every feature once; what fails, and how, goes into `failed`."""
     for feature, check in CHECKS.items():
         try:

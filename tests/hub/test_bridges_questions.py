@@ -14,9 +14,9 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 
-from .house import House, child, house, messages, text_of, until
 from .puppet import Puppet
 from .rounds import Rounder
+from .running_hub import RunningHub, child, messages, running_hub, text_of, until
 from .talker import Talker, answers
 
 ALL: dict[str, Any] = {
@@ -33,11 +33,11 @@ Where = Literal["in the call", "beside it"]
 @contextlib.asynccontextmanager
 async def puppet_house(
     tmp_path: Path, era: Literal["legacy", "modern"] = "legacy", **more: Any
-) -> AsyncIterator[tuple[House, Puppet]]:
+) -> AsyncIterator[tuple[RunningHub, Puppet]]:
     """A hub with a puppet behind it, over HTTP."""
     async with (
         Puppet(**more).http() as puppet,
-        house(tmp_path, {"a": Server(url=puppet.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": Server(url=puppet.url, era=era)}) as hub,
     ):
         yield hub, puppet
 
@@ -111,7 +111,7 @@ async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path:
 
 
 async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []
@@ -292,7 +292,7 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
         if transport == "http":
             hub, _ = await stack.enter_async_context(puppet_house(tmp_path))
         else:
-            hub = await stack.enter_async_context(house(tmp_path, {"a": child("puppet.py", era="legacy")}))
+            hub = await stack.enter_async_context(running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}))
         client = Rounder(hub.url + "/mcp", answers("ada"))
         (said,) = json.loads(text_of(await client.call("a__do", steps(asks(1, params=params), {"wait": 1}))))
         assert said["error"]["code"] in (-32600, -32602)
@@ -375,7 +375,7 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
         assert heard == ["info", "error"]
 
 
-async def approve(hub: House) -> None:
+async def approve(hub: RunningHub) -> None:
     """Say yes to the one question that is open."""
     await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
     (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -388,7 +388,7 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
     asked = {"inputRequests": {"r": ROOTS}, **state}
     async with Puppet().http() as puppet:
         servers = {"a": Server(url=puppet.url, era="modern")}
-        async with house(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+        async with running_hub(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
             client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
             doing = {"rounds": [asked, asked] if not state else [asked]}
             calling = asyncio.ensure_future(client.start("a__do", doing))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from .house import Raw, child, house, until
 from .rounds import Rounder
+from .running_hub import RawClient, child, running_hub, until
 from .test_bridges_questions import ALL, Answerer, listen, puppet_house, steps, tells
 
 NOTE = "interlock://a/note://one"
@@ -23,7 +23,7 @@ def updates(heard: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("before", [True, False], ids=["subscribed before its process ran", "and after"])
 async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there(tmp_path: Path, before: bool) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
         heard: list[Any] = []
         client, other = (Answerer(hub.url + "/mcp", lambda _: None, hub.key(name)) for name in ("ada", "bob"))
         for each in (client, other):
@@ -40,7 +40,7 @@ async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there
 
 
 async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
         client = Rounder(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
@@ -95,7 +95,7 @@ async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_co
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, era: Any) -> None:
     async with puppet_house(tmp_path, era) as (hub, _):
-        old = Raw(hub.url + "/mcp")
+        old = RawClient(hub.url + "/mcp")
         await old.initialize()
         assert (await old.legacy("resources/subscribe", {"uri": NOTE}))["result"] == {}
         assert "error" in await old.legacy("resources/subscribe", {"uri": "interlock://a/note://two"})
@@ -124,7 +124,7 @@ async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era
 
 async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
     async with puppet_house(tmp_path) as (hub, puppet):
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": NOTE})
         upstream = hub.hub_app.upstreams["a"]

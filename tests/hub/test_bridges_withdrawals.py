@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .house import child, house, text_of, until
+from .running_hub import child, running_hub, text_of, until
 from .talker import Talker
 from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps, tells
 
@@ -42,7 +42,7 @@ async def test_a_server_is_told_what_its_client_said_in_cancelling(tmp_path: Pat
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("said", SAID)
 async def test_so_is_a_server_on_standard_streams(tmp_path: Path, era: Any, said: dict[str, Any]) -> None:
-    async with house(tmp_path, {"a": child("noting_server.py", era=era)}) as hub:
+    async with running_hub(tmp_path, {"a": child("noting_server.py", era=era)}) as hub:
         client = Talker(hub.url + "/mcp", {})
         await client.initialize({})
         call = asyncio.ensure_future(client.call("a__wait", {}))
@@ -80,7 +80,7 @@ async def test_a_client_is_told_what_its_server_said_in_withdrawing_a_question(
 
 @pytest.mark.parametrize("said", SAID)
 async def test_so_is_a_client_that_was_asked_in_no_call(tmp_path: Path, said: dict[str, Any]) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []

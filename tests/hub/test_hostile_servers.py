@@ -22,8 +22,8 @@ from interlock.hub.upstreams.logs import KEPT
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.stdio import process
 
-from .house import HERE, House, Raw, child, house, text_of, until
 from .raw_web import RawWeb
+from .running_hub import HERE, RawClient, RunningHub, child, running_hub, text_of, until
 
 WITHIN_S = 4.0
 """How long the neighbour may take to answer, on a busy machine twenty times as long as its first call more."""
@@ -32,9 +32,9 @@ WITHIN_S = 4.0
 class Scene:
     """A hub with a hostile server, and a healthy one that is called all the while."""
 
-    def __init__(self, hub: House, started: Path) -> None:
+    def __init__(self, hub: RunningHub, started: Path) -> None:
         self.hub = hub
-        self.client = Raw(hub.url + "/mcp")
+        self.client = RawClient(hub.url + "/mcp")
         self.neighbour_calls = 0
         self.first = self.slowest = 0.0
         self._started = started
@@ -73,7 +73,7 @@ class Scene:
         """One call after another, each of which must be answered, and soon."""
         while True:
             begun = time.monotonic()
-            answer = await Raw(self.hub.url + "/mcp").modern("tools/call", ECHO)
+            answer = await RawClient(self.hub.url + "/mcp").modern("tools/call", ECHO)
             assert text_of(answer) == "still here"
             self.slowest = max(self.slowest, time.monotonic() - begun)
             self.first = self.first or self.slowest
@@ -92,7 +92,7 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
     started.touch()
     timeouts = Timeouts(start_s=15, discovery_s=5, tool_s=tool_s)
     servers = {"bad": bad, "good": child("busy_server.py", era="modern")}
-    async with house(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
+    async with running_hub(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
         await hub.state("good", ServerState.CONNECTED)
         here = Scene(hub, started)
         if wait:

@@ -13,7 +13,7 @@ import msgspec
 from interlock.config.settings import Agent, Profile
 from interlock.hub.calls.dispatch.trails import Trail
 
-from .house import House, Raw, child, house, text_of, until
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -24,7 +24,7 @@ PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
 class Lasting:
     """A client of the older HTTP transport."""
 
-    def __init__(self, hub: House, key: str) -> None:
+    def __init__(self, hub: RunningHub, key: str) -> None:
         self._hub = hub
         self._key = key
 
@@ -35,7 +35,7 @@ class Lasting:
         self._writer.write(f"GET /sse HTTP/1.1\r\n{said}\r\n".encode())
         await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 120)
         place = await self._reader.readline()
-        self._raw = Raw(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
+        self._raw = RawClient(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
         await self.ask("initialize", HELLO, 1)
         return self
 
@@ -54,7 +54,7 @@ class Lasting:
 
 async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
-    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+    async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
@@ -68,7 +68,7 @@ async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp
 
 async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
-    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+    async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
             await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={}, profiles={}))
@@ -76,7 +76,7 @@ async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tm
 
 
 async def test_calls_follow_a_trail_again_once_their_caller_is_known_anew(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
         async with Lasting(hub, await hub.new_key("ci")) as client:
             with patch.object(Trail, "_go", autospec=True, side_effect=Trail._go) as went:
                 for number in range(2, 6):
@@ -89,7 +89,7 @@ async def test_calls_follow_a_trail_again_once_their_caller_is_known_anew(tmp_pa
 
 
 async def test_what_conversations_remember_of_calls_counts_with_that_of_all_the_others(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         remembered = hub.endpoint.sessions.remembered
         async with Lasting(hub, await hub.new_key("ci")) as client:
             await client.ask("tools/call", ECHO, 2)

@@ -8,9 +8,9 @@ from typing import Any
 
 from interlock.config.settings import Server
 
-from .house import house, text_of, until
 from .puppet import TASK, Puppet
 from .rounds import Rounder
+from .running_hub import running_hub, text_of, until
 from .talker import Talker, answers
 from .test_bridges_questions import ALL, FORM, SAMPLING, asks, puppet_house, steps
 
@@ -110,7 +110,7 @@ async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> No
 async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) -> None:
     async with Puppet().http() as one, Puppet().http() as two:
         servers = {name: Server(url=puppet.url, era="legacy") for name, puppet in (("a", one), ("b", two))}
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
             host = Host(hub.url + "/mcp")
             await host.initialize(HOSTING)
             begin = (asks(1, "sampling/createMessage", AS_TASK), {"wait": 1})

@@ -158,7 +158,9 @@ class Desk:
         self.questions: asyncio.Queue[Request] = asyncio.Queue()
         self.handle: object = None
 
-    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 120, **more: object) -> FutureSink:
+    def start(
+        self, method: str = "tools/call", params: Json = None, seconds: float = 120, **more: object
+    ) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
         waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.put_nowait)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())

@@ -37,7 +37,7 @@ LEGACY = "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
 
 
-class House:
+class RunningHub:
     """The hub and its address."""
 
     def __init__(self, hub_app: HubApp, url: str, endpoint: McpEndpoint) -> None:
@@ -81,7 +81,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def running_hub(
     tmp_path: Path,
     servers: Mapping[str, Server],
     *,
@@ -90,7 +90,7 @@ async def house(
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
     parking: ParkingLimits | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
@@ -101,7 +101,7 @@ async def house(
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.begin()
-    running = House(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
+    running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     try:
         if wait:
             for server in servers:
@@ -125,7 +125,7 @@ def child(script: str, *arguments: str, **settings: Any) -> Server:
     return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
-class Raw:
+class RawClient:
     """A client that says exactly what a test wants it to say, over HTTP."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -200,7 +200,7 @@ class Raw:
         return last_message((await self.post(msgspec.json.encode(body)))[2])
 
 
-class Kept:
+class KeptHttpClient:
     """One connection that is kept, with compact calls of one era one after the other."""
 
     def __init__(self, url: str, key: str | None = None, *, modern: bool = True) -> None:
@@ -209,7 +209,7 @@ class Kept:
         self.modern = modern
         self.session = ""
 
-    async def __aenter__(self) -> Kept:
+    async def __aenter__(self) -> KeptHttpClient:
         host, _, port = self.host.partition(":")
         self._reader, self._writer = await asyncio.open_connection(host, int(port))
         if not self.modern:
@@ -252,15 +252,15 @@ class Kept:
         return top, await asyncio.wait_for(self._reader.readexactly(length), 120)
 
 
-class KeptLines:
+class KeptStdioClient:
     """The same on a stream of lines, as `interlock stdio` carries them."""
 
-    def __init__(self, hub: House, key: str | None = None, *, modern: bool = True) -> None:
+    def __init__(self, hub: RunningHub, key: str | None = None, *, modern: bool = True) -> None:
         self._hub = hub
         self._key = key
         self.modern = modern
 
-    async def __aenter__(self) -> KeptLines:
+    async def __aenter__(self) -> KeptStdioClient:
         ours, theirs = socket.socketpair()
         hub_app = self._hub.hub_app
         caller = hub_app.authenticator.admit_key(self._key, "/mcp")
