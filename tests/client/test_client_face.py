@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from web_peer import Web, until
 
+from hub.instructed_server import Puppet
 from hub.mirror import Mirror
-from hub.puppet import Puppet
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server

@@ -104,7 +104,7 @@ async def test_an_address_of_another_server_comes_back_as_it_is(tmp_path: Path, 
 
 
 async def test_a_link_in_a_question_that_belongs_to_no_call_leads_through_the_hub_too(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 
-from .puppet import Puppet
+from .instructed_server import InstructedServer
 from .rounds import Rounder
 from .running_hub import RunningHub, child, running_hub, until
 from .talker import answers
@@ -107,11 +107,11 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=3), limits=Limits(parked_s=1.5))
     chance = Chance(3)
     turn = asyncio.Semaphore(AT_ONCE)
-    async with Puppet().http() as old, Puppet().http() as new:
+    async with InstructedServer().http() as old, InstructedServer().http() as new:
         servers = {
             "old": Server(url=old.url, era="legacy"),
             "new": Server(url=new.url, era="modern"),
-            "pipe": child("puppet.py", era="legacy"),
+            "pipe": child("instructed_server.py", era="legacy"),
         }
         async with running_hub(tmp_path, servers, hub=settings) as hub:
 

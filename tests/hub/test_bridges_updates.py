@@ -23,7 +23,7 @@ def updates(heard: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("before", [True, False], ids=["subscribed before its process ran", "and after"])
 async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there(tmp_path: Path, before: bool) -> None:
-    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         heard: list[Any] = []
         client, other = (Answerer(hub.url + "/mcp", lambda _: None, hub.key(name)) for name in ("ada", "bob"))
         for each in (client, other):
@@ -40,7 +40,7 @@ async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there
 
 
 async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = Rounder(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
@@ -78,17 +78,17 @@ async def open_stream(client: Rounder, heard: list[Any], uris: list[str]) -> Non
 async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_concerns(
     tmp_path: Path, own: bool
 ) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with puppet_house(tmp_path) as (hub, instructed):
         heard: list[Any] = []
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL if own else {})
         await client.legacy("resources/subscribe", {"uri": NOTE})
         listening = asyncio.ensure_future(listen(client, heard))
         await until(lambda: hub.endpoint.sessions._by_id[str(client.session)].streams.attached)
-        listed = len(puppet.asked("tools/list"))
+        listed = len(instructed.asked("tools/list"))
         await client.call("a__do", steps(UPDATED, tells("notifications/tools/list_changed")), id=2)
         await until(lambda: updates(heard) == [NOTE])
-        await until(lambda: len(puppet.asked("tools/list")) > listed)
+        await until(lambda: len(instructed.asked("tools/list")) > listed)
         listening.cancel()
 
 
@@ -110,31 +110,31 @@ async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, er
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era: Any) -> None:
     notes = [f"note://{number}" for number in range(200)]
-    async with puppet_house(tmp_path, era) as (hub, puppet):
-        puppet.forget(*notes)
+    async with puppet_house(tmp_path, era) as (hub, instructed):
+        instructed.forget(*notes)
         heard: list[Any] = []
         uris = [f"interlock://a/{note}" for note in notes]
         stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, uris))
         await until(lambda: bool(heard))
         assert heard[0]["params"]["notifications"]["resourceSubscriptions"] == uris
-        asked = puppet.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
+        asked = instructed.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
         assert len(asked) <= (200 if era == "legacy" else 4)
         stream.cancel()
 
 
 async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with puppet_house(tmp_path) as (hub, instructed):
         client = RawClient(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": NOTE})
         upstream = hub.hub_app.upstreams["a"]
-        puppet.forget()
+        instructed.forget()
         assert upstream._shared is not None
         before = upstream._shared
         await before.close()
         await until(lambda: upstream._shared not in (None, before))
         assert "result" in await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
-        assert len(puppet.asked("resources/subscribe")) == 2
+        assert len(instructed.asked("resources/subscribe")) == 2
 
 
 async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:

@@ -28,15 +28,15 @@ def without_id(params: Any) -> Any:
 
 @pytest.mark.parametrize("said", SAID)
 async def test_a_server_is_told_what_its_client_said_in_cancelling(tmp_path: Path, said: dict[str, Any]) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with puppet_house(tmp_path) as (hub, instructed):
         client = Talker(hub.url + "/mcp", {})
         await client.initialize(ALL)
         call = asyncio.ensure_future(client.call("a__do", steps({"until": "notifications/cancelled"})))
-        await until(lambda: bool(puppet.asked("tools/call")))
+        await until(lambda: bool(instructed.asked("tools/call")))
         await cancel(client, said)
-        await until(lambda: bool(puppet.asked("notifications/cancelled")))
+        await until(lambda: bool(instructed.asked("notifications/cancelled")))
         call.cancel()
-        assert [without_id(params) for params in puppet.asked("notifications/cancelled")] == [said]
+        assert [without_id(params) for params in instructed.asked("notifications/cancelled")] == [said]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -80,7 +80,7 @@ async def test_a_client_is_told_what_its_server_said_in_withdrawing_a_question(
 
 @pytest.mark.parametrize("said", SAID)
 async def test_so_is_a_client_that_was_asked_in_no_call(tmp_path: Path, said: dict[str, Any]) -> None:
-    async with running_hub(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.config.settings import Server
 
-from .puppet import TASK, Puppet
+from .instructed_server import TASK, InstructedServer
 from .rounds import Rounder
 from .running_hub import running_hub, text_of, until
 from .talker import Talker, answers
@@ -68,7 +68,7 @@ def about(id: int, what: str, task: str = TASK) -> tuple[dict[str, Any], dict[st
 
 
 async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with puppet_house(tmp_path) as (hub, instructed):
         host = Host(hub.url + "/mcp")
         await host.initialize(HOSTING)
         doing = steps(
@@ -80,11 +80,11 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
             *about(4, "list"),
         )
         begun, seen, result, listed = json.loads(text_of(await host.call("a__do", doing)))
-        assert puppet.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
+        assert instructed.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
         id_ = begun["result"]["task"]["taskId"]
         assert id_ != "mine-0"
         assert (seen["result"]["taskId"], seen["result"]["status"]) == (id_, "completed")
-        assert puppet.asked("notifications/tasks/status")[0]["taskId"] == id_
+        assert instructed.asked("notifications/tasks/status")[0]["taskId"] == id_
         assert result["result"]["content"]["text"] == "hello from ada"
         assert result["result"]["_meta"][RELATED] == {"taskId": id_}
         assert [task["taskId"] for task in listed["result"]["tasks"]] == [id_]
@@ -108,8 +108,8 @@ async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> No
 
 
 async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) -> None:
-    async with Puppet().http() as one, Puppet().http() as two:
-        servers = {name: Server(url=puppet.url, era="legacy") for name, puppet in (("a", one), ("b", two))}
+    async with InstructedServer().http() as one, InstructedServer().http() as two:
+        servers = {name: Server(url=instructed.url, era="legacy") for name, instructed in (("a", one), ("b", two))}
         async with running_hub(tmp_path, servers) as hub:
             host = Host(hub.url + "/mcp")
             await host.initialize(HOSTING)
@@ -132,7 +132,7 @@ async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) ->
 
 
 async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with puppet_house(tmp_path) as (hub, instructed):
         old, new = Talker(hub.url + "/mcp", answers("ada")), Rounder(hub.url + "/mcp", answers("ada"))
         await old.initialize(ALL)
         new.capabilities = {**ALL, "tasks": HOSTING["tasks"]}
@@ -141,5 +141,5 @@ async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
             sampled, refused = json.loads(text_of(answer))
             assert sampled["result"]["content"]["text"] == "hello from ada"
             assert "error" in refused
-        assert all("tasks" not in said["capabilities"] for said in puppet.asked("initialize"))
+        assert all("tasks" not in said["capabilities"] for said in instructed.asked("initialize"))
         assert "task" not in new.asked[0]["params"]
