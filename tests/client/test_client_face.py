@@ -11,7 +11,7 @@ import pytest
 from web_peer import Web, until
 
 from hub.instructed_server import Puppet
-from hub.mirror import Mirror
+from hub.preset_server import PresetServer
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server
@@ -406,7 +406,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
 async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: dict, fault: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     promising = {**tool("count"), "outputSchema": schema}
-    async with Mirror("2026-07-28" if era == "modern" else "2025-11-25") as mirror:
+    async with PresetServer("2026-07-28" if era == "modern" else "2025-11-25") as mirror:
         mirror.answers |= {"tools/list": {"tools": [promising]}, "tools/call": given}
         async with Client(mirror.url) as client:
             # Nothing is known of a tool that was never listed.
@@ -421,7 +421,7 @@ async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: 
 
 @pytest.mark.parametrize("schema", [{"$ref": "https://e.example/x"}, {"$schema": "https://e.example/s"}, 5])
 async def test_a_promise_that_cannot_be_read_promises_nothing(schema: object) -> None:
-    async with Mirror() as mirror:
+    async with PresetServer() as mirror:
         mirror.answers["tools/list"] = {"tools": [{**tool("count"), "outputSchema": schema}]}
         mirror.answers["tools/call"] = {"content": [], "structuredContent": 5}
         async with Client(mirror.url) as client:
@@ -431,7 +431,7 @@ async def test_a_promise_that_cannot_be_read_promises_nothing(schema: object) ->
 
 async def test_what_was_read_with_the_help_of_answers_is_not_kept() -> None:
     asked = {"resultType": "input_required", "inputRequests": {"q": {"method": "roots/list"}}}
-    async with Mirror() as mirror:
+    async with PresetServer() as mirror:
 
         async def read(message: dict, say: object) -> dict:
             if "inputResponses" not in message["params"]:
@@ -570,7 +570,7 @@ async def test_a_callback_that_breaks_costs_nobody_their_answer(where: str, era:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_progress_that_cannot_be_read_is_left_out(revision: str, caplog) -> None:
     seen: list[object] = []
-    async with Mirror(revision) as mirror:
+    async with PresetServer(revision) as mirror:
 
         async def act(message, say) -> object:
             token = message["params"]["_meta"]["progressToken"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from interlock.config.settings import Server
 
-from .mirror import Mirror, Say
+from .preset_server import PresetServer, Say
 from .running_hub import RawClient, RunningHub, messages, running_hub, until
 
 Era = Literal["old", "new"]
@@ -170,7 +170,7 @@ LISTED = {
 class Crossing:
     """A hub with a server of each era behind it, and a client of each before each."""
 
-    def __init__(self, hub: RunningHub, mirrors: dict[Era, Mirror]) -> None:
+    def __init__(self, hub: RunningHub, mirrors: dict[Era, PresetServer]) -> None:
         self.hub = hub
         self.mirrors = mirrors
         self._clients: dict[tuple[Era, Era], RawClient] = {}
@@ -201,9 +201,9 @@ class Crossing:
 
 
 async def crossing(stack: AsyncExitStack, folder: Path) -> Crossing:
-    mirrors: dict[Era, Mirror] = {}
+    mirrors: dict[Era, PresetServer] = {}
     for era, revision in REVISIONS.items():
-        mirrors[era] = await stack.enter_async_context(Mirror(revision))
+        mirrors[era] = await stack.enter_async_context(PresetServer(revision))
         mirrors[era].answers |= LISTED
     servers = {era: Server(url=mirror.url) for era, mirror in mirrors.items()}
     hub = await stack.enter_async_context(running_hub(folder, servers))
@@ -377,7 +377,7 @@ async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: Crossing
 
 
 async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_path: Path) -> None:
-    async with Mirror("2025-03-26") as mirror:
+    async with PresetServer("2025-03-26") as mirror:
 
         async def together(message: Any, say: Say) -> Any:
             token = message["params"]["_meta"]["progressToken"]
