@@ -25,7 +25,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 from interlock.transports.batching import Batching
 
-from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
+from .raw_server import COMPLETE, SCHEMA, RawHttpServer, RawStdioServer
 from .running_hub import KeptHttpClient, KeptStdioClient, RawClient, RunningHub, running_hub, text_of, until
 
 OK, STRANGE = "web__ok", "web__strange"
@@ -63,9 +63,9 @@ def way(request: pytest.FixtureRequest) -> Way:
 @asynccontextmanager
 async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
     modern = way.era == "modern"
-    async with (RawProgram if way.streams else RawWeb)(modern=modern) as server:
+    async with (RawStdioServer if way.streams else RawHttpServer)(modern=modern) as server:
         server.schema = SCHEMA
-        if isinstance(server, RawWeb):
+        if isinstance(server, RawHttpServer):
             server.session = "theirs"
             settings["url"] = server.url
         else:
@@ -77,7 +77,7 @@ async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterat
 
 class Place(NamedTuple):
     hub: RunningHub
-    web: RawWeb | RawProgram
+    web: RawHttpServer | RawStdioServer
     modern: bool
     lines: bool
 
@@ -233,7 +233,7 @@ async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path, followe
         web.replies["strange"] = b""
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: web.called == 4)
-        assert isinstance(web, RawProgram)
+        assert isinstance(web, RawStdioServer)
         web.end()
         told = await waiting
         assert followed.call_count == before + 1

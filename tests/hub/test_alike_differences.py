@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from interlock.hub.audit.record import INTENDED, Record
 from interlock.hub.calls.dispatch.trails import Trail
 
-from .raw_web import RawTools
+from .raw_server import RawToolServer
 from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
 from .test_alike_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_house
 
@@ -106,7 +106,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     heard: list[Any] = []
     records: list[Record] = []
 
-    def reply(self: RawTools, message: dict[str, Any]) -> bytes | None:
+    def reply(self: RawToolServer, message: dict[str, Any]) -> bytes | None:
         if message["method"] == "tools/call":
             heard.append(message["params"])
         return None
@@ -118,7 +118,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             return place, client.session
 
     stack = AsyncExitStack()
-    with asyncio.Runner() as runner, patch.object(RawTools, "reply", reply):
+    with asyncio.Runner() as runner, patch.object(RawToolServer, "reply", reply):
         place, session = runner.run(start())
         yield Running(runner, place, heard, records, session)
         runner.run(stack.aclose())

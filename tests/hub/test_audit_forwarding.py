@@ -24,7 +24,7 @@ from interlock.protocols.mgp.negotiation import Agreed, Home
 from interlock.store import records as rows
 from interlock.store.records import Search
 
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
 from .rounds import CAPABILITIES
 from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import Stream, opened
@@ -207,7 +207,7 @@ async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_
 
 
 async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         web.refuses = 3
         async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
             last = await last_place(hub)
@@ -216,7 +216,7 @@ async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> Non
             assert set(places(told_to(web))) >= set(range(1, last + 1))
 
 
-def told_to(web: RawWeb) -> list[dict[str, Any]]:
+def told_to(web: RawHttpServer) -> list[dict[str, Any]]:
     return [message["params"] for message in web.told if message["method"] == "notifications/mgp.audit"]
 
 

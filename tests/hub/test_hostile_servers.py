@@ -22,7 +22,7 @@ from interlock.hub.upstreams.logs import KEPT
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.stdio import process
 
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
 from .running_hub import HERE, RawClient, RunningHub, child, running_hub, text_of, until
 
 WITHIN_S = 4.0
@@ -290,7 +290,7 @@ async def test_a_definition_that_nobody_could_read_is_left_out_before_it_is_read
 
 
 async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_path: Path) -> None:
-    async with RawWeb() as away:
+    async with RawHttpServer() as away:
         bad = hostile(tmp_path, "strange_tools", env={"AWAY": away.url})
         async with scene(tmp_path, bad, tool_s=5) as here:
             listed = (await here.client.modern("tools/list"))["result"]["tools"]
@@ -363,7 +363,7 @@ def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "ap
     ],
 )
 async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(tmp_path: Path, reply: bytes) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=2) as here:
             web.replies["strange"] = reply
@@ -382,14 +382,14 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
     ],
 )
 async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = reply
             assert refusal(await here.call("strange")).startswith(said)
 
 
 async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_path: Path) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         web.session = "s1"
         async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = response(b"", status="404 Gone")
@@ -400,7 +400,7 @@ async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_pa
 
 
 async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=1) as here:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

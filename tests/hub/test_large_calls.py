@@ -11,7 +11,7 @@ import pytest
 
 from interlock.config.settings import Server
 
-from .raw_web import RawProgram, RawWeb
+from .raw_server import RawHttpServer, RawStdioServer
 from .running_hub import KeptHttpClient, running_hub, text_of, until
 
 MIB = 1024 * 1024
@@ -19,8 +19,8 @@ MIB = 1024 * 1024
 
 @pytest.mark.parametrize("streams", [False, True], ids=["web", "streams"])
 async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
-    async with (RawProgram if streams else RawWeb)(modern=True) as server:
-        where = {"command": server.command} if isinstance(server, RawProgram) else {"url": server.url}
+    async with (RawStdioServer if streams else RawHttpServer)(modern=True) as server:
+        where = {"command": server.command} if isinstance(server, RawStdioServer) else {"url": server.url}
         async with running_hub(tmp_path, {"web": Server(era="modern", **where)}) as hub:
             sending = hub.hub_app.hub.sending
             sending.room = msgspec.structs.replace(sending.room, large_bytes=3 * MIB)

@@ -32,7 +32,7 @@ from interlock.web.run import Ready, serve
 from interlock.wire.errors import Fault
 
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
@@ -475,7 +475,7 @@ async def test_shared_secrets_and_small_keys_of_a_key_set_are_passed_over(tmp_pa
         assert (await call(hub.url + "/mcp", forged))[0] == 401
 
 
-class Seeing(RawWeb):
+class Seeing(RawHttpServer):
     """Keeps everything that comes."""
 
     def __init__(self) -> None:

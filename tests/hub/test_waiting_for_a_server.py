@@ -15,12 +15,12 @@ from interlock.config.settings import Agent, Server, Tools
 from interlock.hub.auth.principals import local_person
 from interlock.transports.http.client import HttpLink
 
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
 from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .web_server import Posted
 
 
-class Gated(RawWeb):
+class Gated(RawHttpServer):
     """Does not say who it is, or what it offers, until it is let."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hub.raw_web import RawWeb
+from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config import load
@@ -384,7 +384,7 @@ async def test_t27_no_schema_or_pattern_of_a_server_takes_the_hubs_time(tmp_path
 
 
 async def test_t35_traffic_goes_to_the_servers_that_were_named_and_nowhere_else(tmp_path: Path) -> None:
-    async with bystander() as (url, heard), RawWeb() as web:
+    async with bystander() as (url, heard), RawHttpServer() as web:
         away = f"HTTP/1.1 307 Gone\r\nlocation: {url}/mcp\r\ncontent-length: 0\r\n\r\n".encode()
         web.replies["strange"] = away
         server = Server(url=web.url, headers={"authorization": "Bearer upstream-secret"})
