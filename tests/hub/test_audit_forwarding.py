@@ -24,8 +24,8 @@ from interlock.protocols.mgp.negotiation import Agreed, Home
 from interlock.store import records as rows
 from interlock.store.records import Search
 
+from .modern_client import CAPABILITIES
 from .raw_server import RawHttpServer
-from .rounds import CAPABILITIES
 from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import Stream, opened
 

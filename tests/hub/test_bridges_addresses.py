@@ -13,9 +13,9 @@ from interlock.client import Client, Handlers
 from interlock.config.settings import Server as Settings
 from interlock.server import Context, Message, NotFound, Server, TaskLimits
 
-from .rounds import Rounder
+from .legacy_client import LegacyClient
+from .modern_client import ModernClient
 from .running_hub import RawClient, child, running_hub, text_of, until
-from .talker import Talker
 from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps
 
 Era = Literal["old", "new"]
@@ -61,11 +61,11 @@ async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any
     step = asks("q", "sampling/createMessage", sampling(""))
     call = {"rounds": [{"inputRequests": question}]} if server == "new" else steps(step, {"wait": "q"})
     if client == "new":
-        rounder = Rounder(url, {"sampling/createMessage": answer})
+        rounder = ModernClient(url, {"sampling/createMessage": answer})
         got = await rounder.call(tool, call)
         asked = rounder.asked[0]["params"]
     else:
-        talker = Talker(url, {"sampling/createMessage": answer})
+        talker = LegacyClient(url, {"sampling/createMessage": answer})
         await talker.initialize(ALL)
         got = await talker.call(tool, call)
         (asked,) = [said["params"] for said in talker.heard if said.get("method") == "sampling/createMessage"]
@@ -90,7 +90,7 @@ async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
         "r": {"method": "roots/list", "com.example/more": {"uri": "note://one"}},
     }
     async with puppet_house(tmp_path, "modern") as (hub, _):
-        client = Rounder(hub.url + "/mcp", {})
+        client = ModernClient(hub.url + "/mcp", {})
         first = await client.start("a__do", {"rounds": [{"inputRequests": asked}]})
         expected = {**asked, "q": {**asked["q"], "params": sampling("interlock://a/")}}
         assert first["inputRequests"] == expected

@@ -12,8 +12,8 @@ import pytest
 from interlock.config.settings import Server
 
 from .asking_server import Counts, asking_server
+from .legacy_client import LegacyClient, answers
 from .running_hub import MODERN, RawClient, running_hub, until
-from .talker import Talker, answers
 
 Era = Literal["modern", "legacy"]
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
@@ -69,7 +69,7 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
         asking_server().http() as address,
         running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(CAPABILITIES)
         params = {"name": "a__order", "arguments": {}}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()

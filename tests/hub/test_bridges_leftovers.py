@@ -13,9 +13,9 @@ import pytest
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 
 from .instructed_server import InstructedServer
-from .rounds import Rounder
+from .legacy_client import answers
+from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, until
-from .talker import answers
 from .test_bridges_questions import ALL, FORM, ROOTS, SAMPLING, Answerer, asks, tells
 
 CALLS = 150
@@ -60,7 +60,7 @@ class Chance:
 
 async def new_client(hub: RunningHub, chance: Chance, key: str) -> None:
     """Makes a call to its end, or leaves it, hangs up, answers nothing or rubbish."""
-    client = Rounder(hub.url + "/mcp", answers("ada"), key)
+    client = ModernClient(hub.url + "/mcp", answers("ada"), key)
     server = chance.one_of(("old", "new", "pipe"))
     params = {"name": f"{server}__do", "arguments": chance.doing(server)}
     more: dict[str, Any] = {}

@@ -13,20 +13,20 @@ import pytest
 from interlock.config.settings import Hub, Limits, Timeouts
 
 from .asking_server import FORM
+from .legacy_client import LegacyClient, answers
 from .running_hub import RawClient, child, messages, running_hub, text_of
-from .talker import Talker, answers
 
 ALL = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
 MODERN = child("asking_server.py", era="modern")
 
 
-def asked(talker: Talker, method: str) -> list[Any]:
+def asked(talker: LegacyClient, method: str) -> list[Any]:
     return [message["params"] for message in talker.heard if message.get("method") == method]
 
 
 async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         action, value = json.loads(text_of(await talker.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
@@ -37,7 +37,7 @@ async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path:
 
 async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_other(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         answer = await talker.call("a__everything")
         assert json.loads(text_of(answer)) == ["accept", "hello from ada", "file:///ada", "accept"]
@@ -49,13 +49,13 @@ async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_
 
 async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_through(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+        talker = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         await talker.initialize(ALL)
         assert text_of(await talker.call("a__visit")) == "accept"
         (visit,) = asked(talker, "elicitation/create")
         assert (visit["mode"], visit["url"]) == ("url", "https://example.org/login")
         assert asked(talker, "notifications/elicitation/complete") == [{"elicitationId": visit["elicitationId"]}]
-        declined = Talker(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
+        declined = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
         await declined.initialize(ALL)
         assert text_of(await declined.call("a__visit")) == "decline"
         assert asked(declined, "notifications/elicitation/complete") == []
@@ -63,7 +63,7 @@ async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         assert text_of(await talker.call("a__think")) == "hello from ada"
         (params,) = asked(talker, "sampling/createMessage")
@@ -95,7 +95,7 @@ async def test_what_the_client_did_not_declare_is_refused_in_a_number_it_knows(t
 
 
 async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked_has_cancelled(tmp_path: Path) -> None:
-    class Refuser(Talker):
+    class Refuser(LegacyClient):
         async def _answer(self, message: Any) -> None:
             error = {"code": -1, "message": "User rejected sampling request"}
             await self.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "error": error}))
@@ -112,7 +112,7 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
 
 async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         assert "more than 10 times" in (await talker.call("a__nag"))["error"]["message"]
         assert len(asked(talker, "elicitation/create")) == 10
@@ -121,7 +121,7 @@ async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None
 
 async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
+        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
         await talker.initialize(ALL)
         read = await talker.request("resources/read", {"uri": "interlock://a/secret://plan"})
         assert read["result"]["contents"][0]["text"] == "plan for {'name': 'ada'}"
@@ -145,7 +145,7 @@ async def test_a_level_once_set_goes_with_every_call(tmp_path: Path) -> None:
 
 
 async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(tmp_path: Path) -> None:
-    class Silent(Talker):
+    class Silent(LegacyClient):
         async def _answer(self, message: Any) -> None:
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             await self.post(msgspec.json.encode(cancel))
@@ -198,7 +198,7 @@ async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
 async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
         names = [f"agent{number}" for number in range(12)]
-        talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
+        talkers = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
         await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
         said = await asyncio.gather(*(talker.call("a__everything") for talker in talkers))
         assert [json.loads(text_of(answer))[1] for answer in said] == [f"hello from {name}" for name in names]
@@ -206,7 +206,7 @@ async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -
             assert not any(f"{other}" + chr(34) in json.dumps(talker.heard) for other in names if other != name)
 
 
-class Silent(Talker):
+class Silent(LegacyClient):
     """One that is asked and does not answer."""
 
     async def _answer(self, message: object) -> None:

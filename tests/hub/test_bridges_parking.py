@@ -17,9 +17,9 @@ from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
 
 from .asking_server import Counts, asking_server
-from .rounds import Rounder
+from .legacy_client import answers
+from .modern_client import ModernClient
 from .running_hub import RunningHub, child, running_hub, text_of, until
-from .talker import answers
 
 CALLS = 1000
 OWNERS = 10
@@ -65,9 +65,9 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
         name = "a__order_slowly" if number in cancelled else "a__order"
         return {"name": name, "arguments": {"mark": mark(number)}}
 
-    def client(hub: RunningHub, number: int) -> Rounder:
+    def client(hub: RunningHub, number: int) -> ModernClient:
         name = f"owner{number % OWNERS}"
-        return Rounder(hub.url + "/mcp", answers(name), keys[name])
+        return ModernClient(hub.url + "/mcp", answers(name), keys[name])
 
     async def park(hub: RunningHub, number: int) -> None:
         caller = client(hub, number)
@@ -138,9 +138,9 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
         servers = {"a": Server(url=address.url, era="legacy")}
         settings = Hub(timeouts=TIMEOUTS, limits=Limits(parked=3, parked_per_agent=2))
         async with running_hub(tmp_path, servers, hub=settings) as hub:
-            ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+            ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
 
-            async def order(caller: Rounder, mark: str) -> str:
+            async def order(caller: ModernClient, mark: str) -> str:
                 answer = await caller.ask("tools/call", {"name": "a__order", "arguments": {"mark": mark}})
                 return str(answer["result"]["resultType"] if "result" in answer else answer["error"]["message"])
 
@@ -160,7 +160,7 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
 
 async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_retry(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order"))
         (connection_key,) = hub.hub_app.upstreams["a"]._private_connections._private_connections.values()
         assert connection_key.line is not None
@@ -175,7 +175,7 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
-            client = Rounder(hub.url + "/mcp", answers("ada"))
+            client = ModernClient(hub.url + "/mcp", answers("ada"))
             reply = client.reply(await client.start("a__order"))
             await asyncio.sleep(1.5)
             answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)

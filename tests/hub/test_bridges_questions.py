@@ -15,9 +15,9 @@ from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 
 from .instructed_server import InstructedServer
-from .rounds import Rounder
+from .legacy_client import LegacyClient, answers
+from .modern_client import ModernClient
 from .running_hub import RunningHub, child, messages, running_hub, text_of, until
-from .talker import Talker, answers
 
 ALL: dict[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
@@ -42,7 +42,7 @@ async def puppet_house(
         yield hub, instructed
 
 
-class Answerer(Talker):
+class Answerer(LegacyClient):
     """A client of the handshake era that answers as a function says; None leaves a question open."""
 
     def __init__(self, url: str, answer: Callable[[Any], Any], key: str | None = None) -> None:
@@ -93,7 +93,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_a
 
 async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path: Path) -> None:
     async with puppet_house(tmp_path) as (hub, instructed):
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         withdrawn = tells("notifications/cancelled", {"requestId": "q"})
         doing = steps(asks("q"), asks("r", "roots/list", {}), {"wait": "r"}, withdrawn, asks("s"), {"wait": "s"})
         first = await client.start("a__do", doing)
@@ -128,7 +128,7 @@ async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: P
         assert withdrawn["params"]["requestId"] == question["id"]
 
 
-async def listen(client: Talker, heard: list[Any]) -> None:
+async def listen(client: LegacyClient, heard: list[Any]) -> None:
     """Take down what comes on the standing stream."""
     reader, writer = await asyncio.open_connection(client.host, int(client.port))
     head = f"GET /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\naccept: text/event-stream\r\n"
@@ -197,7 +197,7 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
             answer = await talker.call("a__do", doing)
             assert [message.get("method") for message in talker.heard] == [None]
         else:
-            rounder = Rounder(hub.url + "/mcp", {})
+            rounder = ModernClient(hub.url + "/mcp", {})
             rounder.capabilities = declared
             answer = await rounder.ask("tools/call", {"name": "a__do", "arguments": doing})
             assert answer["result"]["resultType"] == "complete"
@@ -208,7 +208,7 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
 @pytest.mark.parametrize("bad", [[1], "x", None, 5, {}, {"action": 5}, {"action": "accept", "content": "x"}])
 async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: Any) -> None:
     async with puppet_house(tmp_path / "old") as (hub, instructed):
-        new = Rounder(hub.url + "/mcp", {"elicitation/create": bad})
+        new = ModernClient(hub.url + "/mcp", {"elicitation/create": bad})
         doing = steps(asks(1), {"wait": 1})
         first = await new.start("a__do", doing)
         params = {"name": "a__do", "arguments": doing}
@@ -217,13 +217,13 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         new.answers = {"elicitation/create": {"action": "decline"}}
         good = await new.ask("tools/call", dict(params), **new.reply(first))
         assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
-        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
         (said,) = json.loads(text_of(await old.call("a__do", doing)))
         assert "result" not in said
         assert "no answer" in said["error"]["message"]
     async with puppet_house(tmp_path / "new", "modern") as (hub, instructed):
-        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
         asked = {"q": {"method": "elicitation/create", "params": FORM}}
         answer = await old.call("a__do", {"rounds": [{"inputRequests": asked}]})
@@ -295,7 +295,7 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
             hub = await stack.enter_async_context(
                 running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")})
             )
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         (said,) = json.loads(text_of(await client.call("a__do", steps(asks(1, params=params), {"wait": 1}))))
         assert said["error"]["code"] in (-32600, -32602)
         assert "accept" in text_of(await client.call("a__do", steps(asks(2), {"wait": 2})))
@@ -303,7 +303,7 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
 
 async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_order(tmp_path: Path) -> None:
     async with puppet_house(tmp_path, "modern") as (hub, instructed):
-        ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+        ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         doing = {"rounds": [{"inputRequests": {"r": ROOTS}}], "a": 1, "b": {"c": 2, "d": 3}}
         reply = ada.reply(await ada.start("a__do", doing))
         assert reply["requestState"] != "1"
@@ -391,7 +391,7 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
     async with InstructedServer().http() as instructed:
         servers = {"a": Server(url=instructed.url, era="modern")}
         async with running_hub(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
-            client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
+            client = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ada"))
             doing = {"rounds": [asked, asked] if not state else [asked]}
             calling = asyncio.ensure_future(client.start("a__do", doing))
             await approve(hub)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .rounds import Rounder
+from .modern_client import ModernClient
 from .running_hub import RawClient, child, running_hub, until
 from .test_bridges_questions import ALL, Answerer, listen, puppet_house, steps, tells
 
@@ -41,7 +41,7 @@ async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there
 
 async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
-        client = Rounder(hub.url + "/mcp", {})
+        client = ModernClient(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
         await until(lambda: bool(heard))
@@ -50,7 +50,7 @@ async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own
         stream.cancel()
 
 
-async def open_stream(client: Rounder, heard: list[Any], uris: list[str]) -> None:
+async def open_stream(client: ModernClient, heard: list[Any], uris: list[str]) -> None:
     """A `subscriptions/listen` stream, taken down as it comes."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -99,7 +99,7 @@ async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, er
         await old.initialize()
         assert (await old.legacy("resources/subscribe", {"uri": NOTE}))["result"] == {}
         assert "error" in await old.legacy("resources/subscribe", {"uri": "interlock://a/note://two"})
-        new = Rounder(hub.url + "/mcp", {})
+        new = ModernClient(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(new, heard, [NOTE, "interlock://a/note://two"]))
         await until(lambda: bool(heard))
@@ -114,7 +114,7 @@ async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era
         instructed.forget(*notes)
         heard: list[Any] = []
         uris = [f"interlock://a/{note}" for note in notes]
-        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, uris))
+        stream = asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), heard, uris))
         await until(lambda: bool(heard))
         assert heard[0]["params"]["notifications"]["resourceSubscriptions"] == uris
         asked = instructed.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
@@ -140,7 +140,7 @@ async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_
 async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
     heard: list[Any] = []
     async with puppet_house(tmp_path) as (hub, _):
-        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, [NOTE]))
+        stream = asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), heard, [NOTE]))
         await until(lambda: bool(heard))
     await stream
     meta = {"io.modelcontextprotocol/subscriptionId": "s"}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from .legacy_client import LegacyClient
 from .running_hub import child, running_hub, text_of, until
-from .talker import Talker
 from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps, tells
 
 META = {"com.example/why": {"code": 7}, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 SAID: list[dict[str, Any]] = [{"reason": "never mind", "_meta": META}, {"_meta": META}, {"reason": "never mind"}, {}]
 
 
-async def cancel(client: Talker, said: dict[str, Any]) -> None:
+async def cancel(client: LegacyClient, said: dict[str, Any]) -> None:
     notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, **said}}
     assert (await client.post(json.dumps(notice).encode()))[0] == 202
 
@@ -29,7 +29,7 @@ def without_id(params: Any) -> Any:
 @pytest.mark.parametrize("said", SAID)
 async def test_a_server_is_told_what_its_client_said_in_cancelling(tmp_path: Path, said: dict[str, Any]) -> None:
     async with puppet_house(tmp_path) as (hub, instructed):
-        client = Talker(hub.url + "/mcp", {})
+        client = LegacyClient(hub.url + "/mcp", {})
         await client.initialize(ALL)
         call = asyncio.ensure_future(client.call("a__do", steps({"until": "notifications/cancelled"})))
         await until(lambda: bool(instructed.asked("tools/call")))
@@ -43,20 +43,20 @@ async def test_a_server_is_told_what_its_client_said_in_cancelling(tmp_path: Pat
 @pytest.mark.parametrize("said", SAID)
 async def test_so_is_a_server_on_standard_streams(tmp_path: Path, era: Any, said: dict[str, Any]) -> None:
     async with running_hub(tmp_path, {"a": child("noting_server.py", era=era)}) as hub:
-        client = Talker(hub.url + "/mcp", {})
+        client = LegacyClient(hub.url + "/mcp", {})
         await client.initialize({})
         call = asyncio.ensure_future(client.call("a__wait", {}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         await asyncio.wait_for(started(client), 120)
         await cancel(client, said)
         heard = json.loads(
-            text_of(await Talker.request(client, "tools/call", {"name": "a__heard", "arguments": {}}, 2))
+            text_of(await LegacyClient.request(client, "tools/call", {"name": "a__heard", "arguments": {}}, 2))
         )
         call.cancel()
         assert [without_id(params) for params in heard] == [said]
 
 
-async def started(client: Talker) -> None:
+async def started(client: LegacyClient) -> None:
     """Until the server has a call that waits."""
     params = {"name": "a__begun", "arguments": {}}
     while text_of(await client.request("tools/call", params, 3)) != "1":

@@ -20,7 +20,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
-from .test_sharing import Talker
+from .test_sharing import LegacyClient
 
 ADA = Principal("person:ada", "person")
 ASK = {"careful": Agent(ask=("busy__ec*",))}
@@ -188,7 +188,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
 async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.hub.calls.pipeline.call_approvals.PROGRESS_EVERY_S", 0.001)
     async with asking_house(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
-        client = Talker(hub.url + "/mcp", {}, hub.key("careful"))
+        client = LegacyClient(hub.url + "/mcp", {}, hub.key("careful"))
         await client.initialize()
         params = {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "p1"}}
         held = asyncio.ensure_future(client.request("tools/call", params))
@@ -246,7 +246,7 @@ async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, st
     agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
     async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
-        talker = Talker(hub.url + "/mcp", answers, hub.key("careful"))
+        talker = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
         await talker.initialize({"elicitation": {}})
         answer = await talker.call("busy__echo", {"text": "a"})
         assert ("result" in answer) is said

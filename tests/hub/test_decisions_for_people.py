@@ -15,9 +15,9 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.wire.errors import Fault
 
-from .rounds import Rounder
+from .legacy_client import LegacyClient
+from .modern_client import ModernClient
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
-from .talker import Talker
 from .test_decisions import ADA, asking_house, echo, error_of, only_open
 
 ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
@@ -32,7 +32,7 @@ async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_resul
     tmp_path: Path, said: bool, state: DecisionState
 ) -> None:
     async with asking_house(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
-        client = Rounder(hub.url + "/mcp", yes(said), hub.key("careful"))
+        client = ModernClient(hub.url + "/mcp", yes(said), hub.key("careful"))
         answer = await client.call("busy__echo", {"text": "a"})
         assert (text_of(answer) == "a") if said else ("was denied by person:ada" in str(answer))
         (question,) = client.asked
@@ -45,7 +45,7 @@ async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_resul
 
 async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_be_quicker(tmp_path: Path) -> None:
     async with asking_house(tmp_path, hold_s=0.0, agents=ATTENDED) as hub:
-        client = Rounder(hub.url + "/mcp", yes(False), hub.key("careful"))
+        client = ModernClient(hub.url + "/mcp", yes(False), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
         assert asked["resultType"] == "input_required"
         decision = await only_open(hub)
@@ -59,9 +59,9 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
 ) -> None:
     agents = {**ATTENDED, "other": ATTENDED["careful"]}
     async with asking_house(tmp_path, agents=agents) as hub:
-        client = Rounder(hub.url + "/mcp", yes(), hub.key("careful"))
+        client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
-        thief = Rounder(hub.url + "/mcp", yes(), hub.key("other"))
+        thief = ModernClient(hub.url + "/mcp", yes(), hub.key("other"))
         for who, text in ((thief, "a"), (client, "b")):
             params = {"name": "busy__echo", "arguments": {"text": text}}
             refused = await who.ask("tools/call", params, **client.reply(asked))
@@ -71,7 +71,7 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
 
 async def test_a_client_of_the_stateless_era_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
     async with asking_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", yes(), hub.key("careful"))
+        client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         assert error_of(await client.call("busy__echo", {"text": "a"}))["name"] == "APPROVAL_PENDING"
         assert client.asked == []
 
@@ -83,7 +83,7 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
     wish.write_text(json.dumps({"name": "run_command", "inputSchema": schema}))
     agents = {"careful": Agent(ask=("s__*",), attended_by="ada")}
     async with running_hub(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, agents=agents) as hub:
-        client = Talker(hub.url + "/mcp", yes(), hub.key("careful"))
+        client = LegacyClient(hub.url + "/mcp", yes(), hub.key("careful"))
         await client.initialize({"elicitation": {}})
         await client.call("s__run_command", {"command": "rm -rf /"})
         (decision,) = hub.hub_app.inbox.all(only_open=False)

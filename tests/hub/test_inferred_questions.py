@@ -13,8 +13,8 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
 from interlock.hub.operations import ControlOperations
 
+from .legacy_client import LegacyClient
 from .running_hub import RawClient, RunningHub, running_hub
-from .talker import Talker
 from .test_validators import scripted
 
 ADA = local_person("ada")
@@ -123,7 +123,7 @@ async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Pat
     agents = {"agent": Agent(attended_by="ada")}
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
-        talker = Talker(hub.url + "/mcp", answers, hub.key("agent"))
+        talker = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
         await talker.initialize({"elicitation": {}})
         answer = await talker.call("s__run", {"command": "rm -rf build"})
         assert not answer["result"].get("isError")

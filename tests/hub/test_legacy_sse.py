@@ -30,7 +30,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 from .asking_server import Counts, asking_server
-from .rounds import Rounder
+from .modern_client import ModernClient
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 
@@ -96,7 +96,7 @@ async def test_an_sse_client_calls_and_is_asked_through_the_hub(tmp_path: Path, 
 async def test_a_server_that_only_has_sse_is_found_out_and_asks_clients_of_both_eras(tmp_path: Path) -> None:
     async with official_sse_server() as url, running_hub(tmp_path, {"o": Server(url=url)}) as hub:
         reply = {"elicitation/create": {"action": "accept", "content": {"years": 5}}}
-        assert text_of(await Rounder(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
+        assert text_of(await ModernClient(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
         hanging = asyncio.ensure_future(RawClient(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         hanging.cancel()

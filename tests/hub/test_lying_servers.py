@@ -13,7 +13,7 @@ from interlock import Client
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 
-from .rounds import CAPABILITIES
+from .modern_client import CAPABILITIES
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "m", "requestedSchema": {}}}

@@ -11,18 +11,18 @@ import pytest
 
 from interlock.config.settings import Agent, Hub, Profile, Timeouts
 
+from .legacy_client import LegacyClient, answers
 from .running_hub import RawClient, child, messages, running_hub, text_of, until
-from .talker import Talker, answers
 
 ALL: dict[str, object] = {"sampling": {}, "elicitation": {}, "roots": {}}
 
 
 async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")]
+        talkers = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")]
         await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
 
-        async def ask(talker: Talker, name: str) -> None:
+        async def ask(talker: LegacyClient, name: str) -> None:
             assert name in text_of(await talker.call("busy__ask_name"))
             assert text_of(await talker.call("busy__ask_model")) == f"hello from {name}"
             assert text_of(await talker.call("busy__ask_roots")) == f"file:///{name}"

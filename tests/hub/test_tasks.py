@@ -21,7 +21,7 @@ from interlock.server import TaskLimits
 from interlock.wire.errors import Fault
 
 from .governed import Script, tool
-from .rounds import ALL, CAPABILITIES
+from .modern_client import ALL, CAPABILITIES
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_server import Jobs, task_server
 

@@ -9,9 +9,9 @@ from typing import Any
 from interlock.config.settings import Server
 
 from .instructed_server import TASK, InstructedServer
-from .rounds import Rounder
+from .legacy_client import LegacyClient, answers
+from .modern_client import ModernClient
 from .running_hub import running_hub, text_of, until
-from .talker import Talker, answers
 from .test_bridges_questions import ALL, FORM, SAMPLING, asks, puppet_house, steps
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -22,7 +22,7 @@ HOSTING: dict[str, Any] = {
 AS_TASK = {**SAMPLING, "task": {"ttl": 60_000}}
 
 
-class Host(Talker):
+class Host(LegacyClient):
     """A client that does what it is asked as a task, under an id of its own."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -133,7 +133,7 @@ async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) ->
 
 async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
     async with puppet_house(tmp_path) as (hub, instructed):
-        old, new = Talker(hub.url + "/mcp", answers("ada")), Rounder(hub.url + "/mcp", answers("ada"))
+        old, new = LegacyClient(hub.url + "/mcp", answers("ada")), ModernClient(hub.url + "/mcp", answers("ada"))
         await old.initialize(ALL)
         new.capabilities = {**ALL, "tasks": HOSTING["tasks"]}
         doing = steps(asks(1, "sampling/createMessage", AS_TASK), {"wait": 1}, *about(2, "get", "x"))

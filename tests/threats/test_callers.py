@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.rounds import Rounder
+from hub.legacy_client import answers
+from hub.modern_client import ModernClient
 from hub.running_hub import RawClient, RunningHub, child, last_message, running_hub, text_of, until
-from hub.talker import answers
 from interlock.config.settings import Hub, Limits, Rate
 from interlock.hub.calls.call import Load
 from interlock.hub.calls.refusal_pacing import EVERY_S, LONGEST_S, RefusalPacing
@@ -127,8 +127,8 @@ async def test_t9_nothing_that_depends_on_who_asks_may_be_kept_for_others(tmp_pa
 
 async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and_once(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
-        mine = Rounder(hub.url + "/mcp", answers("ada"), hub.key("one"))
-        thief = Rounder(hub.url + "/mcp", answers("eve"), hub.key("two"))
+        mine = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("one"))
+        thief = ModernClient(hub.url + "/mcp", answers("eve"), hub.key("two"))
         asked = await mine.start("a__order")
         assert asked["resultType"] == "input_required"
         reply = mine.reply(asked)

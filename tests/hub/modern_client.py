@@ -11,7 +11,7 @@ LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 ALL: dict[str, Any] = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 
-class Rounder(RawClient):
+class ModernClient(RawClient):
     """It declares everything, and repeats calls with its answers."""
 
     def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:

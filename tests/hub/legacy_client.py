@@ -11,7 +11,7 @@ import msgspec
 from .running_hub import RawClient
 
 
-class Talker(RawClient):
+class LegacyClient(RawClient):
     """A client of the handshake era that answers what a server asks on the stream of its call."""
 
     def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:
