@@ -18,7 +18,7 @@ from interlock.hub.tool_search.listings import KERNEL_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 
-from .governed import Script, tool
+from .mgp_script import MgpScript, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import opened
 
@@ -252,8 +252,8 @@ async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_p
 
 async def test_a_category_is_a_name_and_no_sentence(tmp_path: Path) -> None:
     said = ["marine/gauges", "A sentence that goes on and on", "data-analysis"]
-    script = Script(tmp_path, era="modern", tools=[tool("one", categories=said)])
-    servers = {"s": child("governed_server.py", str(script.path))}
+    script = MgpScript(tmp_path, era="modern", tools=[tool("one", categories=said)])
+    servers = {"s": child("mgp_server.py", str(script.path))}
     async with running_hub(tmp_path, servers, hub=settings(), agents={"l1": Agent(level="L1")}) as hub:
         listed = (await RawClient(hub.url + "/mcp", hub.key("l1")).modern("tools/list"))["result"]["tools"]
         assert listed[0]["description"].endswith(" Categories: data-analysis, marine/gauges.")
@@ -270,9 +270,9 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
         tool("look", security=safe),
         tool("mute"),
     ]
-    script = Script(tmp_path, era="modern", tools=tools)
+    script = MgpScript(tmp_path, era="modern", tools=tools)
     for trust, wipe, look in (("standard", "dangerous", "safe"), ("sandboxed", "dangerous", "moderate")):
-        servers: dict[str, Server] = {"s": child("governed_server.py", str(script.path), trust=trust)}
+        servers: dict[str, Server] = {"s": child("mgp_server.py", str(script.path), trust=trust)}
         async with running_hub(tmp_path, servers, hub=settings()) as hub:
             client = RawClient(hub.url + "/mcp")
 
@@ -289,11 +289,11 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
 async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path: Path) -> None:
     from interlock.config.settings import Config, Permissions
 
-    script = Script(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
+    script = MgpScript(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
 
     def server(*require: str) -> Server:
         permissions = Permissions(policy="auto_approve", require=require)
-        return child("governed_server.py", str(script.path), permissions=permissions)
+        return child("mgp_server.py", str(script.path), permissions=permissions)
 
     async with running_hub(tmp_path, {"s": server()}, hub=settings()) as hub:
         client = RawClient(hub.url + "/mcp")
@@ -313,8 +313,8 @@ async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path:
 
 async def test_nothing_is_found_that_no_call_could_reach(tmp_path: Path) -> None:
     tools = [tool("odd", security={"risk_level": "safe", "validator": "no-such-validator"}), tool("even")]
-    script = Script(tmp_path, era="modern", tools=tools)
-    async with running_hub(tmp_path, {"s": child("governed_server.py", str(script.path))}, hub=settings()) as hub:
+    script = MgpScript(tmp_path, era="modern", tools=tools)
+    async with running_hub(tmp_path, {"s": child("mgp_server.py", str(script.path))}, hub=settings()) as hub:
         reader = await hub.new_key("reader", permissions=("read:s__*",))
         both = {"query": "the tool odd even", "max_results": 20}
         found = (await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", both))["result"]["tools"]

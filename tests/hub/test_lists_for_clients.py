@@ -19,8 +19,8 @@ from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
 from interlock.hub.tool_search.searching_clients import SEARCHING, list_scope_for
 from interlock.hub.upstreams.states import ServerState
 
-from .governed import Script, tool
 from .hostile_definitions_server import TEXTS
+from .mgp_script import MgpScript, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 KERNEL = ["find_tools", "call_tool", "request_tools"]
@@ -214,8 +214,8 @@ async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp
         tool("three", categories="marine", keywords=[5], _meta={"dev.interlock/tool": []}),
     ]
     profiles = {"l1": Profile(level="L1")}
-    script = Script(tmp_path, era="modern", tools=tools)
-    servers = {"s": child("governed_server.py", str(script.path))}
+    script = MgpScript(tmp_path, era="modern", tools=tools)
+    servers = {"s": child("mgp_server.py", str(script.path))}
     async with running_hub(tmp_path, servers, hub=settings(), profiles=profiles) as hub:
         client = RawClient(hub.url + "/mcp")
 

@@ -21,7 +21,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
 
-from .governed import ADA, ERAS, TRANSPORTS, Script, call, error_of, listed, needing, policy, tool
+from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, listed, needing, policy, tool
 from .running_hub import RawClient, RunningHub, text_of, until
 
 REQUEST, RESPONSE = "mgp/permission/request", "mgp/permission/response"
@@ -29,10 +29,10 @@ OFFER = {"version": "0.2.0", "extensions": ["security"]}
 TOOLS = [needing("run", "shell.execute"), needing("look", "filesystem.read"), needing("add")]
 
 
-def shelly(tmp_path: Path, *permissions: str, **more: Any) -> Script:
+def shelly(tmp_path: Path, *permissions: str, **more: Any) -> MgpScript:
     """A server that says it needs these."""
     said = {"era": "legacy", "mgp": {**OFFER, "permissions_required": list(permissions)}, "tools": TOOLS, **more}
-    return Script(tmp_path, **said)
+    return MgpScript(tmp_path, **said)
 
 
 async def open_question(hub: RunningHub, permission: str) -> Decision:
@@ -390,14 +390,14 @@ async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> 
 
 
 async def test_a_server_that_did_not_agree_on_security_is_told_nothing_and_bound_all_the_same(tmp_path: Path) -> None:
-    script = Script(tmp_path, tools=TOOLS)
+    script = MgpScript(tmp_path, tools=TOOLS)
     async with script.running_hub(permissions=policy("deny_all")) as hub:
         assert not [method for method in script.methods() if "mgp" in method]
         assert await listed(hub) == ["s__add"]
 
 
 async def test_what_the_operator_requires_is_needed_though_the_server_does_not_say_so(tmp_path: Path) -> None:
-    script = Script(tmp_path, tools=[tool("plain")])
+    script = MgpScript(tmp_path, tools=[tool("plain")])
     async with script.running_hub(permissions=policy("deny_all", require=("network.outbound",))) as hub:
         assert await listed(hub) == []
         await control(hub, "permissions.approve", server="s", permissions=["network"], terminal=True)

@@ -15,7 +15,7 @@ from interlock.config.settings import Timeouts
 from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 
-from .governed import ADA, ERAS, TRANSPORTS, Script, call, error_of, needing, policy, tool
+from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, needing, policy, tool
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 OFFER = {"version": "0.2.0", "extensions": ["security"]}
@@ -29,11 +29,11 @@ def busy(code: int = 3000, **recovery: Any) -> dict[str, Any]:
     return {"error": {"code": code, "message": "too busy", "data": {"_mgp": {**said, **recovery}}}}
 
 
-def scripted(tmp_path: Path, answers: dict[str, list[Any]], **more: Any) -> Script:
-    return Script(tmp_path, **{"era": "legacy", "mgp": OFFER, "tools": TOOLS, "answers": answers, **more})
+def scripted(tmp_path: Path, answers: dict[str, list[Any]], **more: Any) -> MgpScript:
+    return MgpScript(tmp_path, **{"era": "legacy", "mgp": OFFER, "tools": TOOLS, "answers": answers, **more})
 
 
-def calls(script: Script, name: str) -> int:
+def calls(script: MgpScript, name: str) -> int:
     return sum(params["name"] == name for params in script.params("tools/call"))
 
 
@@ -204,7 +204,7 @@ async def test_the_alternative_of_another_server_is_only_a_hint(tmp_path: Path, 
     (tmp_path / "t").mkdir()
     script = scripted(tmp_path, {"get": [busy(max_retries=0, fallback_tool=named)]})
     other = scripted(tmp_path / "t", {}, tools=[tool("theirs", **IDEMPOTENT)])
-    servers = {name: child("governed_server.py", str(one.path)) for name, one in (("s", script), ("t", other))}
+    servers = {name: child("mgp_server.py", str(one.path)) for name, one in (("s", script), ("t", other))}
     async with running_hub(tmp_path, servers) as hub:
         assert (await call(hub, "get"))["error"]["data"]["fallback_tool"] == named
         assert calls(other, "theirs") == 0

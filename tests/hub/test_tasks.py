@@ -20,7 +20,7 @@ from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.server import TaskLimits
 from interlock.wire.errors import Fault
 
-from .governed import Script, tool
+from .mgp_script import MgpScript, tool
 from .modern_client import ALL, CAPABILITIES
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_server import Jobs, task_server
@@ -673,7 +673,7 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
     busy = {"error": {"code": 3000, "message": "too busy", "data": {"_mgp": recovery}}}
     noon = "2026-08-01T12:00:00Z"
     begun = {"resultType": "task", "taskId": "1", "status": "working", "createdAt": noon, "lastUpdatedAt": noon}
-    script = Script(
+    script = MgpScript(
         tmp_path,
         era="modern",
         mgp={"version": "0.2.0", "extensions": ["security"]},

@@ -17,7 +17,7 @@ from interlock.hub.upstreams.listing import discovery_s
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 
-from .governed import Script, call, error_of, listed, tool
+from .mgp_script import MgpScript, call, error_of, listed, tool
 from .running_hub import RawClient, child, running_hub, text_of, until
 
 FAST = Timeouts(start_s=30, discovery_s=10, tool_s=1)
@@ -103,7 +103,7 @@ async def test_each_tool_has_its_own_time(tmp_path: Path) -> None:
 
 
 async def test_progress_gives_a_tool_its_time_anew(tmp_path: Path) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
     async with script.running_hub(waits=Timeouts(start_s=30, tool_s=1.2)) as hub:
         wanted = {"name": "s__a", "arguments": {}}
         heard = await RawClient(hub.url + "/mcp").modern("tools/call", {**wanted, "_meta": {"progressToken": "mine"}})
@@ -159,7 +159,7 @@ async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gat
 
 
 async def test_a_server_that_does_not_list_again_in_time_keeps_the_list_that_is_known(tmp_path: Path) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
     async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
         assert await listed(hub) == ["s__a"]
         script.say(tools=[tool("a"), tool("b")], silent=["tools/list"])
@@ -176,7 +176,7 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.hub.upstreams.listing.LIST_AGAIN_S", 0.2)
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
     own = ServerTimeouts(discovery_s=0.3)
     async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:
         script.say(tools=[tool("b")], silent=["tools/list"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .governed import Script, policy, tool
+from .mgp_script import MgpScript, policy, tool
 from .running_hub import RawClient, RunningHub, until
 
 DECLARED = {
@@ -31,12 +31,12 @@ OFFER = {"mgp": {"version": "0.2.0", "extensions": ["security"]}}
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Script:
-    return Script(tmp_path, era="legacy", mgp={"version": "0.2.0", "extensions": ["security"]}, tools=TOOLS)
+def script(tmp_path: Path) -> MgpScript:
+    return MgpScript(tmp_path, era="legacy", mgp={"version": "0.2.0", "extensions": ["security"]}, tools=TOOLS)
 
 
 @pytest.fixture
-async def hub(script: Script) -> AsyncIterator[RunningHub]:
+async def hub(script: MgpScript) -> AsyncIterator[RunningHub]:
     async with script.running_hub(permissions=policy("auto_approve")) as running:
         yield running
 
@@ -75,13 +75,13 @@ async def test_anybody_else_gets_definitions_as_they_came(hub: RunningHub, era: 
 
 
 @pytest.mark.parametrize(("trust", "risk"), [("trusted", "safe"), ("standard", "safe"), ("sandboxed", "moderate")])
-async def test_the_risk_that_is_told_follows_the_trust_in_the_server(script: Script, trust: str, risk: str) -> None:
+async def test_the_risk_that_is_told_follows_the_trust_in_the_server(script: MgpScript, trust: str, risk: str) -> None:
     script.say(tools=[tool("get", security={"risk_level": "safe"})])
     async with script.running_hub(trust=trust) as hub:
         assert (await listed(hub, "legacy", OFFER))["get"]["security"]["risk_level"] == risk
 
 
-async def test_a_list_that_changes_is_told_anew(script: Script) -> None:
+async def test_a_list_that_changes_is_told_anew(script: MgpScript) -> None:
     script.say(tools=[tool("get", security={"risk_level": "safe"})])
     async with script.running_hub() as hub:
         assert list(await listed(hub, "legacy", OFFER)) == ["get"]

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.hub.upstreams.states import ServerState
 
-from .governed import ERAS, Script, call, tool
+from .mgp_script import ERAS, MgpScript, call, tool
 from .running_hub import MODERN, RawClient, text_of
 from .test_recovering import IDEMPOTENT, records
 
@@ -22,8 +22,8 @@ AWAY = [(429, "RATE_LIMITED"), (503, "SERVER_NOT_READY")]
 NO_ERROR = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "slow down"}}
 
 
-def scripted(tmp_path: Path, turned: dict[str, list[Any]], era: str = "legacy", **more: Any) -> Script:
-    return Script(tmp_path, era=era, tools=TOOLS, turned=turned, **more)
+def scripted(tmp_path: Path, turned: dict[str, list[Any]], era: str = "legacy", **more: Any) -> MgpScript:
+    return MgpScript(tmp_path, era=era, tools=TOOLS, turned=turned, **more)
 
 
 def away(status: int, **headers: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.negotiation import VERSION
 
-from .governed import ERAS, TRANSPORTS, Script, call, error_of, listed, tool
+from .mgp_script import ERAS, TRANSPORTS, MgpScript, call, error_of, listed, tool
 from .running_hub import RawClient, RunningHub, text_of
 from .test_speaking import HOMES, OFFER, mgp_of
 
@@ -26,7 +26,7 @@ async def status(hub: RunningHub) -> Any:
     return json.loads(json.dumps(found["servers"][0], default=str))
 
 
-def question(script: Script, era: str) -> dict[str, Any]:
+def question(script: MgpScript, era: str) -> dict[str, Any]:
     """What the server was asked with."""
     if era == "modern":
         asked: dict[str, Any] = script.params("server/discover")[0]["_meta"][CAPABILITIES]
@@ -41,7 +41,7 @@ def question(script: Script, era: str) -> dict[str, Any]:
 async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
     tmp_path: Path, transport: str, era: str, home: str
 ) -> None:
-    script = Script(tmp_path, era=era, home=home, mgp=SERVERS_OFFER, tools=[tool("a")])
+    script = MgpScript(tmp_path, era=era, home=home, mgp=SERVERS_OFFER, tools=[tool("a")])
     async with script.running_hub(transport) as hub:
         asked = mgp_of(question(script, era))
         assert len(asked) == 3, "servers look in different places"
@@ -55,7 +55,7 @@ async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_that_says_nothing_of_mgp_gets_plain_mcp(tmp_path: Path, transport: str, era: str) -> None:
-    script = Script(tmp_path, era=era, tools=[tool("a")])
+    script = MgpScript(tmp_path, era=era, tools=[tool("a")])
     async with script.running_hub(transport) as hub:
         assert (await status(hub))["mgp"] is None
         assert text_of(await call(hub, "a")) == "a ran {}"
@@ -71,7 +71,7 @@ async def test_what_is_agreed_with_a_server_and_with_a_client_are_two_things(
     tmp_path: Path, transport: str, era: str, client: str
 ) -> None:
     """A plain client of an MGP server gets plain MCP, an MGP client all of it; the server hears the hub either way."""
-    script = Script(tmp_path, era=era, mgp=SERVERS_OFFER, tools=[tool("a")], answers={"a": [REFUSED]})
+    script = MgpScript(tmp_path, era=era, mgp=SERVERS_OFFER, tools=[tool("a")], answers={"a": [REFUSED]})
     async with script.running_hub(transport) as hub:
         meta = {} if client == "plain" else {"_meta": {CAPABILITIES: {"mgp": OFFER}}}
         raw = RawClient(hub.url + "/mcp")
@@ -95,7 +95,7 @@ async def test_a_plain_server_is_plain_whatever_the_client_speaks(
     tmp_path: Path, transport: str, era: str, client: str
 ) -> None:
     own = {"error": {"code": -32050, "message": "its own"}}
-    script = Script(tmp_path, era=era, tools=[tool("a")], answers={"a": ["ok", own]})
+    script = MgpScript(tmp_path, era=era, tools=[tool("a")], answers={"a": ["ok", own]})
     async with script.running_hub(transport) as hub:
         raw = RawClient(hub.url + "/mcp")
         await raw.initialize({} if client == "plain" else {"mgp": OFFER})
@@ -108,7 +108,7 @@ async def test_a_plain_server_is_plain_whatever_the_client_speaks(
 
 @pytest.mark.parametrize("home", HOMES)
 async def test_a_clients_own_offer_never_crosses_the_hub(tmp_path: Path, home: Any) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
     async with script.running_hub() as hub:
         client = RawClient(hub.url + "/mcp")
         await client.initialize({"roots": {}, **home({**OFFER, "extensions": ["com.example.own"]})})
@@ -129,7 +129,7 @@ async def test_a_clients_own_offer_never_crosses_the_hub(tmp_path: Path, home: A
     ],
 )
 async def test_a_servers_version_fits_by_its_major(tmp_path: Path, version: str, spoken: bool, warned: bool) -> None:
-    script = Script(tmp_path, mgp={**SERVERS_OFFER, "version": version}, tools=[tool("a")])
+    script = MgpScript(tmp_path, mgp={**SERVERS_OFFER, "version": version}, tools=[tool("a")])
     async with script.running_hub() as hub:
         agreed = (await status(hub))["mgp"]
         assert (agreed is not None) is spoken
@@ -138,7 +138,7 @@ async def test_a_servers_version_fits_by_its_major(tmp_path: Path, version: str,
 
 
 async def test_an_answer_that_cannot_be_read_leaves_plain_mcp_and_a_word_in_the_log(tmp_path: Path) -> None:
-    script = Script(tmp_path, mgp={"version": 2, "extensions": "all"}, tools=[tool("a")])
+    script = MgpScript(tmp_path, mgp={"version": 2, "extensions": "all"}, tools=[tool("a")])
     async with script.running_hub() as hub:
         assert (await status(hub))["mgp"] is None
         assert await listed(hub) == ["s__a"]
@@ -160,7 +160,7 @@ async def test_a_servers_word_on_itself_lowers_its_trust_and_renames_nothing(
     tmp_path: Path, given: str, claimed: str | None, effective: str
 ) -> None:
     said = {**SERVERS_OFFER, "server_id": "kernel", "trust_level": claimed}
-    script = Script(tmp_path, mgp=said, tools=[tool("a")])
+    script = MgpScript(tmp_path, mgp=said, tools=[tool("a")])
     async with script.running_hub(trust=given) as hub:
         line = await status(hub)
         assert line["trust"] == effective
@@ -172,6 +172,6 @@ async def test_a_servers_word_on_itself_lowers_its_trust_and_renames_nothing(
 
 async def test_a_server_that_calls_itself_sandboxed_cannot_call_its_tools_safe(tmp_path: Path) -> None:
     safe = tool("a", annotations={"readOnlyHint": True}, security={"risk_level": "safe", "permissions_required": []})
-    script = Script(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
+    script = MgpScript(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
     async with script.running_hub() as hub:
         assert hub.hub_app.server_policies.trust_of("s").name == "SANDBOXED"

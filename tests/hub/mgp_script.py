@@ -11,7 +11,7 @@ from typing import Any
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 
-from .governed_web import GovernedWeb
+from .mgp_http_server import MgpHttpServer
 from .running_hub import RawClient, RunningHub, child, running_hub
 
 ADA = Principal("person:ada", "person")
@@ -29,7 +29,7 @@ def needing(name: str, *permissions: str, **more: Any) -> dict[str, Any]:
     return tool(name, security={"risk_level": "safe", "permissions_required": list(permissions), **more})
 
 
-class Script:
+class MgpScript:
     """What the server reads, and what it wrote down."""
 
     def __init__(self, folder: Path, **said: Any) -> None:
@@ -76,10 +76,10 @@ class Script:
         )
         async with contextlib.AsyncExitStack() as stack:
             if transport == "http":
-                web = await stack.enter_async_context(GovernedWeb(self.path))
+                web = await stack.enter_async_context(MgpHttpServer(self.path))
                 server = Server(url=web.url, **settings)
             else:
-                server = child("governed_server.py", str(self.path), **settings)
+                server = child("mgp_server.py", str(self.path), **settings)
             yield await stack.enter_async_context(running_hub(self.folder, {"s": server}, hub=hub, wait=wait))
 
 
