@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from .place import HERE, free_ports, stdio, text_of, variables, write_config
+from .peer_hub import HERE, free_ports, stdio, text_of, variables, write_config
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ Mode = Literal["legacy", "auto"]
 Transport = Literal["http", "stdio"]
 
 
-class Place(msgspec.Struct, frozen=True):
+class PeerHub(msgspec.Struct, frozen=True):
     """A hub that runs, and the folders its servers write to."""
 
     url: str
