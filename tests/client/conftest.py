@@ -13,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
 sys.path.append(str(Path(__file__).parents[1] / "hub"))
 
-from web_peer import Ear, Script, Web
+from web_peer import RecordingListener, Script, Web
 
 from interlock.client import Connection
 from interlock.client.dial import to_command, to_url
@@ -43,7 +43,7 @@ async def meet(stack: AsyncExitStack):
         command = Command((sys.executable, str(SERVERS / "eras.py"), mood))
         # Only a server that leaves the probe unanswered is not waited for.
         options = {"timeout": 120.0, "probe_timeout": 0.3 if mood in UNANSWERED else 120.0, **options}
-        connection = await Connection.open(to_command(command), Ear(), **options)
+        connection = await Connection.open(to_command(command), RecordingListener(), **options)
         stack.push_async_callback(connection.close)
         return connection
 
@@ -59,7 +59,9 @@ async def visit(stack: AsyncExitStack):
         server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
         stack.callback(server.close)
         web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-        connection = await Connection.open(to_url(web.url), Ear(), timeout=120.0, probe_timeout=120.0, **options)
+        connection = await Connection.open(
+            to_url(web.url), RecordingListener(), timeout=120.0, probe_timeout=120.0, **options
+        )
         stack.push_async_callback(connection.close)
         return connection, web
 

@@ -22,7 +22,7 @@ SECRET = "2b7e151628aed2a6abf7158809cf4f3c"
 AGENTS = {"careful": Agent(ask=("busy__ec*",))}
 
 
-class Ear:
+class RecordingListener:
     """An HTTP server that keeps what it was sent, and answers as it is told."""
 
     def __init__(self, *statuses: int) -> None:
@@ -30,7 +30,7 @@ class Ear:
         self.heard: list[tuple[dict[str, str], bytes]] = []
         self.url = ""
 
-    async def __aenter__(self) -> Ear:
+    async def __aenter__(self) -> RecordingListener:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook?x=1"
         return self
@@ -56,7 +56,7 @@ def settings(url: str | None, *, desktop: bool = False) -> Hub:
 async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     async with (
-        Ear() as ear,
+        RecordingListener() as ear,
         running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
@@ -77,7 +77,7 @@ async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
 ) -> None:
     monkeypatch.delenv("HOOK_SECRET", raising=False)
     async with (
-        Ear(302) as ear,
+        RecordingListener(302) as ear,
         running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
@@ -122,7 +122,7 @@ async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     monkeypatch.setattr(notifiers, "PAUSE_S", 0.01)
     async with (
-        Ear(503, 429, 204) as ear,
+        RecordingListener(503, 429, 204) as ear,
         running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)

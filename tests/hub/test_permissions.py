@@ -112,13 +112,13 @@ async def test_a_listener_hears_that_its_list_changed_when_the_answer_comes(tmp_
     async with script.running_hub() as hub:
         heard: list[str] = []
 
-        class Ear:
+        class RecordingListener:
             list_scope = hub.hub_app.authenticator.admit_principal(Principal("a", "agent"), "/mcp").list_scope
 
             def list_changed(self, which: str) -> None:
                 heard.append(which)
 
-        hub.hub_app.change_notifier.listen(Ear())
+        hub.hub_app.change_notifier.listen(RecordingListener())
         question = await open_question(hub, "shell.execute")
         await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
         await until(lambda: heard == ["tools"])

@@ -24,7 +24,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
         yield running
 
 
-class Ear:
+class RecordingListener:
     """A stream of a client, read as it comes."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -43,12 +43,12 @@ class Ear:
 
 
 @contextlib.asynccontextmanager
-async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator[Ear]:
+async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator[RecordingListener]:
     host, port = hub.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     said = f"host: {host}:{port}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n"
     writer.write(f"{head}\r\n{said}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-    ear = Ear(reader)
+    ear = RecordingListener(reader)
     try:
         yield ear
     finally:
@@ -57,7 +57,7 @@ async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def listening(hub: RunningHub, key: str, **wanted: Any) -> AsyncIterator[Ear]:
+async def listening(hub: RunningHub, key: str, **wanted: Any) -> AsyncIterator[RecordingListener]:
     """A `subscriptions/listen` stream, once it is acknowledged."""
     params = {"notifications": {"resourceSubscriptions": [URI], **wanted}, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
@@ -68,7 +68,7 @@ async def listening(hub: RunningHub, key: str, **wanted: Any) -> AsyncIterator[E
 
 
 @contextlib.asynccontextmanager
-async def in_session(hub: RunningHub, key: str) -> AsyncIterator[Ear]:
+async def in_session(hub: RunningHub, key: str) -> AsyncIterator[RecordingListener]:
     """The standing stream of a session that subscribed."""
     client = RawClient(hub.url + "/mcp", key)
     await client.initialize()
@@ -79,7 +79,7 @@ async def in_session(hub: RunningHub, key: str) -> AsyncIterator[Ear]:
         yield ear
 
 
-async def touch(hub: RunningHub, told: Ear) -> None:
+async def touch(hub: RunningHub, told: RecordingListener) -> None:
     """Have the resource change, and wait until somebody else has heard of it."""
     before = len(told.methods())
     toucher = RawClient(hub.url + "/mcp", hub.key("toucher"))

@@ -28,7 +28,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Ear:
+class RecordingListener:
     """A sink and a listener that write down what they hear."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Bench:
         self.server = Server("test")
         self.started = asyncio.Event()
         self.stopped = asyncio.Event()
-        self.listener = Ear()
+        self.listener = RecordingListener()
         self.link: Link = connect(self.server, Anyone(), self.listener, limits=limits or Limits())
 
         @self.server.tool
@@ -80,8 +80,8 @@ class Bench:
             finally:
                 self.stopped.set()
 
-    def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, Ear]:
-        ear = Ear()
+    def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, RecordingListener]:
+        ear = RecordingListener()
         steps = {"steps": more.pop("steps")} if "steps" in more else {}
         params = msgspec.json.encode({"name": name, "arguments": steps, "_meta": META})
         deadline = asyncio.get_running_loop().time() + seconds
@@ -176,7 +176,7 @@ async def test_requests_that_may_not_be_served_are_refused_in_the_words_of_their
         ("initialize", b"{}", -32602),
         ("tools/list", b'{"_meta":1}', -32602),
     ):
-        ear = Ear()
+        ear = RecordingListener()
         bench.link.send(Outgoing(method, params, deadline), ear)
         answer = await ear.ended
         assert isinstance(answer, Failure)

@@ -123,7 +123,7 @@ class Web:
         return [visit.message.get("method", visit.verb) for visit in self.visits]
 
 
-class Ear:
+class RecordingListener:
     """Hears everything that belongs to no request."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Ear:
 class Desk:
     """A link to such a server."""
 
-    def __init__(self, web: Web, link: HttpLink, ear: Ear) -> None:
+    def __init__(self, web: Web, link: HttpLink, ear: RecordingListener) -> None:
         self.web = web
         self.link = link
         self.ear = ear
@@ -189,7 +189,7 @@ async def opened(script: Script, **options: object) -> AsyncIterator[Desk]:
     web = Web(script)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    ear = Ear()
+    ear = RecordingListener()
     link = HttpLink(web.url, ear, **options)
     try:
         yield Desk(web, link, ear)

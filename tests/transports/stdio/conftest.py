@@ -23,7 +23,7 @@ MOODS = str(Path(__file__).parent / "servers" / "moods.py")
 Json = dict[str, object] | None
 
 
-class Ear:
+class RecordingListener:
     """Hears everything that belongs to no request."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Ear:
 class Server:
     """A running server, its link, and what was heard of it."""
 
-    def __init__(self, link: StdioLink, ear: Ear) -> None:
+    def __init__(self, link: StdioLink, ear: RecordingListener) -> None:
         self.link = link
         self.ear = ear
         self.notes: list[tuple[str, bytes]] = []
@@ -91,7 +91,7 @@ async def run() -> AsyncIterator[Start]:
         cwd: str | None = None,
         **more: object,
     ) -> Server:
-        ear = Ear()
+        ear = RecordingListener()
         command = Command((*program, *flags), env or {}, cwd)
         server = Server(await StdioLink.spawn(command, ear, **more), ear)
         servers.append(server)
