@@ -25,11 +25,9 @@ _ONE_WORKER = ("peers",)
 """Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if (folder := item.path.parent.name) in _ONE_WORKER:
-            item.add_marker(pytest.mark.xdist_group(folder))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (folder := item.path.parent.name) in _ONE_WORKER:
+        item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.fixture(scope="session")
