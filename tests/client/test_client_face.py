@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from web_peer import Web, until
 
-from hub.instructed_server import Puppet
+from hub.instructed_server import InstructedServer
 from hub.preset_server import PresetServer
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
@@ -608,12 +608,12 @@ async def test_a_question_that_the_server_withdraws_is_asked_no_longer(beside: b
         {"ask": {"id": "r", "method": "ping"}, "beside": beside},
         {"wait": "r"},
     ]
-    async with Puppet().http() as puppet:
-        async with Client(puppet.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
+    async with InstructedServer().http() as instructed:
+        async with Client(instructed.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
             await client.call_tool("do", {"steps": steps})
             assert asked.is_set()
             await asyncio.wait_for(stopped.wait(), 120)
-        assert puppet.answer_to("q") == []
+        assert instructed.answer_to("q") == []
 
 
 async def test_a_client_that_is_not_connected_says_how_to_be() -> None:

@@ -61,14 +61,14 @@ async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any
     step = asks("q", "sampling/createMessage", sampling(""))
     call = {"rounds": [{"inputRequests": question}]} if server == "new" else steps(step, {"wait": "q"})
     if client == "new":
-        rounder = ModernClient(url, {"sampling/createMessage": answer})
-        got = await rounder.call(tool, call)
-        asked = rounder.asked[0]["params"]
+        modern_client = ModernClient(url, {"sampling/createMessage": answer})
+        got = await modern_client.call(tool, call)
+        asked = modern_client.asked[0]["params"]
     else:
-        talker = LegacyClient(url, {"sampling/createMessage": answer})
-        await talker.initialize(ALL)
-        got = await talker.call(tool, call)
-        (asked,) = [said["params"] for said in talker.heard if said.get("method") == "sampling/createMessage"]
+        legacy_client = LegacyClient(url, {"sampling/createMessage": answer})
+        await legacy_client.initialize(ALL)
+        got = await legacy_client.call(tool, call)
+        (asked,) = [said["params"] for said in legacy_client.heard if said.get("method") == "sampling/createMessage"]
     (told,) = json.loads(text_of(got)).values() if server == "new" else [json.loads(text_of(got))[0]["result"]]
     return asked, told
 

@@ -69,14 +69,14 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
         asking_server().http() as address,
         running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(CAPABILITIES)
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(CAPABILITIES)
         params = {"name": "a__order", "arguments": {}}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-        reader, writer = await asyncio.open_connection(talker.host, int(talker.port))
+        reader, writer = await asyncio.open_connection(legacy_client.host, int(legacy_client.port))
         head = (
-            f"POST /mcp HTTP/1.1\r\nhost: {talker.host}:{talker.port}\r\ncontent-type: application/json\r\n"
-            f"accept: application/json, text/event-stream\r\nmcp-session-id: {talker.session}\r\n"
+            f"POST /mcp HTTP/1.1\r\nhost: {legacy_client.host}:{legacy_client.port}\r\ncontent-type: application/json\r\n"
+            f"accept: application/json, text/event-stream\r\nmcp-session-id: {legacy_client.session}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
@@ -88,9 +88,9 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
             elif line.startswith(b"data:") and b"elicitation/create" in line:
                 question = json.loads(line[5:])
         writer.close()
-        reply = {"jsonrpc": "2.0", "id": question["id"], "result": talker.answers["elicitation/create"]}
-        assert (await talker.post(json.dumps(reply).encode()))[0] == 202
+        reply = {"jsonrpc": "2.0", "id": question["id"], "result": legacy_client.answers["elicitation/create"]}
+        assert (await legacy_client.post(json.dumps(reply).encode()))[0] == 202
         await until(lambda: hub.hub_app.hub.open_calls == 0)
-        _, _, rest = await talker.send("GET", b"", {"last-event-id": seen, "accept": "text/event-stream"})
+        _, _, rest = await legacy_client.send("GET", b"", {"last-event-id": seen, "accept": "text/event-stream"})
         answer = next(json.loads(line[5:]) for line in rest.split(b"\n") if line.startswith(b"data: {"))
         assert json.loads(answer["result"]["content"][0]["text"])[0] == "accept"

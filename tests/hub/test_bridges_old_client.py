@@ -20,41 +20,41 @@ ALL = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "ur
 MODERN = child("asking_server.py", era="modern")
 
 
-def asked(talker: LegacyClient, method: str) -> list[Any]:
-    return [message["params"] for message in talker.heard if message.get("method") == method]
+def asked(legacy_client: LegacyClient, method: str) -> list[Any]:
+    return [message["params"] for message in legacy_client.heard if message.get("method") == method]
 
 
 async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        action, value = json.loads(text_of(await talker.call("a__order")))
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        action, value = json.loads(text_of(await legacy_client.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
-        (params,) = asked(talker, "elicitation/create")
+        (params,) = asked(legacy_client, "elicitation/create")
         assert params["requestedSchema"] == FORM
         assert params["mode"] == "form"
 
 
 async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_other(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        answer = await talker.call("a__everything")
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        answer = await legacy_client.call("a__everything")
         assert json.loads(text_of(answer)) == ["accept", "hello from ada", "file:///ada", "accept"]
         assert answer["result"]["structuredContent"] == {"result": json.loads(text_of(answer))}
-        order = [message.get("method", "answer") for message in talker.heard]
+        order = [message.get("method", "answer") for message in legacy_client.heard]
         assert set(order[:3]) == {"elicitation/create", "sampling/createMessage", "roots/list"}
         assert order[3:] == ["elicitation/create", "answer"]
 
 
 async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_through(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
-        await talker.initialize(ALL)
-        assert text_of(await talker.call("a__visit")) == "accept"
-        (visit,) = asked(talker, "elicitation/create")
+        legacy_client = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+        await legacy_client.initialize(ALL)
+        assert text_of(await legacy_client.call("a__visit")) == "accept"
+        (visit,) = asked(legacy_client, "elicitation/create")
         assert (visit["mode"], visit["url"]) == ("url", "https://example.org/login")
-        assert asked(talker, "notifications/elicitation/complete") == [{"elicitationId": visit["elicitationId"]}]
+        assert asked(legacy_client, "notifications/elicitation/complete") == [{"elicitationId": visit["elicitationId"]}]
         declined = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
         await declined.initialize(ALL)
         assert text_of(await declined.call("a__visit")) == "decline"
@@ -63,10 +63,10 @@ async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        assert text_of(await talker.call("a__think")) == "hello from ada"
-        (params,) = asked(talker, "sampling/createMessage")
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        assert text_of(await legacy_client.call("a__think")) == "hello from ada"
+        (params,) = asked(legacy_client, "sampling/createMessage")
         assert params["includeContext"] == "thisServer"
         assert params["modelPreferences"] == {"hints": [{"name": "claude"}], "costPriority": 0.2}
         assert params["tools"] == [{"name": "look", "inputSchema": {"type": "object"}}]
@@ -112,20 +112,20 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
 
 async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        assert "more than 10 times" in (await talker.call("a__nag"))["error"]["message"]
-        assert len(asked(talker, "elicitation/create")) == 10
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        assert "more than 10 times" in (await legacy_client.call("a__nag"))["error"]["message"]
+        assert len(asked(legacy_client, "elicitation/create")) == 10
         assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
-        talker = LegacyClient(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        read = await talker.request("resources/read", {"uri": "interlock://a/secret://plan"})
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        read = await legacy_client.request("resources/read", {"uri": "interlock://a/secret://plan"})
         assert read["result"]["contents"][0]["text"] == "plan for {'name': 'ada'}"
-        got = await talker.request("prompts/get", {"name": "a__letter"}, id=2)
+        got = await legacy_client.request("prompts/get", {"name": "a__letter"}, id=2)
         assert got["result"]["messages"][0]["content"]["text"] == "Write to {'name': 'ada'}"
 
 
@@ -198,12 +198,12 @@ async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
 async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"a": MODERN}) as hub:
         names = [f"agent{number}" for number in range(12)]
-        talkers = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
-        await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
-        said = await asyncio.gather(*(talker.call("a__everything") for talker in talkers))
+        legacy_clients = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
+        await asyncio.gather(*(legacy_client.initialize(ALL) for legacy_client in legacy_clients))
+        said = await asyncio.gather(*(legacy_client.call("a__everything") for legacy_client in legacy_clients))
         assert [json.loads(text_of(answer))[1] for answer in said] == [f"hello from {name}" for name in names]
-        for talker, name in zip(talkers, names, strict=True):
-            assert not any(f"{other}" + chr(34) in json.dumps(talker.heard) for other in names if other != name)
+        for legacy_client, name in zip(legacy_clients, names, strict=True):
+            assert not any(f"{other}" + chr(34) in json.dumps(legacy_client.heard) for other in names if other != name)
 
 
 class Silent(LegacyClient):

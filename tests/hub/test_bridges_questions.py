@@ -192,14 +192,14 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
     doing = steps(asks(1, method, params), {"wait": 1}) if era == "legacy" else {"rounds": [{"inputRequests": asked}]}
     async with puppet_house(tmp_path, era) as (hub, instructed):
         if client == "old":
-            talker = Answerer(hub.url + "/mcp", lambda _: None)
-            await talker.initialize(declared)
-            answer = await talker.call("a__do", doing)
-            assert [message.get("method") for message in talker.heard] == [None]
+            legacy_client = Answerer(hub.url + "/mcp", lambda _: None)
+            await legacy_client.initialize(declared)
+            answer = await legacy_client.call("a__do", doing)
+            assert [message.get("method") for message in legacy_client.heard] == [None]
         else:
-            rounder = ModernClient(hub.url + "/mcp", {})
-            rounder.capabilities = declared
-            answer = await rounder.ask("tools/call", {"name": "a__do", "arguments": doing})
+            modern_client = ModernClient(hub.url + "/mcp", {})
+            modern_client.capabilities = declared
+            answer = await modern_client.ask("tools/call", {"name": "a__do", "arguments": doing})
             assert answer["result"]["resultType"] == "complete"
         error = instructed.answer_to(1)[0]["error"] if era == "legacy" else answer["error"]
         assert error["data"]["requiredCapabilities"] == needed

@@ -246,13 +246,13 @@ async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, st
     agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
     async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
-        talker = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
-        await talker.initialize({"elicitation": {}})
-        answer = await talker.call("busy__echo", {"text": "a"})
+        legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
+        await legacy_client.initialize({"elicitation": {}})
+        answer = await legacy_client.call("busy__echo", {"text": "a"})
         assert ("result" in answer) is said
         (decision,) = hub.hub_app.inbox.all(only_open=False)
         assert (decision.state, decision.answered_by, decision.answered_in) == (state, "person:ada", "client")
-        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "busy__echo" in asked["params"]["message"]
 
 

@@ -123,9 +123,9 @@ async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Pat
     agents = {"agent": Agent(attended_by="ada")}
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
-        talker = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
-        await talker.initialize({"elicitation": {}})
-        answer = await talker.call("s__run", {"command": "rm -rf build"})
+        legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
+        await legacy_client.initialize({"elicitation": {}})
+        answer = await legacy_client.call("s__run", {"command": "rm -rf build"})
         assert not answer["result"].get("isError")
-        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "shell.recursive_delete" in asked["params"]["message"]

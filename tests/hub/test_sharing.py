@@ -19,18 +19,25 @@ ALL: dict[str, object] = {"sampling": {}, "elicitation": {}, "roots": {}}
 
 async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        talkers = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")]
-        await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
+        legacy_clients = [
+            LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")
+        ]
+        await asyncio.gather(*(legacy_client.initialize(ALL) for legacy_client in legacy_clients))
 
-        async def ask(talker: LegacyClient, name: str) -> None:
-            assert name in text_of(await talker.call("busy__ask_name"))
-            assert text_of(await talker.call("busy__ask_model")) == f"hello from {name}"
-            assert text_of(await talker.call("busy__ask_roots")) == f"file:///{name}"
+        async def ask(legacy_client: LegacyClient, name: str) -> None:
+            assert name in text_of(await legacy_client.call("busy__ask_name"))
+            assert text_of(await legacy_client.call("busy__ask_model")) == f"hello from {name}"
+            assert text_of(await legacy_client.call("busy__ask_roots")) == f"file:///{name}"
 
-        await asyncio.gather(*(ask(talker, name) for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True)))
-        for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True):
+        await asyncio.gather(
+            *(
+                ask(legacy_client, name)
+                for legacy_client, name in zip(legacy_clients, ("ada", "bob", "cyd"), strict=True)
+            )
+        )
+        for legacy_client, name in zip(legacy_clients, ("ada", "bob", "cyd"), strict=True):
             others = {"ada", "bob", "cyd"} - {name}
-            assert not any(other in json.dumps(talker.heard) for other in others)
+            assert not any(other in json.dumps(legacy_client.heard) for other in others)
 
 
 async def test_callers_with_nothing_to_answer_share_one_process_and_others_get_their_own(tmp_path: Path) -> None:
