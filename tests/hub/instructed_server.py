@@ -76,7 +76,7 @@ class InstructedServer:
             arguments = params.get("arguments", {})
             return self._round(params, arguments) if modern else await self._steps(arguments, say, beside)
         if method == "initialize":
-            info = {"name": "puppet", "version": "1"}
+            info = {"name": "instructed", "version": "1"}
             return _result({"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "serverInfo": info})
         if method == "server/discover" and modern:
             return _result({"supportedVersions": ["2026-07-28"], "capabilities": self._capabilities}, modern)

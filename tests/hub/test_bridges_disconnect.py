@@ -75,8 +75,9 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
         reader, writer = await asyncio.open_connection(legacy_client.host, int(legacy_client.port))
         head = (
-            f"POST /mcp HTTP/1.1\r\nhost: {legacy_client.host}:{legacy_client.port}\r\ncontent-type: application/json\r\n"
-            f"accept: application/json, text/event-stream\r\nmcp-session-id: {legacy_client.session}\r\n"
+            f"POST /mcp HTTP/1.1\r\nhost: {legacy_client.host}:{legacy_client.port}\r\n"
+            "content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+            f"mcp-session-id: {legacy_client.session}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
