@@ -61,7 +61,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @asynccontextmanager
-async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
+async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
     modern = way.era == "modern"
     async with (RawStdioServer if way.streams else RawHttpServer)(modern=modern) as server:
         server.schema = SCHEMA
@@ -199,7 +199,7 @@ async def test_whatever_a_program_writes_is_told_and_recorded_as_to_the_first_ca
 
 async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes, followed: Any) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, way, timeout_s=1) as place:
+    async with server_hub(tmp_path, way, timeout_s=1) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
@@ -226,7 +226,7 @@ def but_for_trace(answer: Any) -> Any:
 
 
 async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path, followed: Any) -> None:
-    async with server_house(tmp_path, NEW_STREAMS) as place, place.kept() as client:
+    async with server_hub(tmp_path, NEW_STREAMS) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         before = followed.call_count
@@ -244,7 +244,7 @@ async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path, followe
 
 async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way: Way) -> None:
     rows: list[str] = []
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         hub.hub_app.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
         with patch.object(Trail, "ended_well", autospec=True, side_effect=Trail.ended_well) as plain:
@@ -276,7 +276,7 @@ async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way
 async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
     tmp_path: Path, way: Way, arguments: bytes, followed: Any
 ) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         web = place.web
         async with place.kept() as first:
             told = await first.call(STRANGE, arguments, 7)
@@ -300,7 +300,7 @@ def _is_read(arguments: bytes) -> bool:
 
 
 async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -312,7 +312,7 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
 
 
 async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -351,7 +351,7 @@ async def test_who_asks_is_found_out_again_after_a_change(tmp_path: Path, way: W
 
 
 async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[RunningHub], None], followed: Any) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         await trodden(client)
         before = followed.call_count
@@ -365,7 +365,7 @@ async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[Run
 async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(
     tmp_path: Path, way: Way, followed: Any
 ) -> None:
-    async with server_house(tmp_path, way, hub=Hub(audit="strict")) as place, place.kept() as client:
+    async with server_hub(tmp_path, way, hub=Hub(audit="strict")) as place, place.kept() as client:
         await trodden(client)
         assert followed.call_count == 0
 
@@ -373,7 +373,7 @@ async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(
 @pytest.mark.parametrize("way", [NEW, NEW_LINES, OLD_LINES], ids=["new", "new lines", "old lines"])
 async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
@@ -393,7 +393,7 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) ->
 @pytest.mark.parametrize("how", ["cancelled", "session"])
 async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client, place.kept() as other:
@@ -422,7 +422,7 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
 async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_again(
     tmp_path: Path, way: Way, followed: Any
 ) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         assert isinstance(client, KeptStdioClient)
         await trodden(client)
@@ -464,7 +464,7 @@ def take(steps: list[Callable[[], None]]) -> None:
 async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
     tmp_path: Path, way: Way, held: list[Callable[[], None]]
 ) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         assert isinstance(client, KeptStdioClient)
         await treading(client, held)
@@ -487,7 +487,7 @@ async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
 async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent(
     tmp_path: Path, how: str, held: list[Callable[[], None]]
 ) -> None:
-    async with server_house(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
+    async with server_hub(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
         hub, web = place[:2]
         assert isinstance(client, KeptHttpClient)
         assert isinstance(other, KeptHttpClient)
@@ -517,7 +517,7 @@ async def treading(client: KeptHttpClient | KeptStdioClient, steps: list[Callabl
 
 
 async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         async with place.kept() as client, place.kept() as other:
             await trodden(client)
@@ -535,7 +535,7 @@ async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) ->
 async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_the_call_is(
     tmp_path: Path, followed: Any
 ) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         wide, narrow = await hub.new_key("ci"), await hub.new_key("ci", permissions=("invoke:web__ok",))
         async with place.kept(wide) as client, place.kept(narrow) as other:
@@ -552,7 +552,7 @@ async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_th
 
 async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_path: Path, followed: Any) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, NEW_LINES) as place, place.kept() as client:
+    async with server_hub(tmp_path, NEW_LINES) as place, place.kept() as client:
         hub = place.hub
         hub.hub_app.recorder.follow(records.extend)
         assert isinstance(client, KeptStdioClient)
@@ -567,7 +567,7 @@ async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_pat
 
 
 async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         mine, theirs = await hub.new_key("mine"), await hub.new_key("theirs")
         async with place.kept(mine) as client, place.kept(theirs) as other:
@@ -580,7 +580,7 @@ async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_pat
 
 
 async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, followed: Any) -> None:
-    async with server_house(tmp_path, OLD) as place, place.kept() as client:
+    async with server_hub(tmp_path, OLD) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         before = followed.call_count
@@ -596,7 +596,7 @@ async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, fo
 
 
 async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way, timeout_s=0.4) as place, place.kept() as client:
+    async with server_hub(tmp_path, way, timeout_s=0.4) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         web.replies["strange"] = b""
@@ -607,7 +607,7 @@ async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp
 
 
 async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         hub.hub_app.hub.sending.room = msgspec.structs.replace(hub.hub_app.hub.sending.room, in_all=0)
@@ -617,7 +617,7 @@ async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: W
 
 
 async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         hub.hub_app.recorder.trouble = StoreFull("the disk is full", "make room")
@@ -630,7 +630,7 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: 
 
 
 async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         line = hub.hub_app.upstreams["web"].shared_connection
@@ -641,7 +641,7 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
 
 
 async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Path) -> None:
-    async with server_house(tmp_path, NEW) as place:
+    async with server_hub(tmp_path, NEW) as place:
         hub, web = place[:2]
         clients = [place.kept() for _ in range(12)]
         for client in clients:

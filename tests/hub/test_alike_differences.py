@@ -20,7 +20,7 @@ from interlock.hub.calls.dispatch.trails import Trail
 
 from .raw_server import RawToolServer
 from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
-from .test_alike_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_house
+from .test_alike_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
 
 STRANGE = "web__strange"
 OK = "web__ok"
@@ -112,7 +112,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return None
 
     async def start() -> tuple[Place, str]:
-        place = await stack.enter_async_context(server_house(tmp_path_factory.mktemp("hub"), way))
+        place = await stack.enter_async_context(server_hub(tmp_path_factory.mktemp("hub"), way))
         place.hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             return place, client.session

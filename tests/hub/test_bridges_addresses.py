@@ -16,7 +16,7 @@ from interlock.server import Context, Message, NotFound, Server, TaskLimits
 from .legacy_client import LegacyClient
 from .modern_client import ModernClient
 from .running_hub import RawClient, child, running_hub, text_of, until
-from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps
+from .test_bridges_questions import ALL, Answerer, asks, instructed_hub, listen, steps
 
 Era = Literal["old", "new"]
 PAIRS: list[tuple[Era, Era]] = [("old", "old"), ("old", "new"), ("new", "old"), ("new", "new")]
@@ -76,7 +76,7 @@ async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_a_link_in_a_question_leads_through_the_hub_and_back(tmp_path: Path, client: Era, server: Era) -> None:
     at = "interlock://a/"
-    async with puppet_house(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
+    async with instructed_hub(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
         asked, told = await ask_through(hub, client, server, "/mcp", wrote(at))
         assert asked == sampling(at)
         assert told == wrote("")
@@ -89,7 +89,7 @@ async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
         "q": {"method": "sampling/createMessage", "params": sampling(""), "com.example/more": 1},
         "r": {"method": "roots/list", "com.example/more": {"uri": "note://one"}},
     }
-    async with puppet_house(tmp_path, "modern") as (hub, _):
+    async with instructed_hub(tmp_path, "modern") as (hub, _):
         client = ModernClient(hub.url + "/mcp", {})
         first = await client.start("a__do", {"rounds": [{"inputRequests": asked}]})
         expected = {**asked, "q": {**asked["q"], "params": sampling("interlock://a/")}}
@@ -98,7 +98,7 @@ async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_an_address_of_another_server_comes_back_as_it_is(tmp_path: Path, client: Era, server: Era) -> None:
-    async with puppet_house(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
+    async with instructed_hub(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
         _, told = await ask_through(hub, client, server, "/mcp", wrote("interlock://b/"))
         assert told == wrote("interlock://b/")
 

@@ -22,7 +22,7 @@ LEGACY = child("asking_server.py", era="legacy")
 
 
 @contextlib.asynccontextmanager
-async def web_house(tmp_path: Path) -> AsyncIterator[RunningHub]:
+async def web_hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     """A hub whose one server is reached over HTTP, in the handshake era."""
     async with (
         asking_server().http() as address,
@@ -39,7 +39,7 @@ async def counted(hub: RunningHub) -> Any:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_path: Path, transport: str) -> None:
-    async with running_hub(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_house(tmp_path) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_hub(tmp_path) as hub:
         client = ModernClient(hub.url + "/mcp", answers("ada"))
         action, value = json.loads(text_of(await client.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
@@ -99,7 +99,7 @@ async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_
 
 
 async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
+    async with web_hub(tmp_path) as hub:
         client = ModernClient(hub.url + "/mcp", answers("ada"))
         asked = await client.start("a__order", {"mark": "x"})
         params = {"name": "a__order", "arguments": {"mark": "x"}}
@@ -115,7 +115,7 @@ async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tm
 
 
 async def test_a_token_is_good_for_its_owner_its_call_and_unaltered_alone(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
+    async with web_hub(tmp_path) as hub:
         ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         asked = await ada.start("a__order", {"mark": "x"})
         reply = ada.reply(asked)
@@ -138,7 +138,7 @@ async def test_a_token_is_good_for_its_owner_its_call_and_unaltered_alone(tmp_pa
 
 
 async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
+    async with web_hub(tmp_path) as hub:
         client = ModernClient(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order_slowly", {"mark": "x"}))
         params = {"name": "a__order_slowly", "arguments": {"mark": "x"}}
@@ -158,7 +158,7 @@ async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tm
 
 
 async def test_log_messages_reach_the_request_that_asked_for_them_alone(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
+    async with web_hub(tmp_path) as hub:
         client = ModernClient(hub.url + "/mcp", {})
         body: dict[str, Any] = {
             "jsonrpc": "2.0",

@@ -31,7 +31,7 @@ Where = Literal["in the call", "beside it"]
 
 
 @contextlib.asynccontextmanager
-async def puppet_house(
+async def instructed_hub(
     tmp_path: Path, era: Literal["legacy", "modern"] = "legacy", **more: Any
 ) -> AsyncIterator[tuple[RunningHub, InstructedServer]]:
     """A hub with a puppet behind it, over HTTP."""
@@ -76,7 +76,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_a
     tmp_path: Path, where: Where
 ) -> None:
     beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
         await client.initialize(ALL)
         withdrawn = tells("notifications/cancelled", {"requestId": "q", "reason": "never mind"}, **beside)
@@ -92,7 +92,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_a
 
 
 async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = ModernClient(hub.url + "/mcp", answers("ada"))
         withdrawn = tells("notifications/cancelled", {"requestId": "q"})
         doing = steps(asks("q"), asks("r", "roots/list", {}), {"wait": "r"}, withdrawn, asks("s"), {"wait": "s"})
@@ -143,7 +143,7 @@ async def listen(client: LegacyClient, heard: list[Any]) -> None:
 
 
 async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         tokens: list[Any] = []
 
@@ -190,7 +190,7 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
 ) -> None:
     asked = {"q": {"method": method, "params": params}}
     doing = steps(asks(1, method, params), {"wait": 1}) if era == "legacy" else {"rounds": [{"inputRequests": asked}]}
-    async with puppet_house(tmp_path, era) as (hub, instructed):
+    async with instructed_hub(tmp_path, era) as (hub, instructed):
         if client == "old":
             legacy_client = Answerer(hub.url + "/mcp", lambda _: None)
             await legacy_client.initialize(declared)
@@ -207,7 +207,7 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
 
 @pytest.mark.parametrize("bad", [[1], "x", None, 5, {}, {"action": 5}, {"action": "accept", "content": "x"}])
 async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: Any) -> None:
-    async with puppet_house(tmp_path / "old") as (hub, instructed):
+    async with instructed_hub(tmp_path / "old") as (hub, instructed):
         new = ModernClient(hub.url + "/mcp", {"elicitation/create": bad})
         doing = steps(asks(1), {"wait": 1})
         first = await new.start("a__do", doing)
@@ -222,7 +222,7 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         (said,) = json.loads(text_of(await old.call("a__do", doing)))
         assert "result" not in said
         assert "no answer" in said["error"]["message"]
-    async with puppet_house(tmp_path / "new", "modern") as (hub, instructed):
+    async with instructed_hub(tmp_path / "new", "modern") as (hub, instructed):
         old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
         asked = {"q": {"method": "elicitation/create", "params": FORM}}
@@ -233,7 +233,7 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
 
 
 async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_order(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, instructed):
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         waiting: list[Any] = []
 
@@ -274,7 +274,7 @@ async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_
     ids=["nothing", "no questions", "for what no client has", "what cannot be read", "too much"],
 )
 async def test_a_server_that_asks_badly_fails_its_call_at_once(tmp_path: Path, asked: Any) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, instructed):
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL)
         answer = await client.call("a__do", {"rounds": [asked]})
@@ -290,7 +290,7 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if transport == "http":
-            hub, _ = await stack.enter_async_context(puppet_house(tmp_path))
+            hub, _ = await stack.enter_async_context(instructed_hub(tmp_path))
         else:
             hub = await stack.enter_async_context(
                 running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")})
@@ -302,7 +302,7 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
 
 
 async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_order(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, instructed):
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         doing = {"rounds": [{"inputRequests": {"r": ROOTS}}], "a": 1, "b": {"c": 2, "d": 3}}
         reply = ada.reply(await ada.start("a__do", doing))
@@ -322,7 +322,7 @@ async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_ord
 
 
 async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL)
         await client.call("a__do", steps())
@@ -334,7 +334,7 @@ async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_pat
 async def test_a_question_is_put_as_the_clients_own_revision_has_it(tmp_path: Path) -> None:
     choice = {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}]}
     form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {"colour": choice}}}
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         asked: dict[str, Any] = {}
         for version in ("2025-06-18", "2025-11-25"):
             client = Answerer(hub.url + "/mcp", lambda _: {"action": "cancel"})
@@ -357,7 +357,7 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
     beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
     said = [tells("notifications/message", {"level": at, "data": at}, **beside) for at in ("debug", "info", "error")]
     read = (asks("p", "ping", {}, **beside), {"wait": "p"})
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         old = Answerer(hub.url + "/mcp", lambda _: None)
         await old.initialize(ALL)
         await old.legacy("logging/setLevel", {"level": "error"})

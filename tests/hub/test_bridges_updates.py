@@ -11,7 +11,7 @@ import pytest
 
 from .modern_client import ModernClient
 from .running_hub import RawClient, child, running_hub, until
-from .test_bridges_questions import ALL, Answerer, listen, puppet_house, steps, tells
+from .test_bridges_questions import ALL, Answerer, instructed_hub, listen, steps, tells
 
 NOTE = "interlock://a/note://one"
 UPDATED = tells("notifications/resources/updated", {"uri": "note://one"})
@@ -78,7 +78,7 @@ async def open_stream(client: ModernClient, heard: list[Any], uris: list[str]) -
 async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_concerns(
     tmp_path: Path, own: bool
 ) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         heard: list[Any] = []
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL if own else {})
@@ -94,7 +94,7 @@ async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_co
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, era: Any) -> None:
-    async with puppet_house(tmp_path, era) as (hub, _):
+    async with instructed_hub(tmp_path, era) as (hub, _):
         old = RawClient(hub.url + "/mcp")
         await old.initialize()
         assert (await old.legacy("resources/subscribe", {"uri": NOTE}))["result"] == {}
@@ -110,7 +110,7 @@ async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, er
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era: Any) -> None:
     notes = [f"note://{number}" for number in range(200)]
-    async with puppet_house(tmp_path, era) as (hub, instructed):
+    async with instructed_hub(tmp_path, era) as (hub, instructed):
         instructed.forget(*notes)
         heard: list[Any] = []
         uris = [f"interlock://a/{note}" for note in notes]
@@ -123,7 +123,7 @@ async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era
 
 
 async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = RawClient(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": NOTE})
@@ -139,7 +139,7 @@ async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_
 
 async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
     heard: list[Any] = []
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         stream = asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), heard, [NOTE]))
         await until(lambda: bool(heard))
     await stream

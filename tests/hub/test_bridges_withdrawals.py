@@ -11,7 +11,7 @@ import pytest
 
 from .legacy_client import LegacyClient
 from .running_hub import child, running_hub, text_of, until
-from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps, tells
+from .test_bridges_questions import ALL, Answerer, asks, instructed_hub, listen, steps, tells
 
 META = {"com.example/why": {"code": 7}, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 SAID: list[dict[str, Any]] = [{"reason": "never mind", "_meta": META}, {"_meta": META}, {"reason": "never mind"}, {}]
@@ -28,7 +28,7 @@ def without_id(params: Any) -> Any:
 
 @pytest.mark.parametrize("said", SAID)
 async def test_a_server_is_told_what_its_client_said_in_cancelling(tmp_path: Path, said: dict[str, Any]) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = LegacyClient(hub.url + "/mcp", {})
         await client.initialize(ALL)
         call = asyncio.ensure_future(client.call("a__do", steps({"until": "notifications/cancelled"})))
@@ -68,7 +68,7 @@ async def started(client: LegacyClient) -> None:
 async def test_a_client_is_told_what_its_server_said_in_withdrawing_a_question(
     tmp_path: Path, said: dict[str, Any], beside: bool
 ) -> None:
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
         await client.initialize(ALL)
         withdrawn = tells("notifications/cancelled", {"requestId": "q", **said}, beside=beside)

@@ -26,7 +26,7 @@ ADA = Principal("person:ada", "person")
 ASK = {"careful": Agent(ask=("busy__ec*",))}
 
 
-def asking_house(
+def asking_hub(
     tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, Agent] = ASK
 ) -> AbstractAsyncContextManager[RunningHub]:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=hold_s, valid_s=valid_s))
@@ -50,7 +50,7 @@ async def only_open(hub: RunningHub) -> Decision:
 
 
 async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
+    async with asking_hub(tmp_path, hold_s=30) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
@@ -64,7 +64,7 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
 async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its_ticket_is_good_once(
     tmp_path: Path,
 ) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
         decision = await only_open(hub)
@@ -80,7 +80,7 @@ async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its
 
 
 async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
@@ -93,7 +93,7 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
     tmp_path: Path,
 ) -> None:
     agents = {"careful": Agent(ask=("busy__*",)), "other": Agent(ask=("busy__*",))}
-    async with asking_house(tmp_path, agents=agents) as hub:
+    async with asking_hub(tmp_path, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("harmless"))
         await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
@@ -108,7 +108,7 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
 
 
 async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
@@ -118,7 +118,7 @@ async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) 
 
 
 async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         people = [Principal(f"person:{number}", "person") for number in range(6)]
@@ -128,7 +128,7 @@ async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(
 
 
 async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_again(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
+    async with asking_hub(tmp_path, hold_s=30) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
@@ -141,12 +141,12 @@ async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_a
 
 
 async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
         first = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
         second = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
         await hub.hub_app.inbox.answer(second, "once", ADA, "terminal")
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", key)
         assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [first]
         assert text_of(await client.modern("tools/call", echo("b"))) == "b"
@@ -156,7 +156,7 @@ async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Pat
 
 
 async def test_after_the_deadline_neither_question_nor_approval_is_worth_anything(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, valid_s=0.3) as hub:
+    async with asking_hub(tmp_path, valid_s=0.3) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         approved = error_of(await client.modern("tools/call", echo("a")))["decision"]
         await hub.hub_app.inbox.answer(approved, "once", ADA, "terminal")
@@ -171,7 +171,7 @@ async def test_after_the_deadline_neither_question_nor_approval_is_worth_anythin
 
 
 async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
+    async with asking_hub(tmp_path, hold_s=30) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.initialize()
         params = echo("a", _meta={"progressToken": "p1"})
@@ -187,7 +187,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
 
 async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.hub.calls.pipeline.call_approvals.PROGRESS_EVERY_S", 0.001)
-    async with asking_house(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
+    async with asking_hub(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
         client = LegacyClient(hub.url + "/mcp", {}, hub.key("careful"))
         await client.initialize()
         params = {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "p1"}}
@@ -202,7 +202,7 @@ async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monk
 
 
 async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
+    async with asking_hub(tmp_path, hold_s=30) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
@@ -213,7 +213,7 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         secret = "ghp_" + "a1B2" * 9
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo(f"use {secret} now"))
         decision = await only_open(hub)
@@ -222,7 +222,7 @@ async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
 
 
 async def test_arguments_that_do_not_fit_are_refused_and_nobody_is_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         wrong = {"name": "busy__echo", "arguments": {"text": 5}}
         refused = await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", wrong)
         assert error_of(refused)["name"] == "INVALID_TOOL_ARGS"
@@ -231,7 +231,7 @@ async def test_arguments_that_do_not_fit_are_refused_and_nobody_is_asked(tmp_pat
 
 async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
     agents = {**ASK, "second": ASK["careful"]}
-    async with asking_house(tmp_path, agents=agents) as hub:
+    async with asking_hub(tmp_path, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         for number in range(MOST_OPEN_PER_ASKER):
             await client.modern("tools/call", echo(str(number)))
@@ -244,7 +244,7 @@ async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("said", "state"), [(True, DecisionState.USED), (False, DecisionState.DENIED)])
 async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: DecisionState) -> None:
     agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
-    async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
+    async with asking_hub(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
         legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
         await legacy_client.initialize({"elicitation": {}})
@@ -257,7 +257,7 @@ async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, st
 
 
 async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.initialize({"elicitation": {}})
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": echo("a")}
@@ -267,7 +267,7 @@ async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None
 
 
 async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         inbox = hub.hub_app.inbox
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
@@ -282,7 +282,7 @@ async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_
 
 
 async def test_after_three_equal_answers_a_rule_is_offered(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         inbox = hub.hub_app.inbox
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         offered = []
@@ -334,7 +334,7 @@ async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.hub.approvals.inbox._LETTERS", "ab")
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
         await hub.hub_app.inbox.ask_all(asked)

@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 from .legacy_client import LegacyClient
 from .modern_client import ModernClient
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
-from .test_decisions import ADA, asking_house, echo, error_of, only_open
+from .test_decisions import ADA, asking_hub, echo, error_of, only_open
 
 ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
 
@@ -31,7 +31,7 @@ def yes(approve: bool = True) -> dict[str, Any]:
 async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_result(
     tmp_path: Path, said: bool, state: DecisionState
 ) -> None:
-    async with asking_house(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
+    async with asking_hub(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
         client = ModernClient(hub.url + "/mcp", yes(said), hub.key("careful"))
         answer = await client.call("busy__echo", {"text": "a"})
         assert (text_of(answer) == "a") if said else ("was denied by person:ada" in str(answer))
@@ -44,7 +44,7 @@ async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_resul
 
 
 async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_be_quicker(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=0.0, agents=ATTENDED) as hub:
+    async with asking_hub(tmp_path, hold_s=0.0, agents=ATTENDED) as hub:
         client = ModernClient(hub.url + "/mcp", yes(False), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
         assert asked["resultType"] == "input_required"
@@ -58,7 +58,7 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
     tmp_path: Path,
 ) -> None:
     agents = {**ATTENDED, "other": ATTENDED["careful"]}
-    async with asking_house(tmp_path, agents=agents) as hub:
+    async with asking_hub(tmp_path, agents=agents) as hub:
         client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
         thief = ModernClient(hub.url + "/mcp", yes(), hub.key("other"))
@@ -70,7 +70,7 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
 
 
 async def test_a_client_of_the_stateless_era_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         assert error_of(await client.call("busy__echo", {"text": "a"}))["name"] == "APPROVAL_PENDING"
         assert client.asked == []
@@ -99,7 +99,7 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
 
 @pytest.mark.parametrize("lost", ["revoked", "rotated", "expired", "denied", "permission"])
 async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: Path, lost: str) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         soon = datetime.now(UTC) + timedelta(hours=1)
         key = await hub.new_key("careful", expires_at=soon)
         second = await hub.new_key("careful")
@@ -143,7 +143,7 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
 
 
 async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         await RawClient(hub.url + "/mcp", await hub.new_key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         await hub.hub_app.keys.revoke("careful")
@@ -153,7 +153,7 @@ async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Pat
 
 
 async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approved(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
+    async with asking_hub(tmp_path, hold_s=30) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
@@ -163,7 +163,7 @@ async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approve
 
 
 async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         await client.modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
@@ -180,7 +180,7 @@ def left_of(hub: RunningHub, name: str) -> int:
 
 
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, agents={}) as hub:
+    async with asking_hub(tmp_path, agents={}) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         hub.hub_app.hub.sending.room = CallQuota(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))

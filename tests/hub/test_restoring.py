@@ -19,12 +19,12 @@ from interlock.store.database import connect
 from interlock.store.sqlite import Sqlite
 
 from .running_hub import RawClient, child, running_hub, text_of
-from .test_decisions import ADA, ASK, asking_house, echo, error_of
+from .test_decisions import ADA, ASK, asking_hub, echo, error_of
 
 
 async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: Path) -> None:
     file = tmp_path / "approved.backup"
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
         client = RawClient(hub.url + "/mcp", key)
         told = await client.modern("tools/call", echo("a"))
@@ -34,7 +34,7 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         config, home = hub.hub_app.config, hub.hub_app.home
     done = await put_back(config, home, file, ADA)
     assert (done.voided, done.sound) == (1, True)
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         again = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         assert error_of(again)["name"] == "APPROVAL_PENDING"
         states = [found.value.state for found in await hub.hub_app.store.find(DECISIONS)]
@@ -45,7 +45,7 @@ async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "approved.backup"
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
         told = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")

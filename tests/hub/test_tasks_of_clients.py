@@ -12,7 +12,7 @@ from .instructed_server import TASK, InstructedServer
 from .legacy_client import LegacyClient, answers
 from .modern_client import ModernClient
 from .running_hub import running_hub, text_of, until
-from .test_bridges_questions import ALL, FORM, SAMPLING, asks, puppet_house, steps
+from .test_bridges_questions import ALL, FORM, SAMPLING, asks, instructed_hub, steps
 
 RELATED = "io.modelcontextprotocol/related-task"
 HOSTING: dict[str, Any] = {
@@ -68,7 +68,7 @@ def about(id: int, what: str, task: str = TASK) -> tuple[dict[str, Any], dict[st
 
 
 async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         host = Host(hub.url + "/mcp")
         await host.initialize(HOSTING)
         doing = steps(
@@ -97,7 +97,7 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
 
 
 async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         host = Host(hub.url + "/mcp")
         await host.initialize(HOSTING)
         form = {**FORM, "task": {}}
@@ -132,7 +132,7 @@ async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) ->
 
 
 async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, instructed):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         old, new = LegacyClient(hub.url + "/mcp", answers("ada")), ModernClient(hub.url + "/mcp", answers("ada"))
         await old.initialize(ALL)
         new.capabilities = {**ALL, "tasks": HOSTING["tasks"]}
