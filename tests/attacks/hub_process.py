@@ -98,7 +98,8 @@ def _wait_for(process: subprocess.Popen[bytes], hub: HubProcess) -> None:
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            if hub.small_call():
+            # A hub that listens already and has not finished starting says 503.
+            if (said := hub.small_call()) and not said.startswith(b"HTTP/1.1 503"):
                 return
         time.sleep(0.05)
     raise RuntimeError("the hub did not start")

@@ -107,7 +107,10 @@ async def test_a_caller_that_introduces_itself_is_left_alone(meet) -> None:
     assert said == {"_meta": own}
 
 
-@given(params=st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists)), indent=st.integers(-1, 2))
+@given(
+    params=st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists, max_leaves=8)),
+    indent=st.integers(-1, 2),
+)
 def test_being_introduced_changes_nothing_else(params: dict, indent: int) -> None:
     connection = Connection.__new__(Connection)
     connection.identity = Identity()
