@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests bench examples
+# The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up venv test check types unit conformance bench soak format lock clean
 
@@ -23,19 +25,25 @@ venv: .venv/.ready
 	fi
 	@touch $@
 
-test: venv check types unit conformance
+# The suite, the conformance runs and the type checker mostly wait for different things, so they share the cores.
+test: venv check
+	$(MAKE) --no-print-directory -j 3 types unit conformance
 
 check: venv
 	$(BIN)/ruff check $(wildcard $(SOURCES))
 	$(BIN)/ruff format --check $(wildcard $(SOURCES))
 
+# A cache for each platform: one that they shared would be thrown away by every run.
 types: venv
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin
-	$(BIN)/mypy --platform win32
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
+
+# Tests wait for processes, timers and each other's peers more than they compute: two workers keep one core busy.
+WORKERS ?= 4
 
 unit: venv
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # The official suite: our server, the hub in front of it and of the official SDK's, and our client.
 conformance: venv

@@ -21,6 +21,13 @@ settings.load_profile("untimed")
 
 
 _PREFIX = "il-pg-"
+_ONE_WORKER = ("peers",)
+"""Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (folder := item.path.parent.name) in _ONE_WORKER:
+        item.add_marker(pytest.mark.xdist_group(folder))
 
 
 @pytest.fixture(scope="session")

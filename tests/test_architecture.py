@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
     """Absolute names of every module that a file imports, under `TYPE_CHECKING` too."""
     names: set[str] = set()
@@ -77,7 +83,7 @@ def test_imports_point_down_and_pure_layers_stay_pure(path: Path) -> None:
     if len(parts) == 1:
         return
     layer = LAYERS[parts[0]]
-    names = imported(ast.parse(path.read_text()), ("interlock", *parts[:-1]))
+    names = imported(parsed(path), ("interlock", *parts[:-1]))
     packages = {name.split(".")[1] for name in names if name.startswith("interlock.")}
     upward = {package for package in packages if LAYERS[package] > layer}
     assert not upward, f"{parts[0]} (layer {layer}) may not import from {upward}"
@@ -111,7 +117,7 @@ def test_packages_of_the_hub_import_only_from_those_before_them(path: Path) -> N
     part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     if part is None:
         return
-    others = {hub_part(name) for name in imported(ast.parse(path.read_text()), parts[:-1])} - {None}
+    others = {hub_part(name) for name in imported(parsed(path), parts[:-1])} - {None}
     upward = {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}
     assert not upward, f"{part} may not import from {upward}"
 
@@ -124,4 +130,4 @@ def test_the_hub_has_few_packages() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), "a module opens with a docstring"
+    assert ast.get_docstring(parsed(path)), "a module opens with a docstring"

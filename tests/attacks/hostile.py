@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from hub.house import House, house
-from hub.raw_web import COMPLETE, RawProgram, RawTools, RawWeb
+from hub.raw_server import COMPLETE, RawHttpServer, RawStdioServer, RawToolServer
+from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Server
 
 Era = Literal["modern", "legacy"]
 OPENING = ("initialize", "server/discover", "ping")
 
 
-class Hostile(RawTools):
+class Hostile(RawToolServer):
     """Offers a tool, a prompt and a resource. `answers` holds, by method, the whole answer; `results` the result."""
 
     def __init__(self, *, modern: bool = False) -> None:
@@ -46,11 +46,11 @@ class Hostile(RawTools):
         return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": whole}, separators=(",", ":")).encode()
 
 
-class HostileWeb(Hostile, RawWeb):
+class HostileWeb(Hostile, RawHttpServer):
     """Over HTTP."""
 
 
-class HostileProgram(Hostile, RawProgram):
+class HostileProgram(Hostile, RawStdioServer):
     """Over standard streams."""
 
 
@@ -89,14 +89,14 @@ WAYS = [
 
 
 @asynccontextmanager
-async def behind_a_hub(tmp_path: Path, way: Way) -> AsyncIterator[tuple[House, HostileWeb | HostileProgram]]:
+async def behind_a_hub(tmp_path: Path, way: Way) -> AsyncIterator[tuple[RunningHub, HostileWeb | HostileProgram]]:
     """A hub before a hostile server."""
     modern = way.server == "modern"
     async with (HostileProgram if way.streams else HostileWeb)(modern=modern) as server:
         place: dict[str, Any] = {"command": server.command} if isinstance(server, HostileProgram) else {}
         if isinstance(server, HostileWeb):
             place = {"url": server.url}
-        async with house(tmp_path, {"bad": Server(era=way.server, **place)}) as running:
+        async with running_hub(tmp_path, {"bad": Server(era=way.server, **place)}) as running:
             yield running, server
 
 

@@ -31,7 +31,7 @@ class HubProcess:
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=120)
 
     def head(self, method: str, path: str, length: int | None, *more: str) -> bytes:
         """A request's head; chunked where there is no length."""
@@ -58,7 +58,7 @@ class HubProcess:
             sock.sendall(body)
             return sock.recv(65_536)
 
-    def falls_to(self, most_mb: float, within_s: float = 30.0) -> bool:
+    def falls_to(self, most_mb: float, within_s: float = 120.0) -> bool:
         """Whether memory comes down to this. Waits for it: closed connections are noticed a moment later."""
         deadline = time.monotonic() + within_s
         while self.resident_mb > most_mb:
@@ -90,15 +90,16 @@ def hub_process(*, anonymous: bool) -> Iterator[HubProcess]:
         yield hub
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         shutil.rmtree(home, ignore_errors=True)
 
 
 def _wait_for(process: subprocess.Popen[bytes], hub: HubProcess) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            if hub.small_call():
+            # A hub that listens already and has not finished starting says 503.
+            if (said := hub.small_call()) and not said.startswith(b"HTTP/1.1 503"):
                 return
         time.sleep(0.05)
     raise RuntimeError("the hub did not start")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attacks.watchdog import Watchdog, watching
-from hub.house import House, house
+from hub.running_hub import RunningHub, running_hub
 from interlock.config.settings import Hub as HubSettings
 from interlock.config.settings import Server
 
@@ -32,7 +32,7 @@ SIZE = payloads.SIZE
 class Site:
     """A hub, its address and who watches its loop."""
 
-    def __init__(self, hub: House, dog: Watchdog) -> None:
+    def __init__(self, hub: RunningHub, dog: Watchdog) -> None:
         self.hub = hub
         self.dog = dog
         self.port = int(hub.url.rpartition(":")[2])
@@ -87,7 +87,7 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
         "web": Server(url=f"http://127.0.0.1:{port}/mcp", era="modern"),
     }
     try:
-        async with house(tmp_path, servers, hub=HubSettings(**settings)) as hub:
+        async with running_hub(tmp_path, servers, hub=HubSettings(**settings)) as hub:
             with watching() as dog:
                 yield Site(hub, dog)
     finally:
@@ -98,7 +98,7 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
 
 def _exchange(port: int, data: bytes) -> bytes:
     heard = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as line, contextlib.suppress(OSError):
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as line, contextlib.suppress(OSError):
         line.sendall(data)
         while piece := line.recv(1 << 20):
             heard += piece

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.house import House, Raw
+from hub.running_hub import RawClient, RunningHub
 from interlock.hub.audit.record import Record
 
 from .hostile import WAYS, Hostile, Way, behind_a_hub, disguised
@@ -40,14 +40,14 @@ RESULTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def asked(hub: House, way: Way, method: str) -> Any:
+async def asked(hub: RunningHub, way: Way, method: str) -> Any:
     """What a client gets that declared nothing."""
     params: dict[str, Any] = {
         "tools/call": {"name": "bad__ok", "arguments": {}},
         "prompts/get": {"name": "bad__ask"},
         "resources/read": {"uri": "interlock://bad/a://b"},
     }[method]
-    client = Raw(hub.url + "/mcp")
+    client = RawClient(hub.url + "/mcp")
     if way.client == "modern":
         if method == "resources/read":
             listed = await client.modern("resources/list")
@@ -63,7 +63,7 @@ async def asked(hub: House, way: Way, method: str) -> Any:
     return answer
 
 
-async def ending(hub: House, records: list[Record]) -> Any:
+async def ending(hub: RunningHub, records: list[Record]) -> Any:
     """How the last call ended, as the audit log has it."""
     await hub.hub_app.recorder.flushed()
     return [record.outcome for record in records if record.outcome is not None][-1]
@@ -188,7 +188,7 @@ async def test_t39_a_disguised_request_reaches_the_server_as_a_plain_one_does(tm
     request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
     headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "bad__ok"}
     async with behind_a_hub(tmp_path, way) as (hub, server):
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         for body in (msgspec.json.encode(request), disguised(request), disguised(request, texts=True)):
             status, _, answer = await client.post(body, headers)
             assert status == 200, answer

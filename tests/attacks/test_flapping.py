@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hub.house import HERE, SOURCE, House, Raw, house, text_of, until
+from hub.running_hub import HERE, SOURCE, RawClient, RunningHub, running_hub, text_of, until
 from interlock.config.settings import Restart, Server
 from interlock.hub.upstreams.starts import PROCESSES, Urgency
 from interlock.transports.stdio import child as starting
@@ -31,9 +31,9 @@ LONGEST_S = 0.05
 class Scene:
     """A hub with many servers that flap, and one that does not."""
 
-    def __init__(self, hub: House, started: Path) -> None:
+    def __init__(self, hub: RunningHub, started: Path) -> None:
         self.hub = hub
-        self.client = Raw(hub.url + "/mcp")
+        self.client = RawClient(hub.url + "/mcp")
         self._started = started
 
     @property
@@ -72,7 +72,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     command = ("/bin/sh", "-c", 'echo good >> "$STARTED"; exec "$0" "$1"', sys.executable, str(HERE / "busy_server.py"))
     servers = {f"f{number}": flapping for number in range(FLAPPING)}
     servers["good"] = Server(command=command, env={**env, "PYTHONPATH": str(SOURCE)}, era="modern")
-    async with house(tmp_path, servers, wait=False) as hub:
+    async with running_hub(tmp_path, servers, wait=False) as hub:
         yield Scene(hub, started)
 
 

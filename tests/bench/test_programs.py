@@ -17,7 +17,7 @@ PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - ELSEWH
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "bench"), str(ROOT / "src")))}
-    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

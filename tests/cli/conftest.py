@@ -59,7 +59,7 @@ class User:
 
     def finished(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         with self.process(*arguments) as process:
-            out, err = process.communicate(stdin, timeout=60)
+            out, err = process.communicate(stdin, timeout=120)
         return process.returncode, out.decode(), err.decode()
 
     def starts(self) -> int:
@@ -90,7 +90,7 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
     if is_running(user.home):
         with HubLink.open(user.home) as link:
             link.ask("hub/stop")
-            link.wait_closed(10)
+            link.wait_closed(120)
     shutil.rmtree(root, ignore_errors=True)
 
 

@@ -86,7 +86,7 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
     finally:
         os.close(ours)
         process.kill()
-        process.wait(30)
+        process.wait(120)
     return shown.decode()
 
 

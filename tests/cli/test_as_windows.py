@@ -23,7 +23,7 @@ def command(user: User, *arguments: str) -> tuple[list[str], dict[str, str]]:
 
 def finished(user: User, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     line, env = command(user, *arguments)
-    return subprocess.run(line, env=env, cwd=user.folder, input=given, capture_output=True, timeout=60, check=False)
+    return subprocess.run(line, env=env, cwd=user.folder, input=given, capture_output=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def running(user: User) -> Iterator[dict[str, object]]:
             yield json.loads((user.home / "run" / "hub.json").read_text())
         finally:
             stopped = finished(user, "down")
-            hub.communicate(timeout=30)
+            hub.communicate(timeout=120)
     assert stopped.returncode == 0
     assert hub.returncode == 0
 
@@ -77,6 +77,6 @@ def test_an_interrupted_hub_ends_its_servers_and_tidies_up(user: User, number: s
         while b"demo  connected" not in hub.stdout.readline():
             pass
         hub.send_signal(number)
-        hub.communicate(timeout=30)
+        hub.communicate(timeout=120)
     assert hub.returncode == 0
     assert not (user.home / "run" / "hub.json").exists()

@@ -269,7 +269,7 @@ def test_a_link_refuses_a_socket_of_another_user(user: User, hub: FakeHub, monke
 
 def test_the_package_itself_can_be_run(user: User) -> None:
     command = [sys.executable, "-P", "-m", "interlock", "--version"]
-    ran = subprocess.run(command, env=user.environ, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=user.environ, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout.strip()) == (0, VERSION)
 
 

@@ -14,7 +14,7 @@ from .conftest import SOURCE, User
 from .fake_hub import FakeHub
 from .test_terminal import on_terminal
 
-GOVERNED = Path(__file__).parents[1] / "hub" / "governed_server.py"
+GOVERNED = Path(__file__).parents[1] / "hub" / "mgp_server.py"
 ROW = {
     "server": "files",
     "permission": "filesystem.read",

@@ -35,7 +35,7 @@ def test_what_several_add_at_once_is_all_there(user: User) -> None:
     names = [f"s{number}" for number in range(6)]
     adding = [user.process("add", name, "--", "python3") for name in names]
     for process in adding:
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert [process.returncode for process in adding] == [0] * 6
     assert sorted(tomllib.loads(user.config.read_text())["servers"]) == names
 

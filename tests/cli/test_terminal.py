@@ -42,7 +42,7 @@ def on_terminal(user: User, *arguments: str, typed: bytes = b"", wait_for: bytes
         pass
     finally:
         os.close(ours)
-    return process.wait(60), shown.decode()
+    return process.wait(120), shown.decode()
 
 
 @pytest.mark.parametrize(("answer", "started"), [(b"y\n", ["cloned"]), (b"n\n", []), (b"\n", [])])

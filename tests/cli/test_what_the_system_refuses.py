@@ -90,7 +90,7 @@ def test_a_reader_that_has_enough_is_no_failure(user: User, hub: FakeHub) -> Non
     with user.process("list", "--json") as process:
         assert process.stdout is not None
         process.stdout.close()
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, b"")
 
 

@@ -227,11 +227,11 @@ def test_a_file_on_trial_is_started_again_after_each_change_and_each_call_is_sho
             assert post(f"{address}/tools/weather_map__counted", {"text": "x"})["structuredContent"]["words"] == 1
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
 
 
 def post(url: str, arguments: dict[str, Any]) -> Any:
     body = json.dumps(arguments).encode()
     request = urllib.request.Request(url, body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.loads(response.read())

@@ -13,13 +13,15 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
 sys.path.append(str(Path(__file__).parents[1] / "hub"))
 
-from web_peer import Ear, Script, Web
+from web_peer import RecordingListener, Script, Web
 
 from interlock.client import Connection
 from interlock.client.dial import to_command, to_url
 from interlock.transports.stdio.process import Command
 
 SERVERS = Path(__file__).parent / "servers"
+UNANSWERED = ("old, silent", "never", "modern, slow")
+"""Moods of `eras.py` in which the probe gets no answer, or none before the handshake is tried."""
 
 
 @pytest.fixture
@@ -39,8 +41,9 @@ async def meet(stack: AsyncExitStack):
 
     async def meet(mood: str, **options: object) -> Connection:
         command = Command((sys.executable, str(SERVERS / "eras.py"), mood))
-        options = {"timeout": 10.0, "probe_timeout": 0.3, **options}
-        connection = await Connection.open(to_command(command), Ear(), **options)
+        # Only a server that leaves the probe unanswered is not waited for.
+        options = {"timeout": 120.0, "probe_timeout": 0.3 if mood in UNANSWERED else 120.0, **options}
+        connection = await Connection.open(to_command(command), RecordingListener(), **options)
         stack.push_async_callback(connection.close)
         return connection
 
@@ -56,7 +59,9 @@ async def visit(stack: AsyncExitStack):
         server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
         stack.callback(server.close)
         web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-        connection = await Connection.open(to_url(web.url), Ear(), timeout=10.0, probe_timeout=0.3, **options)
+        connection = await Connection.open(
+            to_url(web.url), RecordingListener(), timeout=120.0, probe_timeout=120.0, **options
+        )
         stack.push_async_callback(connection.close)
         return connection, web
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from web_peer import Web, until
 
-from hub.mirror import Mirror
-from hub.puppet import Puppet
+from hub.instructed_server import InstructedServer
+from hub.preset_server import PresetServer
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server
@@ -83,7 +83,7 @@ async def test_the_era_of_the_official_server_is_found(official) -> None:
 # Our own server, in both eras, in memory and over HTTP.
 
 
-def house() -> Server:
+def running_hub() -> Server:
     server = Server("house")
 
     @server.tool
@@ -134,7 +134,7 @@ PLACES = ["memory", "http"]
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: str, era: str) -> None:
-    async with visiting(house(), where, era=era, handlers=EVERYTHING) as client:
+    async with visiting(running_hub(), where, era=era, handlers=EVERYTHING) as client:
         assert text(await client.call_tool("register")) == "Bo accept a poem file:///home"
 
 
@@ -142,7 +142,7 @@ async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: s
 @pytest.mark.parametrize("era", ERAS)
 async def test_log_messages_come_from_the_level_that_was_set(where: str, era: str) -> None:
     heard: list[object] = []
-    async with visiting(house(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
+    async with visiting(running_hub(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
         await client.set_level("warning")
         await client.call_tool("talk")
         await until(lambda: heard)
@@ -157,14 +157,14 @@ async def test_log_messages_come_from_the_level_that_was_set(where: str, era: st
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("era", ERAS)
 async def test_prompts_and_completions_work(where: str, era: str) -> None:
-    async with visiting(house(), where, era=era) as client:
+    async with visiting(running_hub(), where, era=era) as client:
         assert [prompt["name"] for prompt in await client.list_prompts()] == ["greet"]
         suggested = await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "B")
         assert suggested["completion"]["values"] == ["Bo", "Bea"]
 
 
 async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> None:
-    server = house()
+    server = running_hub()
     async with visiting(server, "memory", era="modern") as client:
         first = await client.read_resource("note://one")
         assert await client.read_resource("note://one") == first
@@ -177,7 +177,7 @@ async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> Non
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
-    server = house()
+    server = running_hub()
     heard: list[str] = []
     async with visiting(server, "http", era=era, heard=lambda method, _: heard.append(method)) as client:
         before = await client.list_tools()
@@ -385,7 +385,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
     async def broken(params: dict[str, object]) -> dict[str, object]:
         raise ZeroDivisionError
 
-    async with visiting(house(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
+    async with visiting(running_hub(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
         with pytest.raises(Fault, match="the client could not answer"):
             await client.call_tool("register")
 
@@ -406,7 +406,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
 async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: dict, fault: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     promising = {**tool("count"), "outputSchema": schema}
-    async with Mirror("2026-07-28" if era == "modern" else "2025-11-25") as mirror:
+    async with PresetServer("2026-07-28" if era == "modern" else "2025-11-25") as mirror:
         mirror.answers |= {"tools/list": {"tools": [promising]}, "tools/call": given}
         async with Client(mirror.url) as client:
             # Nothing is known of a tool that was never listed.
@@ -421,7 +421,7 @@ async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: 
 
 @pytest.mark.parametrize("schema", [{"$ref": "https://e.example/x"}, {"$schema": "https://e.example/s"}, 5])
 async def test_a_promise_that_cannot_be_read_promises_nothing(schema: object) -> None:
-    async with Mirror() as mirror:
+    async with PresetServer() as mirror:
         mirror.answers["tools/list"] = {"tools": [{**tool("count"), "outputSchema": schema}]}
         mirror.answers["tools/call"] = {"content": [], "structuredContent": 5}
         async with Client(mirror.url) as client:
@@ -431,7 +431,7 @@ async def test_a_promise_that_cannot_be_read_promises_nothing(schema: object) ->
 
 async def test_what_was_read_with_the_help_of_answers_is_not_kept() -> None:
     asked = {"resultType": "input_required", "inputRequests": {"q": {"method": "roots/list"}}}
-    async with Mirror() as mirror:
+    async with PresetServer() as mirror:
 
         async def read(message: dict, say: object) -> dict:
             if "inputResponses" not in message["params"]:
@@ -570,7 +570,7 @@ async def test_a_callback_that_breaks_costs_nobody_their_answer(where: str, era:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_progress_that_cannot_be_read_is_left_out(revision: str, caplog) -> None:
     seen: list[object] = []
-    async with Mirror(revision) as mirror:
+    async with PresetServer(revision) as mirror:
 
         async def act(message, say) -> object:
             token = message["params"]["_meta"]["progressToken"]
@@ -608,17 +608,17 @@ async def test_a_question_that_the_server_withdraws_is_asked_no_longer(beside: b
         {"ask": {"id": "r", "method": "ping"}, "beside": beside},
         {"wait": "r"},
     ]
-    async with Puppet().http() as puppet:
-        async with Client(puppet.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
+    async with InstructedServer().http() as instructed:
+        async with Client(instructed.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
             await client.call_tool("do", {"steps": steps})
             assert asked.is_set()
-            await asyncio.wait_for(stopped.wait(), 5)
-        assert puppet.answer_to("q") == []
+            await asyncio.wait_for(stopped.wait(), 120)
+        assert instructed.answer_to("q") == []
 
 
 async def test_a_client_that_is_not_connected_says_how_to_be() -> None:
     with pytest.raises(Fault, match="async with") as fault:
-        await Client(house()).list_tools()
+        await Client(running_hub()).list_tools()
     assert fault.value.name == "UPSTREAM_UNAVAILABLE"
 
 
@@ -627,8 +627,8 @@ async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
         """Never called."""
 
     with pytest.raises(TypeError, match="heard is a plain function"):
-        Client(house(), heard=hear)
-    async with Client(house()) as client:
+        Client(running_hub(), heard=hear)
+    async with Client(running_hub()) as client:
         with pytest.raises(TypeError, match="progress is a plain function"):
             await client.call_tool("talk", progress=hear)
         with pytest.raises(TypeError, match="progress is a plain function"):

@@ -189,7 +189,7 @@ def required_of_servers(revision: str) -> list[str]:
 def client_scenarios() -> list[tuple[str, str]]:
     """Every client scenario that is not about authorization, with each revision that it applies to."""
     command = [NODE, str(SUITE / "dist" / "index.js"), "list", "--client"]
-    listed = subprocess.run(command, timeout=60, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(command, timeout=120, capture_output=True, text=True, check=True).stdout
     found = [(name, revisions.split(",")) for name, revisions in LISTED.findall(listed)]
     return [(name, revision) for name, applies in found if not name.startswith("auth/") for revision in applies]
 

@@ -17,8 +17,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 SOURCE: Final = HERE.parents[1] / "src"
-START_SECONDS: Final = 30
-STOP_SECONDS: Final = 20
+START_SECONDS: Final = 120
+STOP_SECONDS: Final = 120
 
 
 @contextlib.contextmanager
@@ -82,7 +82,7 @@ def listens(port: int) -> bool:
 def is_ready(port: int) -> bool:
     """Whether the hub's servers are up."""
     with contextlib.suppress(OSError, urllib.error.URLError):
-        return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5).status == 200)
+        return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=120).status == 200)
     return False
 
 

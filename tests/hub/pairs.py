@@ -31,10 +31,10 @@ FEATURES: Final = {
     "cancellation": "Cancellation",
 }
 
-Place = tuple[Era, Era, Transport]
+Pairing = tuple[Era, Era, Transport]
 
 
-def table(works: Mapping[Place, Set[str]]) -> str:
+def table(works: Mapping[Pairing, Set[str]]) -> str:
     """Rows for the documentation, from what was seen to work where."""
     rows = []
     for feature, told in FEATURES.items():
@@ -46,13 +46,13 @@ def table(works: Mapping[Place, Set[str]]) -> str:
     return "\n".join(rows)
 
 
-def documented() -> dict[Place, set[str]]:
+def documented() -> dict[Pairing, set[str]]:
     """What the documentation says that works where."""
     part = PART.search(PAGE.read_text())
     assert part is not None
     rows = {line.split(" | ")[0].removeprefix("| "): line.strip(" |").split(" | ")[1:] for line in part[2].splitlines()}
     assert list(rows) == list(FEATURES.values()), "run `python -m tests.hub.pairs`"
-    works: dict[Place, set[str]] = {(*pair, way): set() for pair in PAIRS for way in TRANSPORTS}
+    works: dict[Pairing, set[str]] = {(*pair, way): set() for pair in PAIRS for way in TRANSPORTS}
     for feature, told in FEATURES.items():
         for (client, server), cell in zip(PAIRS, rows[told], strict=True):
             for way in TRANSPORTS:
@@ -65,7 +65,7 @@ async def write() -> None:
     """Try everything everywhere, and write what worked into the documentation."""
     from .test_bridges_pairs import failures
 
-    works: dict[Place, Set[str]] = {}
+    works: dict[Pairing, Set[str]] = {}
     for client, server in PAIRS:
         for way in TRANSPORTS:
             failed = await failures(client, server, way)

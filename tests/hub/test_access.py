@@ -17,7 +17,7 @@ from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
 from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.access import Entry, decide
 
-from .house import MODERN, House, Raw, child, house, last_message, text_of
+from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
 
 Says = tuple[str, ...]
 
@@ -26,24 +26,24 @@ SAID: list[Says] = [(), ("allow",), ("deny",), ("allow", "deny"), ("gone",)]
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     servers = {
         "open": child("busy_server.py"),
         "shut": child("busy_server.py", access="opt-in", tools=Tools(rate={"pid": Rate(per_minute=1)})),
     }
-    async with house(tmp_path, servers, agents={"asked": Agent(ask=("open__add",))}) as running:
+    async with running_hub(tmp_path, servers, agents={"asked": Agent(ask=("open__add",))}) as running:
         yield running
 
 
-async def call(client: Raw, tool: str, **arguments: Any) -> Any:
+async def call(client: RawClient, tool: str, **arguments: Any) -> Any:
     return await client.modern("tools/call", {"name": tool, "arguments": arguments})
 
 
-async def names(client: Raw) -> set[str]:
+async def names(client: RawClient) -> set[str]:
     return {tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]}
 
 
-async def say(hub: House, agent: str, server: str, tool: str | None, said: Says) -> None:
+async def say(hub: RunningHub, agent: str, server: str, tool: str | None, said: Says) -> None:
     for permission in said:
         if permission == "gone":
             before = hub.hub_app.access.now
@@ -63,10 +63,10 @@ def modelled(server: str, on_tool: Says, on_server: Says) -> str:
     return "allow" if server == "open" else "deny"
 
 
-async def test_t31_every_precedence_of_grants_holds_for_real_calls_lists_and_queries(hub: House) -> None:
+async def test_t31_every_precedence_of_grants_holds_for_real_calls_lists_and_queries(hub: RunningHub) -> None:
     for number, (server, on_tool, on_server) in enumerate(product(("open", "shut"), SAID, SAID)):
         agent = f"agent{number}"
-        client = Raw(hub.url + "/mcp", hub.key(agent))
+        client = RawClient(hub.url + "/mcp", hub.key(agent))
         await say(hub, agent, server, "echo", on_tool)
         await say(hub, agent, server, None, on_server)
         expected = modelled(server, on_tool, on_server)
@@ -96,9 +96,9 @@ def test_the_model_and_the_decision_agree() -> None:
         assert decide(entries, "echo", default, now).permission == modelled(server, on_tool, on_server)  # type: ignore[arg-type]
 
 
-async def test_what_is_forbidden_looks_as_if_it_were_not_there(hub: House) -> None:
+async def test_what_is_forbidden_looks_as_if_it_were_not_there(hub: RunningHub) -> None:
     await hub.deny("a", "open")
-    client = Raw(hub.url + "/mcp", hub.key("a"))
+    client = RawClient(hub.url + "/mcp", hub.key("a"))
     pairs = [
         ("tools/call", {"name": "open__echo", "arguments": {"text": "x"}}, {"name": "nope__echo", "arguments": {}}),
         ("tools/call", {"name": "shut__echo", "arguments": {}}, {"name": "shut__nope", "arguments": {}}),
@@ -129,19 +129,19 @@ async def test_what_is_forbidden_looks_as_if_it_were_not_there(hub: House) -> No
     assert found["result"]["structuredContent"]["total_available"] == 0
     inner = await call(client, "call_tool", name="open__echo", arguments={"text": "x"})
     assert inner["error"]["data"]["name"] == "TOOL_NOT_FOUND"
-    gone, _, body = await Raw(hub.url + "/servers/open/mcp", client.key).post(b"{}")
-    never, _, other = await Raw(hub.url + "/servers/nope/mcp", client.key).post(b"{}")
+    gone, _, body = await RawClient(hub.url + "/servers/open/mcp", client.key).post(b"{}")
+    never, _, other = await RawClient(hub.url + "/servers/nope/mcp", client.key).post(b"{}")
     assert gone == never == 404
     assert body.replace(b"open", b"nope") == other
-    session = Raw(hub.url + "/mcp", client.key)
+    session = RawClient(hub.url + "/mcp", client.key)
     assert "instructions" not in (await session.initialize())["result"]
     refused = await session.legacy("resources/subscribe", {"uri": "interlock://open/text://one"})
     assert refused["error"]["data"]["name"] == "RESOURCE_NOT_FOUND"
 
 
-async def test_who_may_list_all_sees_it_and_is_told_why_not(hub: House) -> None:
+async def test_who_may_list_all_sees_it_and_is_told_why_not(hub: RunningHub) -> None:
     await hub.deny("lister", "open", "echo")
-    client = Raw(hub.url + "/mcp", await hub.new_key("lister", permissions=("invoke:**", "list_all")))
+    client = RawClient(hub.url + "/mcp", await hub.new_key("lister", permissions=("invoke:**", "list_all")))
     assert {"open__echo", "shut__echo"} <= await names(client)
     refused = (await call(client, "open__echo", text="x"))["error"]["data"]
     assert (refused["name"], refused["gate"]) == ("ACCESS_DENIED", "access")
@@ -149,8 +149,8 @@ async def test_who_may_list_all_sees_it_and_is_told_why_not(hub: House) -> None:
     assert "interlock grants allow" in refused["hint"]
 
 
-async def test_key_and_grant_must_both_allow(hub: House) -> None:
-    narrow = Raw(hub.url + "/mcp", await hub.new_key("narrow", permissions=("invoke:*__echo", "read:open__add")))
+async def test_key_and_grant_must_both_allow(hub: RunningHub) -> None:
+    narrow = RawClient(hub.url + "/mcp", await hub.new_key("narrow", permissions=("invoke:*__echo", "read:open__add")))
     assert "result" in await call(narrow, "open__echo", text="x")
     assert (await call(narrow, "shut__echo", text="x"))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
     await hub.allow("narrow", "shut")
@@ -160,8 +160,8 @@ async def test_key_and_grant_must_both_allow(hub: House) -> None:
     assert (await narrow.modern("resources/list"))["result"]["resources"] == []
 
 
-async def test_t31_a_revocation_holds_for_the_next_call_of_an_open_session(hub: House) -> None:
-    client = Raw(hub.url + "/mcp", hub.key("a"))
+async def test_t31_a_revocation_holds_for_the_next_call_of_an_open_session(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp", hub.key("a"))
     await client.initialize()
     params = {"name": "shut__echo", "arguments": {"text": "x"}}
     await hub.allow("a", "shut", "echo")
@@ -174,7 +174,7 @@ async def test_t31_a_revocation_holds_for_the_next_call_of_an_open_session(hub: 
     assert text_of(await client.legacy("tools/call", params)) == "x"
 
 
-async def test_agents_without_grants_share_one_list(hub: House) -> None:
+async def test_agents_without_grants_share_one_list(hub: RunningHub) -> None:
     listings = hub.hub_app.listings
     callers = [hub.hub_app.authenticator.admit_key(hub.key(name), "/mcp") for name in ("a", "b", "c")]
     await hub.deny("c", "open", "echo")
@@ -184,10 +184,10 @@ async def test_agents_without_grants_share_one_list(hub: House) -> None:
     assert b'"open__echo"' not in three
 
 
-async def test_grants_are_given_by_people_alone_and_in_their_own_name(hub: House) -> None:
+async def test_grants_are_given_by_people_alone_and_in_their_own_name(hub: RunningHub) -> None:
     said = {"entry_type": "server_grant", "agent_id": "a", "server_id": "shut", "permission": "allow"}
-    agent = Raw(hub.url + "/mcp", hub.key("a"))
-    service = Raw(hub.url + "/mcp", await hub.new_key("s", "service", permissions=("admin_write",)))
+    agent = RawClient(hub.url + "/mcp", hub.key("a"))
+    service = RawClient(hub.url + "/mcp", await hub.new_key("s", "service", permissions=("admin_write",)))
     for client in (agent, service):
         for method in ("mgp/access/grant", "mgp/access/revoke"):
             refused = (await client.modern(method, {**said, "granted_by": "admin"}))["error"]
@@ -195,7 +195,7 @@ async def test_grants_are_given_by_people_alone_and_in_their_own_name(hub: House
             assert refused["data"]["_mgp"] == {"category": "security", "retryable": False}
     other = await agent.modern("mgp/access/query", {"agent_id": "b", "server_id": "open"})
     assert other["error"]["code"] == 1000
-    person = Raw(hub.url + "/mcp", await hub.new_key("ada", "person"))
+    person = RawClient(hub.url + "/mcp", await hub.new_key("ada", "person"))
     given = await person.modern("mgp/access/grant", {**said, "granted_by": "somebody else", "justification": "why not"})
     assert given["result"]["granted_by"] == "ada"
     asked = (await person.modern("mgp/access/query", {"agent_id": "a", "server_id": "shut"}))["result"]
@@ -219,13 +219,13 @@ async def test_grants_are_given_by_people_alone_and_in_their_own_name(hub: House
 )
 async def test_a_grant_that_means_nothing_is_refused(tmp_path: Path, wrong: dict[str, str]) -> None:
     said = {"entry_type": "server_grant", "agent_id": "a", "server_id": "s", "permission": "allow", **wrong}
-    async with house(tmp_path, {}) as hub:
-        person = Raw(hub.url + "/mcp", await hub.new_key("ada", "person"))
+    async with running_hub(tmp_path, {}) as hub:
+        person = RawClient(hub.url + "/mcp", await hub.new_key("ada", "person"))
         assert (await person.modern("mgp/access/grant", said))["error"]["data"]["name"] == "INVALID_PARAMS"
         assert hub.hub_app.grants.list() == []
 
 
-async def test_t3_a_wrong_credential_is_never_taken_for_none(hub: House) -> None:
+async def test_t3_a_wrong_credential_is_never_taken_for_none(hub: RunningHub) -> None:
     stale = await hub.new_key("stale", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     gone = await hub.new_key("gone")
     await hub.hub_app.keys.revoke("gone")
@@ -235,24 +235,24 @@ async def test_t3_a_wrong_credential_is_never_taken_for_none(hub: House) -> None
     routes = ["/mcp", "/servers/open/mcp", "/profiles/none/mcp", "/sse", "/tools", "/tools/open__echo", "/openapi.json"]
     for route, (credential, expected) in product(routes, credentials.items()):
         for method in ("POST", "GET", "DELETE"):
-            status, _, _ = await Raw(hub.url + route, credential).send(method, body if method == "POST" else b"")
+            status, _, _ = await RawClient(hub.url + route, credential).send(method, body if method == "POST" else b"")
             assert status in (expected, 404, 405), (route, credential[:8], method, status)
-    assert b"AUTH_EXPIRED" in (await Raw(hub.url + "/mcp", stale).post(body))[2]
+    assert b"AUTH_EXPIRED" in (await RawClient(hub.url + "/mcp", stale).post(body))[2]
 
 
 async def test_without_anonymous_callers_every_route_needs_a_key(tmp_path: Path) -> None:
     settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
-    async with house(tmp_path, {"open": child("busy_server.py")}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"open": child("busy_server.py")}, hub=settings) as hub:
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'
         for route in ("/mcp", "/servers/open/mcp", "/profiles/none/mcp"):
-            assert (await Raw(hub.url + route).post(body))[0] == 401
+            assert (await RawClient(hub.url + route).post(body))[0] == 401
         for route in ("/tools", "/tools/open__echo", "/openapi.json", "/sse"):
-            assert (await Raw(hub.url + route).send("GET"))[0] in (401, 404, 405)
+            assert (await RawClient(hub.url + route).send("GET"))[0] in (401, 404, 405)
 
 
-async def test_a_revoked_key_ends_an_open_session_and_a_stream_of_standard_io(hub: House) -> None:
+async def test_a_revoked_key_ends_an_open_session_and_a_stream_of_standard_io(hub: RunningHub) -> None:
     key = await hub.new_key("a")
-    client = Raw(hub.url + "/mcp", key)
+    client = RawClient(hub.url + "/mcp", key)
     await client.initialize()
     caller = hub.hub_app.authenticator.admit_key(key, "/mcp")
     assert (await hub.hub_app.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).outcome == "allowed"
@@ -262,14 +262,14 @@ async def test_a_revoked_key_ends_an_open_session_and_a_stream_of_standard_io(hu
     assert hub.hub_app.listings.listing(caller.list_scope, "tool") == b"[]"
 
 
-async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
+async def test_why_equals_the_outcome_of_the_real_call(hub: RunningHub) -> None:
     chance = random.Random(4)
     for number in range(60):
         agent = "asked" if number % 7 == 0 else f"why{number}"
         server = chance.choice(("open", "shut"))
         await say(hub, agent, server, chance.choice(("echo", "add", None)), chance.choice(SAID))
         permissions = chance.choice((None, ("invoke:**", "list_all"), ("invoke:open__*",), ("list_all",)))
-        client = Raw(hub.url + "/mcp", await hub.new_key(agent, permissions=permissions))
+        client = RawClient(hub.url + "/mcp", await hub.new_key(agent, permissions=permissions))
         tool = chance.choice(("echo", "add", "nope"))
         arguments = chance.choice(({"text": "x"}, {"a": 1}, {}, {"a": "one"}))
         caller = hub.hub_app.authenticator.admit_key(client.key, "/mcp")
@@ -295,16 +295,16 @@ async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
         await hub.hub_app.keys.revoke(agent)
 
 
-async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub: House) -> None:
-    client = Raw(hub.url + "/mcp", await hub.new_key("fast", rate=Rate(per_minute=2)))
-    other = Raw(hub.url + "/mcp", await hub.new_key("slow", "person"))
+async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp", await hub.new_key("fast", rate=Rate(per_minute=2)))
+    other = RawClient(hub.url + "/mcp", await hub.new_key("slow", "person"))
     for _ in range(2):
         assert "result" in await call(client, "open__echo", text="x")
     refused = (await call(client, "open__echo", text="x"))["error"]
     assert refused["data"]["name"] == "RATE_LIMITED"
     assert 0 < refused["data"]["retry_after_ms"] <= 60_000
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "open__echo", "arguments": {}}}
-    session = Raw(hub.url + "/mcp", client.key)
+    session = RawClient(hub.url + "/mcp", client.key)
     await session.initialize()
     body["params"] = {"name": "open__echo", "arguments": {"text": "x"}}
     _, headers, _ = await session.post(json.dumps(body).encode())
@@ -316,8 +316,8 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
     assert (await hub.hub_app.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
 
 
-async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: House) -> None:
-    agent = Raw(hub.url + "/mcp", hub.key("a"))
+async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: RunningHub) -> None:
+    agent = RawClient(hub.url + "/mcp", hub.key("a"))
     told = [
         (await agent.modern("mgp/access/query", {"server_id": server, "tool_name": "echo"}))["result"]
         for server in ("shut", "nowhere")
@@ -326,13 +326,13 @@ async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: Hou
     assert (told[0]["permission"], told[0]["source"]) == ("deny", "default_policy")
 
 
-async def test_a_rate_that_is_used_up_is_429_and_when_to_come_back(hub: House) -> None:
+async def test_a_rate_that_is_used_up_is_429_and_when_to_come_back(hub: RunningHub) -> None:
     key = await hub.new_key("limited", rate=Rate(per_hour=1))
     call = {"name": "open__echo", "arguments": {"text": "x"}}
     meta = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**call, "_meta": meta}}).encode()
     said = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "open__echo"}
-    client = Raw(hub.url + "/mcp", key)
+    client = RawClient(hub.url + "/mcp", key)
     assert (await client.post(body, said))[0] == 200
     status, headers, answer = await client.post(body, said)
     data = last_message(answer)["error"]["data"]
@@ -354,9 +354,9 @@ async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says
     """Where it listens is settled at the start, and who is let in without a key goes by that."""
     file = tmp_path / "interlock.toml"
     file.write_text('[hub]\nlisten = "0.0.0.0:7420"\n')
-    async with house(tmp_path, {}) as hub:
+    async with running_hub(tmp_path, {}) as hub:
         await hub.hub_app.apply(load(file, home=hub.hub_app.home).config)
-        anonymous = Raw(hub.url + "/mcp")
+        anonymous = RawClient(hub.url + "/mcp")
         assert (await anonymous.post(b"{}"))[0] == 401
         file.write_text(f"[hub]\n{rewritten}\n")
         told = await ControlOperations(hub.hub_app, lambda: None).reload()

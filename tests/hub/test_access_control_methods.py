@@ -12,19 +12,19 @@ import pytest
 from interlock.hub.operations import ControlOperations
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house
+from .running_hub import RawClient, RunningHub, child, running_hub
 
 Ask = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as running:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as running:
         yield running
 
 
 @pytest.fixture
-def ask(hub: House) -> Ask:
+def ask(hub: RunningHub) -> Ask:
     operator = ControlOperations(hub.hub_app, lambda: None)
 
     async def ask(method: str, **params: object) -> Any:
@@ -34,9 +34,9 @@ def ask(hub: House) -> Ask:
     return ask
 
 
-async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: House, ask: Ask) -> None:
+async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: RunningHub, ask: Ask) -> None:
     made = await ask("hub/keys.create", agent="ci", expires_at="2099-01-01T00:00:00Z", rate={"per_hour": 5})
-    client = Raw(hub.url + "/mcp", made["key"])
+    client = RawClient(hub.url + "/mcp", made["key"])
     assert "result" in await client.modern("tools/list")
     hub.hub_app.authenticator.note_uses()
     await hub.hub_app.keys.write_uses()
@@ -47,9 +47,9 @@ async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: House, ask: As
     assert made["key"] not in str(listed)
     fresh = (await ask("hub/keys.rotate", agent="ci"))["key"]
     assert (await client.post(b"{}"))[0] == 401
-    assert "result" in await Raw(hub.url + "/mcp", fresh).modern("tools/list")
+    assert "result" in await RawClient(hub.url + "/mcp", fresh).modern("tools/list")
     assert await ask("hub/keys.revoke", agent="ci") == {"revoked": 1}
-    assert (await Raw(hub.url + "/mcp", fresh).post(b"{}"))[0] == 401
+    assert (await RawClient(hub.url + "/mcp", fresh).post(b"{}"))[0] == 401
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: House, ask: As
         {"agent": "a\u202eb"},
     ],
 )
-async def test_a_key_that_means_nothing_is_not_made(hub: House, ask: Ask, wrong: dict[str, object]) -> None:
+async def test_a_key_that_means_nothing_is_not_made(hub: RunningHub, ask: Ask, wrong: dict[str, object]) -> None:
     with pytest.raises(Fault) as caught:
         await ask("hub/keys.create", **{"agent": "x", **wrong})
     assert caught.value.name == "INVALID_PARAMS"
     assert hub.hub_app.keys.list() == []
 
 
-async def test_a_denial_is_given_explained_and_taken_back(hub: House, ask: Ask) -> None:
-    client = Raw(hub.url + "/mcp", hub.key("ada"))
+async def test_a_denial_is_given_explained_and_taken_back(hub: RunningHub, ask: Ask) -> None:
+    client = RawClient(hub.url + "/mcp", hub.key("ada"))
     params = {"name": "busy__echo", "arguments": {"text": "x"}}
     assert (await ask("hub/why")) == {"refusal": None}
     place = {"entry_type": "tool_grant", "agent_id": "ada", "server_id": "busy", "tool_name": "echo"}
@@ -98,9 +98,9 @@ async def test_a_denial_is_given_explained_and_taken_back(hub: House, ask: Ask) 
 
 
 async def test_grants_survive_a_restart(tmp_path: Path) -> None:
-    async with house(tmp_path, {}) as hub:
+    async with running_hub(tmp_path, {}) as hub:
         await hub.deny("ada", "busy")
         key = await hub.new_key("ada")
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", key)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", key)
         assert (await client.modern("tools/list"))["result"]["tools"] == []

@@ -41,7 +41,7 @@ TOOL = Target("tool", "github", "create_issue")
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-class House:
+class RunningHub:
     """A store with a recorder on it, and what a reader of them sees."""
 
     def __init__(self, where: str, folder: Path) -> None:
@@ -81,8 +81,8 @@ class House:
 
 
 @pytest.fixture
-def house(where: str, tmp_path: Path) -> House:
-    return House(where, tmp_path)
+def running_hub(where: str, tmp_path: Path) -> RunningHub:
+    return RunningHub(where, tmp_path)
 
 
 async def strict(recorder: Recorder) -> tuple[Ticket, StoreError | None]:
@@ -91,14 +91,14 @@ async def strict(recorder: Recorder) -> tuple[Ticket, StoreError | None]:
     return ticket, await heard
 
 
-async def test_a_call_is_recorded_as_intended_and_as_ended(house: House) -> None:
-    recorder = await house.open()
+async def test_a_call_is_recorded_as_intended_and_as_ended(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     ticket = recorder.intent(AGENT, TOOL, TRACE, b'{"title":"x"}')
     await recorder.flushed()
     recorder.outcome(ticket, TOOL_FAILED, "no such repository")
     recorder.outcome(ticket, SUCCEEDED)
-    await house.close()
-    opened, intent, outcome, closed = house.records()
+    await running_hub.close()
+    opened, intent, outcome, closed = running_hub.records()
     assert (opened.event, closed.event) == (OPENED, CLOSED)
     assert (intent.event, intent.result) == (INTENDED, "PENDING")
     assert (outcome.event, outcome.result, outcome.intent) == ("TOOL_EXECUTED", "FAILURE", intent.seq)
@@ -106,26 +106,26 @@ async def test_a_call_is_recorded_as_intended_and_as_ended(house: House) -> None
     assert outcome.arguments == intent.arguments != ""
     assert outcome.reason == "no such repository"
     assert outcome.duration_us is not None
-    assert house.report().sound
+    assert running_hub.report().sound
 
 
-async def test_a_call_that_ends_before_its_intent_left_is_one_entry(house: House) -> None:
-    recorder = await house.open()
+async def test_a_call_that_ends_before_its_intent_left_is_one_entry(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     first = recorder.intent(AGENT, TOOL, TRACE)
     second = recorder.intent(AGENT, TOOL, TRACE)
     recorder.outcome(first, SUCCEEDED, details={"bytes": 3})
     await recorder.flushed()
     recorder.outcome(second, SUCCEEDED)
-    await house.close()
-    _, whole, intent, outcome, _ = house.records()
+    await running_hub.close()
+    _, whole, intent, outcome, _ = running_hub.records()
     assert (whole.event, whole.intent, whole.result) == ("TOOL_EXECUTED", whole.seq, "SUCCESS")
     assert whole.details == {"bytes": 3}
     assert (intent.event, outcome.intent) == (INTENDED, intent.seq)
-    assert house.report().sound
+    assert running_hub.report().sound
 
 
-async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(house: House) -> None:
-    recorder = await house.open()
+async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     recorder.refusal(AGENT, TOOL, TRACE, "access", "deny github__*", "not granted", b"{}")
     recorder.refusal(AGENT, TOOL, TRACE, "validators", "shell.rm", event="VALIDATION_FAILED")
     recorder.refusal(AGENT, Target("prompt", "s", "p"), TRACE, "access", "r")
@@ -133,8 +133,10 @@ async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(hou
     recorder.event("com.example.seen", claimed_by="github")
     with pytest.raises(ValueError, match="event type"):
         recorder.event("NONSENSE")
-    await house.close()
-    found = [(record.event, record.result, record.gate, record.rule, record.actor) for record in house.records()[1:-1]]
+    await running_hub.close()
+    found = [
+        (record.event, record.result, record.gate, record.rule, record.actor) for record in running_hub.records()[1:-1]
+    ]
     assert found == [
         ("TOOL_BLOCKED", "BLOCKED", "access", "deny github__*", "cursor"),
         ("VALIDATION_FAILED", "BLOCKED", "validators", "shell.rm", "cursor"),
@@ -144,33 +146,33 @@ async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(hou
     ]
 
 
-async def test_a_strict_intent_is_in_the_database_when_that_is_said(house: House) -> None:
-    recorder = await house.open()
+async def test_a_strict_intent_is_in_the_database_when_that_is_said(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     ticket, error = await strict(recorder)
     assert error is None
-    assert house.records()[-1].seq == ticket.seq
+    assert running_hub.records()[-1].seq == ticket.seq
     together = await asyncio.gather(*(strict(recorder) for _ in range(300)))
     assert {error for _, error in together} == {None}
-    assert len(house.records()) == 302
-    await house.close()
+    assert len(running_hub.records()) == 302
+    await running_hub.close()
 
 
-async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(house: House) -> None:
-    recorder = await house.open()
+async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     batches: list[int] = []
     stop = recorder.follow(lambda batch: batches.append(len(batch)))
     for _ in range(100):
         recorder.intent(AGENT, TOOL, TRACE)
-    assert house.records()[-1].event == OPENED
+    assert running_hub.records()[-1].event == OPENED
     await recorder.flushed()
     assert batches == [100]
     stop()
-    await house.close()
+    await running_hub.close()
     assert batches == [100]
 
 
-async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(house: House) -> None:
-    recorder = await house.open()
+async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     stop = False
 
     async def keep_coming() -> None:
@@ -182,17 +184,17 @@ async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_comin
     coming = asyncio.create_task(keep_coming())
     await asyncio.sleep(0)
     before = recorder._seq
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await recorder.flushed()
-    assert house.records()[-1].seq >= before
+    assert running_hub.records()[-1].seq >= before
     stop = True
     await coming
-    await house.close()
-    assert house.report().sound
+    await running_hub.close()
+    assert running_hub.report().sound
 
 
-async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(house: House) -> None:
-    recorder = await house.open(limit=10)
+async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open(limit=10)
     tickets = [recorder.intent(AGENT, TOOL, TRACE) for _ in range(5)]
     with pytest.raises(Fault) as caught:
         recorder.intent(AGENT, TOOL, TRACE)
@@ -204,17 +206,17 @@ async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_rec
         recorder.outcome(ticket, SUCCEEDED)
     await recorder.flushed()
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
-    await house.close()
-    events = [record.event for record in house.records()]
+    await running_hub.close()
+    events = [record.event for record in running_hub.records()]
     assert events.count("TOOL_EXECUTED") == 5
-    assert [record.details for record in house.records() if record.event == OVERFLOWED] == [{"not_recorded": 3}]
-    assert house.report().sound
+    assert [record.details for record in running_hub.records() if record.event == OVERFLOWED] == [{"not_recorded": 3}]
+    assert running_hub.report().sound
 
 
 async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_is_lost(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    running_hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = await house.open()
+    recorder = await running_hub.open()
     running = recorder.intent(AGENT, TOOL, TRACE)
     await recorder.flushed()
 
@@ -233,40 +235,40 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
     while recorder.write_error is not None:
         await asyncio.sleep(0.01)
     recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
-    await house.close()
-    ends = {record.intent: record.outcome for record in house.records() if record.outcome is not None}
+    await running_hub.close()
+    ends = {record.intent: record.outcome for record in running_hub.records() if record.outcome is not None}
     assert ends[running.seq] == SUCCEEDED
     not_sent = ends[ticket.seq]
     assert not_sent is not None
     assert not_sent.transport == "not_sent"
-    assert house.report().sound
+    assert running_hub.report().sound
 
 
 async def test_a_batch_whose_commit_was_not_confirmed_is_not_written_twice(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    running_hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = await house.open()
+    recorder = await running_hub.open()
     recorder.intent(AGENT, TOOL, TRACE)
-    write = house.store.write
+    write = running_hub.store.write
 
     def write_without_answer(work: Callable[[Database], Any], done: Callable[[Any, StoreError | None], None]) -> None:
         write(work, lambda result, error: done(None, StoreFull("the connection broke")))
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.store, "write", write_without_answer)
+        broken.setattr(running_hub.store, "write", write_without_answer)
         with pytest.raises(StoreFull):
             await recorder.flushed()
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
     await recorder.flushed()
     assert recorder.write_error is None
-    await house.close()
-    assert [record.event for record in house.records()] == [OPENED, INTENDED, "TOOL_BLOCKED", CLOSED]
-    assert house.report().sound
+    await running_hub.close()
+    assert [record.event for record in running_hub.records()] == [OPENED, INTENDED, "TOOL_BLOCKED", CLOSED]
+    assert running_hub.report().sound
 
 
-async def test_a_second_hub_on_the_same_chain_is_stopped(house: House, tmp_path: Path) -> None:
-    first = await house.open()
-    store = await Store.open(house.where)
+async def test_a_second_hub_on_the_same_chain_is_stopped(running_hub: RunningHub, tmp_path: Path) -> None:
+    first = await running_hub.open()
+    store = await Store.open(running_hub.where)
     second = await Recorder.open(store, "node-1", tmp_path / "other.head")
     first.intent(AGENT, TOOL, TRACE)
     with pytest.raises(StoreError, match="another hub"):
@@ -275,7 +277,7 @@ async def test_a_second_hub_on_the_same_chain_is_stopped(house: House, tmp_path:
         first.intent(AGENT, TOOL, TRACE)
     await second.close()
     await store.close()
-    await house.crash()
+    await running_hub.crash()
 
 
 async def test_two_nodes_keep_two_chains_in_one_database(where: str, tmp_path: Path) -> None:
@@ -295,8 +297,8 @@ async def test_two_nodes_keep_two_chains_in_one_database(where: str, tmp_path: P
     await store.close()
 
 
-async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_unknown(house: House) -> None:
-    recorder = await house.open()
+async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_unknown(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     ended = recorder.intent(AGENT, TOOL, TRACE)
     ticket = recorder.intent(AGENT, TOOL, TRACE)
     await recorder.flushed()
@@ -304,21 +306,21 @@ async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_un
     await recorder.flushed()
     for _ in range(7):
         recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
-    await house.crash()
-    recorder = await house.open()
+    await running_hub.crash()
+    recorder = await running_hub.open()
     assert (recorder.resumed.lost, recorder.resumed.cut, recorder.resumed.unfinished) == (7, 0, 1)
-    await house.close()
-    gap, opened, unknown = house.records()[4:7]
+    await running_hub.close()
+    gap, opened, unknown = running_hub.records()[4:7]
     assert (gap.event, gap.details) == (GAP, {"from": 5, "to": 11, "lost": 7})
     assert (opened.event, opened.details) == (OPENED, {"clean": False})
     assert (unknown.intent, unknown.outcome) == (ticket.seq, UNKNOWN)
-    report = house.report()
+    report = running_hub.report()
     assert report.sound
     assert [finding.problem for finding in report.findings] == ["lost"]
 
 
-async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(house: House) -> None:
-    recorder = await house.open()
+async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     ticket, _ = await strict(recorder)
     # While something else is being written the call ends; its end waits for the next batch, which never goes.
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
@@ -327,62 +329,62 @@ async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(house: House) ->
     recorder.outcome(ticket, SUCCEEDED)
     recorder._flush = lambda: None  # type: ignore[method-assign]
     await flushed
-    await house.crash()
-    await house.open()
-    (ended,) = [record for record in house.records() if record.intent == ticket.seq]
+    await running_hub.crash()
+    await running_hub.open()
+    (ended,) = [record for record in running_hub.records() if record.intent == ticket.seq]
     assert ended.outcome == UNKNOWN
-    await house.close()
+    await running_hub.close()
 
 
-async def test_a_clean_end_leaves_nothing_to_say(house: House) -> None:
-    await house.open()
-    await house.close()
-    recorder = await house.open()
+async def test_a_clean_end_leaves_nothing_to_say(running_hub: RunningHub) -> None:
+    await running_hub.open()
+    await running_hub.close()
+    recorder = await running_hub.open()
     assert (recorder.resumed.lost, recorder.resumed.cut, recorder.resumed.unfinished) == (0, 0, 0)
-    await house.close()
-    assert [record.event for record in house.records()] == [OPENED, CLOSED, OPENED, CLOSED]
-    assert [record.details.get("clean") for record in house.records()] == [True, None, True, None]
+    await running_hub.close()
+    assert [record.event for record in running_hub.records()] == [OPENED, CLOSED, OPENED, CLOSED]
+    assert [record.details.get("clean") for record in running_hub.records()] == [True, None, True, None]
 
 
-async def test_a_tail_that_was_cut_is_found_before_and_after_the_next_start(house: House) -> None:
-    recorder = await house.open()
+async def test_a_tail_that_was_cut_is_found_before_and_after_the_next_start(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     for _ in range(5):
         recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
-    await house.close()
-    database = connect(house.where)
+    await running_hub.close()
+    database = connect(running_hub.where)
     database.execute("DELETE FROM records WHERE seq > 3")
     database.close()
-    before = house.report()
+    before = running_hub.report()
     assert [(finding.seq, finding.problem) for finding in before.findings] == [(4, "cut")]
-    recorder = await house.open()
+    recorder = await running_hub.open()
     assert recorder.resumed.cut == 4
-    await house.close()
-    after = house.report()
+    await running_hub.close()
+    after = running_hub.report()
     assert not after.sound
     assert [(finding.seq, finding.problem) for finding in after.findings] == [(4, "cut")]
 
 
 @pytest.mark.parametrize("harm", ["missing", "rubbish", "another"])
-async def test_a_head_that_is_gone_or_damaged_is_recorded(house: House, tmp_path: Path, harm: str) -> None:
-    recorder = await house.open()
+async def test_a_head_that_is_gone_or_damaged_is_recorded(running_hub: RunningHub, tmp_path: Path, harm: str) -> None:
+    recorder = await running_hub.open()
     recorder.intent(AGENT, TOOL, TRACE)
-    await house.close()
+    await running_hub.close()
     if harm == "missing":
-        house.head.unlink()
+        running_hub.head.unlink()
     elif harm == "rubbish":
-        house.head.write_bytes(b"rubbish")
+        running_hub.head.write_bytes(b"rubbish")
     else:
-        HeadFile(house.head, Head("other", 1, b"h" * 32, 1, 1)).close()
-    recorder = await house.open()
+        HeadFile(running_hub.head, Head("other", 1, b"h" * 32, 1, 1)).close()
+    recorder = await running_hub.open()
     assert recorder.resumed.unfinished == 1
-    await house.close()
-    assert [record.event for record in house.records()].count(GAP) == 1
-    assert {finding.problem for finding in house.report().findings} == {"head"}
+    await running_hub.close()
+    assert [record.event for record in running_hub.records()].count(GAP) == 1
+    assert {finding.problem for finding in running_hub.report().findings} == {"head"}
 
 
-async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(house: House) -> None:
+async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(running_hub: RunningHub) -> None:
     """T23."""
-    recorder = await house.open(redact=lambda text: text.replace("hunter2", "[secret]"))
+    recorder = await running_hub.open(redact=lambda text: text.replace("hunter2", "[secret]"))
     forwarded: list[Record] = []
     recorder.follow(forwarded.extend)
     details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}
@@ -390,25 +392,25 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ho
     recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r", "hunter2", b"hunter5", details=details)
     recorder.event("com.example.x", details=details)
-    await house.close()
-    assert "hunter" not in str(house.records()) + str(forwarded)
-    if not house.where.startswith("postgresql"):
-        assert not [path for path in Path(house.where).parent.iterdir() if b"hunter" in path.read_bytes()]
+    await running_hub.close()
+    assert "hunter" not in str(running_hub.records()) + str(forwarded)
+    if not running_hub.where.startswith("postgresql"):
+        assert not [path for path in Path(running_hub.where).parent.iterdir() if b"hunter" in path.read_bytes()]
 
 
-async def test_what_cannot_be_encoded_is_recorded_without_it(house: House) -> None:
-    recorder = await house.open()
+async def test_what_cannot_be_encoded_is_recorded_without_it(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     recorder.refusal(AGENT, Target("tool", "s \ud800", "bad"), TRACE, "g", "r", details={"n": 2**200})
     recorder.refusal(AGENT, Target("tool", "nul \0", "n" * 10_000), TRACE, "g", "r")
-    await house.close()
-    _, first, second, _ = house.records()
+    await running_hub.close()
+    _, first, second, _ = running_hub.records()
     assert "not_recorded" in first.details
     assert (second.server, len(second.name)) == ("nul \0", 10_000)
-    assert house.report().sound
+    assert running_hub.report().sound
 
 
-async def test_the_record_is_searched_shown_and_exported(house: House) -> None:
-    recorder = await house.open()
+async def test_the_record_is_searched_shown_and_exported(running_hub: RunningHub) -> None:
+    recorder = await running_hub.open()
     for number in range(30):
         who = Principal("cursor" if number % 2 else "claude", "agent")
         what = Target("tool", "github", f"tool-{number % 3}")
@@ -416,41 +418,43 @@ async def test_the_record_is_searched_shown_and_exported(house: House) -> None:
     await recorder.flushed()
 
     async def rules(wanted: Search, most: int = 100, before: tuple[str, int] | None = None) -> list[str]:
-        found = await house.store.read(lambda database: search(database, wanted, most, before))
+        found = await running_hub.store.read(lambda database: search(database, wanted, most, before))
         return [entry.record.rule for entry in found]
 
     assert await rules(Search(actor="cursor", name="tool-0")) == [str(n) for n in (27, 21, 15, 9, 3)]
     assert await rules(Search(trace="00000000-0000-0000-0000-000000000003")) == [str(n) for n in range(27, -1, -5)]
     assert await rules(Search(result="SUCCESS")) == []
-    newest = await house.store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 4))
+    newest = await running_hub.store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 4))
     assert await rules(Search(event="TOOL_BLOCKED"), 3, (newest[-1].chain, newest[-1].seq)) == ["25", "24", "23"]
     at = newest[1].record.at
     assert "28" in await rules(Search(since=at))
     assert "28" not in await rules(Search(until=at))
-    shown = await house.store.read(lambda database: show(database, "node-1", newest[0].seq))
+    shown = await running_hub.store.read(lambda database: show(database, "node-1", newest[0].seq))
     assert shown is not None
     assert [entry.record.rule for entry in shown[1]] == [str(n) for n in range(4, 30, 5)]
-    assert await house.store.read(lambda database: show(database, "node-1", 10_000)) is None
-    lines = await house.store.read(lambda database: list(export(database)))
+    assert await running_hub.store.read(lambda database: show(database, "node-1", 10_000)) is None
+    lines = await running_hub.store.read(lambda database: list(export(database)))
     assert verify_export(lines, {}) == Report(31, ("node-1",), ())
     assert not verify_export(lines[:5] + lines[6:], {}).sound
     assert not verify_export([*lines[:-1], lines[-1].replace(b'"29"', b'"28"')], {}).sound
-    last: list[Entry] = await house.store.read(lambda database: tail(database, 2))
+    last: list[Entry] = await running_hub.store.read(lambda database: tail(database, 2))
     assert [entry.record.rule for entry in last] == ["28", "29"]
-    await house.close()
+    await running_hub.close()
 
 
-async def test_a_restored_backup_keeps_the_chain_and_adds_what_is_missing(house: House, tmp_path: Path) -> None:
-    recorder = await house.open()
+async def test_a_restored_backup_keeps_the_chain_and_adds_what_is_missing(
+    running_hub: RunningHub, tmp_path: Path
+) -> None:
+    recorder = await running_hub.open()
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
     await recorder.flushed()
-    await house.store.backup(tmp_path / "backup.db")
+    await running_hub.store.backup(tmp_path / "backup.db")
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
     await recorder.flushed()
-    await house.store.restore(tmp_path / "backup.db")
-    await house.close()
-    assert house.report().sound
-    assert house.report().records == 4
+    await running_hub.store.restore(tmp_path / "backup.db")
+    await running_hub.close()
+    assert running_hub.report().sound
+    assert running_hub.report().records == 4
     elsewhere = await Store.open(tmp_path / "elsewhere.db")
     await elsewhere.restore(tmp_path / "backup.db")
     assert (await elsewhere.read(lambda database: verify(database, {}))).records == 2

@@ -13,10 +13,10 @@ from interlock.client import Client, Handlers
 from interlock.config.settings import Server as Settings
 from interlock.server import Context, Message, NotFound, Server, TaskLimits
 
-from .house import Raw, child, house, text_of, until
-from .rounds import Rounder
-from .talker import Talker
-from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps
+from .legacy_client import LegacyClient
+from .modern_client import ModernClient
+from .running_hub import RawClient, child, running_hub, text_of, until
+from .test_bridges_questions import ALL, Answerer, asks, instructed_hub, listen, steps
 
 Era = Literal["old", "new"]
 PAIRS: list[tuple[Era, Era]] = [("old", "old"), ("old", "new"), ("new", "old"), ("new", "new")]
@@ -61,14 +61,14 @@ async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any
     step = asks("q", "sampling/createMessage", sampling(""))
     call = {"rounds": [{"inputRequests": question}]} if server == "new" else steps(step, {"wait": "q"})
     if client == "new":
-        rounder = Rounder(url, {"sampling/createMessage": answer})
-        got = await rounder.call(tool, call)
-        asked = rounder.asked[0]["params"]
+        modern_client = ModernClient(url, {"sampling/createMessage": answer})
+        got = await modern_client.call(tool, call)
+        asked = modern_client.asked[0]["params"]
     else:
-        talker = Talker(url, {"sampling/createMessage": answer})
-        await talker.initialize(ALL)
-        got = await talker.call(tool, call)
-        (asked,) = [said["params"] for said in talker.heard if said.get("method") == "sampling/createMessage"]
+        legacy_client = LegacyClient(url, {"sampling/createMessage": answer})
+        await legacy_client.initialize(ALL)
+        got = await legacy_client.call(tool, call)
+        (asked,) = [said["params"] for said in legacy_client.heard if said.get("method") == "sampling/createMessage"]
     (told,) = json.loads(text_of(got)).values() if server == "new" else [json.loads(text_of(got))[0]["result"]]
     return asked, told
 
@@ -76,7 +76,7 @@ async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_a_link_in_a_question_leads_through_the_hub_and_back(tmp_path: Path, client: Era, server: Era) -> None:
     at = "interlock://a/"
-    async with puppet_house(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
+    async with instructed_hub(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
         asked, told = await ask_through(hub, client, server, "/mcp", wrote(at))
         assert asked == sampling(at)
         assert told == wrote("")
@@ -89,8 +89,8 @@ async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
         "q": {"method": "sampling/createMessage", "params": sampling(""), "com.example/more": 1},
         "r": {"method": "roots/list", "com.example/more": {"uri": "note://one"}},
     }
-    async with puppet_house(tmp_path, "modern") as (hub, _):
-        client = Rounder(hub.url + "/mcp", {})
+    async with instructed_hub(tmp_path, "modern") as (hub, _):
+        client = ModernClient(hub.url + "/mcp", {})
         first = await client.start("a__do", {"rounds": [{"inputRequests": asked}]})
         expected = {**asked, "q": {**asked["q"], "params": sampling("interlock://a/")}}
         assert first["inputRequests"] == expected
@@ -98,13 +98,13 @@ async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_an_address_of_another_server_comes_back_as_it_is(tmp_path: Path, client: Era, server: Era) -> None:
-    async with puppet_house(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
+    async with instructed_hub(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):
         _, told = await ask_through(hub, client, server, "/mcp", wrote("interlock://b/"))
         assert told == wrote("interlock://b/")
 
 
 async def test_a_link_in_a_question_that_belongs_to_no_call_leads_through_the_hub_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []
@@ -132,7 +132,7 @@ async def test_a_link_in_what_a_task_asks_leads_through_the_hub_and_back(
         asked.append(params["messages"][-1]["content"])
         return wrote(at)
 
-    async with server.http() as address, house(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:
+    async with server.http() as address, running_hub(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:
         handlers = Handlers(sampling=sample, sampling_tools=True)
         async with Client(hub.url + "/mcp", era=era, handlers=handlers) as client:
             await (await client.start_tool("a__think")).result()
@@ -149,9 +149,9 @@ async def test_what_is_not_there_is_named_as_the_client_asked_for_it(tmp_path: P
     async def note(name: str) -> str:
         raise NotFound
 
-    async with own.http() as address, house(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:  # type: ignore[arg-type]
+    async with own.http() as address, running_hub(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:  # type: ignore[arg-type]
         for view, at in (("/mcp", "interlock://a/"), ("/servers/a/mcp", "")):
-            raw = Raw(f"{hub.url}{view}")
+            raw = RawClient(f"{hub.url}{view}")
             if client == "old":
                 await raw.initialize()
             read = raw.legacy if client == "old" else raw.modern

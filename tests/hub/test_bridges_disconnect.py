@@ -12,8 +12,8 @@ import pytest
 from interlock.config.settings import Server
 
 from .asking_server import Counts, asking_server
-from .house import MODERN, Raw, house, until
-from .talker import Talker, answers
+from .legacy_client import LegacyClient, answers
+from .running_hub import MODERN, RawClient, running_hub, until
 
 Era = Literal["modern", "legacy"]
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}
@@ -33,9 +33,9 @@ async def test_going_cancels_at_the_server_in_the_new_era_alone(
     capabilities: dict[str, Any] = CAPABILITIES if declares else {}
     async with (
         asking_server(counts).http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
-        caller = Raw(hub.url + "/mcp")
+        caller = RawClient(hub.url + "/mcp")
         params: dict[str, Any] = {"name": "a__hang", "arguments": {"mark": "x"}}
         headers = {}
         if client == "modern":
@@ -67,30 +67,31 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
 ) -> None:
     async with (
         asking_server().http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub,
     ):
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(CAPABILITIES)
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(CAPABILITIES)
         params = {"name": "a__order", "arguments": {}}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-        reader, writer = await asyncio.open_connection(talker.host, int(talker.port))
+        reader, writer = await asyncio.open_connection(legacy_client.host, int(legacy_client.port))
         head = (
-            f"POST /mcp HTTP/1.1\r\nhost: {talker.host}:{talker.port}\r\ncontent-type: application/json\r\n"
-            f"accept: application/json, text/event-stream\r\nmcp-session-id: {talker.session}\r\n"
+            f"POST /mcp HTTP/1.1\r\nhost: {legacy_client.host}:{legacy_client.port}\r\n"
+            "content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+            f"mcp-session-id: {legacy_client.session}\r\n"
             f"content-length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
         seen, question = "", None
         while question is None:
-            line = await asyncio.wait_for(reader.readline(), 10)
+            line = await asyncio.wait_for(reader.readline(), 120)
             if line.startswith(b"id:"):
                 seen = line[3:].strip().decode()
             elif line.startswith(b"data:") and b"elicitation/create" in line:
                 question = json.loads(line[5:])
         writer.close()
-        reply = {"jsonrpc": "2.0", "id": question["id"], "result": talker.answers["elicitation/create"]}
-        assert (await talker.post(json.dumps(reply).encode()))[0] == 202
+        reply = {"jsonrpc": "2.0", "id": question["id"], "result": legacy_client.answers["elicitation/create"]}
+        assert (await legacy_client.post(json.dumps(reply).encode()))[0] == 202
         await until(lambda: hub.hub_app.hub.open_calls == 0)
-        _, _, rest = await talker.send("GET", b"", {"last-event-id": seen, "accept": "text/event-stream"})
+        _, _, rest = await legacy_client.send("GET", b"", {"last-event-id": seen, "accept": "text/event-stream"})
         answer = next(json.loads(line[5:]) for line in rest.split(b"\n") if line.startswith(b"data: {"))
         assert json.loads(answer["result"]["content"][0]["text"])[0] == "accept"

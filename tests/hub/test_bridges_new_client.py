@@ -14,33 +14,33 @@ import pytest
 from interlock.config.settings import Server
 
 from .asking_server import FORM, asking_server
-from .house import House, Raw, child, house, messages, text_of, until
-from .rounds import LOG_LEVEL, Rounder
-from .talker import answers
+from .legacy_client import answers
+from .modern_client import LOG_LEVEL, ModernClient
+from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
 
 LEGACY = child("asking_server.py", era="legacy")
 
 
 @contextlib.asynccontextmanager
-async def web_house(tmp_path: Path) -> AsyncIterator[House]:
+async def web_hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     """A hub whose one server is reached over HTTP, in the handshake era."""
     async with (
         asking_server().http() as address,
-        house(tmp_path, {"a": Server(url=address.url, era="legacy")}) as hub,
+        running_hub(tmp_path, {"a": Server(url=address.url, era="legacy")}) as hub,
     ):
         yield hub
 
 
-async def counted(hub: House) -> Any:
+async def counted(hub: RunningHub) -> Any:
     """What the server counted, asked on a connection that it shares with nobody's calls."""
-    answer = await Raw(hub.url + "/mcp", hub.key("auditor")).modern("tools/call", {"name": "a__counted"})
+    answer = await RawClient(hub.url + "/mcp", hub.key("auditor")).modern("tools/call", {"name": "a__counted"})
     return answer["result"]["structuredContent"]
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_path: Path, transport: str) -> None:
-    async with house(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": LEGACY}) if transport == "stdio" else web_hub(tmp_path) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         action, value = json.loads(text_of(await client.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
         (asked,) = client.asked
@@ -53,8 +53,8 @@ async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         assert text_of(await client.call("a__think")) == "hello from ada"
         params = client.asked[0]["params"]
         assert params["includeContext"] == "thisServer"
@@ -64,15 +64,15 @@ async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -
 
 
 async def test_a_visit_crosses_without_the_id_that_the_new_revision_does_not_know(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         assert text_of(await client.call("a__visit")) == "accept"
         assert client.asked[0]["params"] == {"mode": "url", "message": "Log in", "url": "https://example.org/login"}
 
 
 async def test_resources_and_prompts_are_parked_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         read = await client.request("resources/read", {"uri": "interlock://a/secret://plan"})
         assert read["result"]["contents"][0]["text"] == "plan for {'name': 'ada'}"
         got = await client.request("prompts/get", {"name": "a__letter"})
@@ -80,7 +80,7 @@ async def test_resources_and_prompts_are_parked_too(tmp_path: Path) -> None:
 
 
 async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_own(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
         callers: list[tuple[str, dict[str, Any]]] = [
             ("ada", {"sampling": {}}),
             ("ada", {"roots": {}}),
@@ -89,7 +89,7 @@ async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_
         ]
         said = []
         for name, capabilities in callers:
-            client = Rounder(hub.url + "/mcp", {}, hub.key(name))
+            client = ModernClient(hub.url + "/mcp", {}, hub.key(name))
             client.capabilities = capabilities
             said.append(json.loads(text_of(await client.call("a__who"))))
         assert [answer["sampling"] for answer in said] == [True, False, False, False]
@@ -99,8 +99,8 @@ async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_
 
 
 async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with web_hub(tmp_path) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         asked = await client.start("a__order", {"mark": "x"})
         params = {"name": "a__order", "arguments": {"mark": "x"}}
         reply = client.reply(asked)
@@ -108,15 +108,15 @@ async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tm
         assert len({text_of(answer) for answer in same}) == 1
         late = await client.ask("tools/call", dict(params), **reply)
         assert text_of(late) == text_of(same[0])
-        other = Rounder(hub.url + "/mcp", answers("bob")).reply(asked)
+        other = ModernClient(hub.url + "/mcp", answers("bob")).reply(asked)
         refused = await client.ask("tools/call", dict(params), **other)
         assert refused["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
         assert await counted(hub) == {"runs": {"x": 1}, "ended": {"answered x": 1}}
 
 
 async def test_a_token_is_good_for_its_owner_its_call_and_unaltered_alone(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
-        ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+    async with web_hub(tmp_path) as hub:
+        ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         asked = await ada.start("a__order", {"mark": "x"})
         reply = ada.reply(asked)
         token = reply["requestState"]
@@ -138,8 +138,8 @@ async def test_a_token_is_good_for_its_owner_its_call_and_unaltered_alone(tmp_pa
 
 
 async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with web_hub(tmp_path) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order_slowly", {"mark": "x"}))
         params = {"name": "a__order_slowly", "arguments": {"mark": "x"}}
         retry = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
@@ -148,9 +148,9 @@ async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tm
             while mark not in (await counted(hub))["ended"]:
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(ended("waiting x"), 10)
+        await asyncio.wait_for(ended("waiting x"), 120)
         retry.cancel()
-        await asyncio.wait_for(ended("cancelled x"), 10)
+        await asyncio.wait_for(ended("cancelled x"), 120)
         again = await client.ask("tools/call", dict(params), **reply)
         assert again["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
         assert len(hub.hub_app.parking) == 0
@@ -158,8 +158,8 @@ async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tm
 
 
 async def test_log_messages_reach_the_request_that_asked_for_them_alone(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", {})
+    async with web_hub(tmp_path) as hub:
+        client = ModernClient(hub.url + "/mcp", {})
         body: dict[str, Any] = {
             "jsonrpc": "2.0",
             "id": 1,
@@ -186,8 +186,8 @@ async def test_log_messages_reach_the_request_that_asked_for_them_alone(tmp_path
 
 
 async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         hanging = asyncio.ensure_future(client.start("a__hang", {"mark": "x"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         answer = await client.ask("tools/call", {"name": "a__places"})
@@ -198,8 +198,8 @@ async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp
 
 
 async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         left = [await client.start("a__order", {"mark": mark}) for mark in ("x", "y")]
         assert text_of(await client.call("a__places")) == "file:///ada"
         assert hub.hub_app.hub.open_calls == 2, "those that were left wait on"
@@ -210,15 +210,15 @@ async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else
 async def test_an_old_servers_wish_for_a_page_first_becomes_a_question_where_the_client_can_open_one(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, {"a": LEGACY}) as hub:
-        client = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+    async with running_hub(tmp_path, {"a": LEGACY}) as hub:
+        client = ModernClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
         assert text_of(await client.call("a__paywall", {"mark": "x"})) == "in"
         assert [asked["params"]["url"] for asked in client.asked] == ["https://example.org/pay"]
-        unwilling = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
+        unwilling = ModernClient(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
         assert (await unwilling.call("a__paywall", {"mark": "y"}))["error"]["data"][
             "name"
         ] == "URL_ELICITATION_REQUIRED"
-        unable = Rounder(hub.url + "/mcp", {})
+        unable = ModernClient(hub.url + "/mcp", {})
         unable.capabilities = {}
         error = (await unable.call("a__paywall", {"mark": "z"}))["error"]
         assert error["code"] == -32603

@@ -13,60 +13,60 @@ import pytest
 from interlock.config.settings import Hub, Limits, Timeouts
 
 from .asking_server import FORM
-from .house import Raw, child, house, messages, text_of
-from .talker import Talker, answers
+from .legacy_client import LegacyClient, answers
+from .running_hub import RawClient, child, messages, running_hub, text_of
 
 ALL = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
 MODERN = child("asking_server.py", era="modern")
 
 
-def asked(talker: Talker, method: str) -> list[Any]:
-    return [message["params"] for message in talker.heard if message.get("method") == method]
+def asked(legacy_client: LegacyClient, method: str) -> list[Any]:
+    return [message["params"] for message in legacy_client.heard if message.get("method") == method]
 
 
 async def test_a_form_reaches_the_client_whole_and_its_answer_the_tool(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        action, value = json.loads(text_of(await talker.call("a__order")))
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        action, value = json.loads(text_of(await legacy_client.call("a__order")))
         assert (action, value["name"]) == ("accept", "ada")
-        (params,) = asked(talker, "elicitation/create")
+        (params,) = asked(legacy_client, "elicitation/create")
         assert params["requestedSchema"] == FORM
         assert params["mode"] == "form"
 
 
 async def test_questions_of_one_round_are_asked_together_and_rounds_follow_each_other(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        answer = await talker.call("a__everything")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        answer = await legacy_client.call("a__everything")
         assert json.loads(text_of(answer)) == ["accept", "hello from ada", "file:///ada", "accept"]
         assert answer["result"]["structuredContent"] == {"result": json.loads(text_of(answer))}
-        order = [message.get("method", "answer") for message in talker.heard]
+        order = [message.get("method", "answer") for message in legacy_client.heard]
         assert set(order[:3]) == {"elicitation/create", "sampling/createMessage", "roots/list"}
         assert order[3:] == ["elicitation/create", "answer"]
 
 
 async def test_a_visit_gets_an_id_and_is_told_to_be_complete_when_the_call_went_through(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
-        await talker.initialize(ALL)
-        assert text_of(await talker.call("a__visit")) == "accept"
-        (visit,) = asked(talker, "elicitation/create")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+        await legacy_client.initialize(ALL)
+        assert text_of(await legacy_client.call("a__visit")) == "accept"
+        (visit,) = asked(legacy_client, "elicitation/create")
         assert (visit["mode"], visit["url"]) == ("url", "https://example.org/login")
-        assert asked(talker, "notifications/elicitation/complete") == [{"elicitationId": visit["elicitationId"]}]
-        declined = Talker(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
+        assert asked(legacy_client, "notifications/elicitation/complete") == [{"elicitationId": visit["elicitationId"]}]
+        declined = LegacyClient(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
         await declined.initialize(ALL)
         assert text_of(await declined.call("a__visit")) == "decline"
         assert asked(declined, "notifications/elicitation/complete") == []
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        assert text_of(await talker.call("a__think")) == "hello from ada"
-        (params,) = asked(talker, "sampling/createMessage")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        assert text_of(await legacy_client.call("a__think")) == "hello from ada"
+        (params,) = asked(legacy_client, "sampling/createMessage")
         assert params["includeContext"] == "thisServer"
         assert params["modelPreferences"] == {"hints": [{"name": "claude"}], "costPriority": 0.2}
         assert params["tools"] == [{"name": "look", "inputSchema": {"type": "object"}}]
@@ -75,8 +75,8 @@ async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -
 
 
 async def test_the_sessions_word_on_its_client_goes_with_every_request(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        rich, poor = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        rich, poor = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         await rich.initialize(ALL)
         await poor.initialize({"sampling": {}})
         call = {"name": "a__who", "arguments": {}}
@@ -86,8 +86,8 @@ async def test_the_sessions_word_on_its_client_goes_with_every_request(tmp_path:
 
 
 async def test_what_the_client_did_not_declare_is_refused_in_a_number_it_knows(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         error = (await client.legacy("tools/call", {"name": "a__order", "arguments": {}}))["error"]
         assert error["code"] == -32600
@@ -95,12 +95,12 @@ async def test_what_the_client_did_not_declare_is_refused_in_a_number_it_knows(t
 
 
 async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked_has_cancelled(tmp_path: Path) -> None:
-    class Refuser(Talker):
+    class Refuser(LegacyClient):
         async def _answer(self, message: Any) -> None:
             error = {"code": -1, "message": "User rejected sampling request"}
             await self.post(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "error": error}))
 
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         refuser = Refuser(hub.url + "/mcp", {})
         await refuser.initialize(ALL)
         error = (await refuser.call("a__think"))["error"]
@@ -111,27 +111,27 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
 
 
 async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        assert "more than 10 times" in (await talker.call("a__nag"))["error"]["message"]
-        assert len(asked(talker, "elicitation/create")) == 10
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        assert "more than 10 times" in (await legacy_client.call("a__nag"))["error"]["message"]
+        assert len(asked(legacy_client, "elicitation/create")) == 10
         assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        talker = Talker(hub.url + "/mcp", answers("ada"))
-        await talker.initialize(ALL)
-        read = await talker.request("resources/read", {"uri": "interlock://a/secret://plan"})
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        legacy_client = LegacyClient(hub.url + "/mcp", answers("ada"))
+        await legacy_client.initialize(ALL)
+        read = await legacy_client.request("resources/read", {"uri": "interlock://a/secret://plan"})
         assert read["result"]["contents"][0]["text"] == "plan for {'name': 'ada'}"
-        got = await talker.request("prompts/get", {"name": "a__letter"}, id=2)
+        got = await legacy_client.request("prompts/get", {"name": "a__letter"}, id=2)
         assert got["result"]["messages"][0]["content"]["text"] == "Write to {'name': 'ada'}"
 
 
 async def test_a_level_once_set_goes_with_every_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a__report", "arguments": {}}}
 
@@ -145,12 +145,12 @@ async def test_a_level_once_set_goes_with_every_call(tmp_path: Path) -> None:
 
 
 async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(tmp_path: Path) -> None:
-    class Silent(Talker):
+    class Silent(LegacyClient):
         async def _answer(self, message: Any) -> None:
             cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
             await self.post(msgspec.json.encode(cancel))
 
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         silent = Silent(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         with pytest.raises(ConnectionError):
@@ -172,8 +172,8 @@ async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(
 async def test_results_are_what_the_older_revision_can_carry(
     tmp_path: Path, version: str, schema: Any, structured: Any, kinds: list[str]
 ) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize(version=version)
         tools = {tool["name"]: tool for tool in (await client.legacy("tools/list"))["result"]["tools"]}
         listed = tools["a__number"].get("outputSchema")
@@ -187,8 +187,8 @@ async def test_results_are_what_the_older_revision_can_carry(
 
 
 async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
-        old, new = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
+        old, new = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         await old.initialize()
         uri = {"uri": "interlock://a/text://nowhere"}
         assert (await old.legacy("resources/read", uri))["error"]["code"] == -32002
@@ -196,17 +196,17 @@ async def test_a_missing_resource_has_the_old_number(tmp_path: Path) -> None:
 
 
 async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": MODERN}) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}) as hub:
         names = [f"agent{number}" for number in range(12)]
-        talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
-        await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
-        said = await asyncio.gather(*(talker.call("a__everything") for talker in talkers))
+        legacy_clients = [LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in names]
+        await asyncio.gather(*(legacy_client.initialize(ALL) for legacy_client in legacy_clients))
+        said = await asyncio.gather(*(legacy_client.call("a__everything") for legacy_client in legacy_clients))
         assert [json.loads(text_of(answer))[1] for answer in said] == [f"hello from {name}" for name in names]
-        for talker, name in zip(talkers, names, strict=True):
-            assert not any(f"{other}" + chr(34) in json.dumps(talker.heard) for other in names if other != name)
+        for legacy_client, name in zip(legacy_clients, names, strict=True):
+            assert not any(f"{other}" + chr(34) in json.dumps(legacy_client.heard) for other in names if other != name)
 
 
-class Silent(Talker):
+class Silent(LegacyClient):
     """One that is asked and does not answer."""
 
     async def _answer(self, message: object) -> None:
@@ -215,7 +215,7 @@ class Silent(Talker):
 
 async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), limits=Limits(parked_s=0.3))
-    async with house(tmp_path, {"a": MODERN}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"a": MODERN}, hub=settings) as hub:
         silent = Silent(hub.url + "/mcp", {})
         await silent.initialize(ALL)
         answer = await silent.call("a__order")

@@ -21,16 +21,16 @@ from interlock.config.settings import Server
 from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
-from .house import HERE, SOURCE, House, house, until
 from .pairs import FEATURES, PAIRS, TRANSPORTS, Era, Transport, documented
+from .running_hub import HERE, SOURCE, RunningHub, running_hub, until
 
 NOTE = "interlock://o/note://one"
 
 
-class Guest:
+class OfficialClient:
     """The official client, and what it was asked and told."""
 
-    def __init__(self, hub: House, era: Era, transport: Transport) -> None:
+    def __init__(self, hub: RunningHub, era: Era, transport: Transport) -> None:
         self.hub = hub
         self.era = era
         self.transport = transport
@@ -83,16 +83,16 @@ class Guest:
             self.updated.append(str(message.params.uri))
 
 
-def over_stdio(hub: House) -> StdioServerParameters:
+def over_stdio(hub: RunningHub) -> StdioServerParameters:
     """What a client starts that speaks with the hub over standard streams."""
     variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.hub_app.home)}
     return StdioServerParameters(command=sys.executable, args=["-m", "interlock.cli", "stdio"], env=variables)
 
 
-async def sampling(guest: Guest) -> None:
-    async with guest.connected() as client:
-        assert await guest.call(client, "think") == "hello"
-    (params,) = guest.asked
+async def sampling(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
+        assert await official_client.call(client, "think") == "hello"
+    (params,) = official_client.asked
     assert (params.max_tokens, params.include_context, params.temperature) == (7, "none", 0.5)
     assert params.model_preferences.hints[0].name == "claude"
     assert params.model_preferences.cost_priority == 0.2
@@ -100,107 +100,107 @@ async def sampling(guest: Guest) -> None:
     assert params.tool_choice.mode == "auto"
 
 
-async def form(guest: Guest) -> None:
-    async with guest.connected() as client:
-        assert await guest.call(client, "order") == "accept name='ada' size='M' count=2"
-    schema = guest.asked[-1].requested_schema
+async def form(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
+        assert await official_client.call(client, "order") == "accept name='ada' size='M' count=2"
+    schema = official_client.asked[-1].requested_schema
     assert schema["properties"]["size"]["enum"] == ["S", "M", "L"]
     assert schema["properties"]["size"]["default"] == "M"
     assert schema["properties"]["count"]["default"] == 2
 
 
-async def visit(guest: Guest) -> None:
-    async with guest.connected() as client:
-        assert await guest.call(client, "visit") == "accept"
-    assert guest.asked[-1].url == "https://example.org/login"
+async def visit(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
+        assert await official_client.call(client, "visit") == "accept"
+    assert official_client.asked[-1].url == "https://example.org/login"
 
 
-async def roots(guest: Guest) -> None:
-    async with guest.connected() as client:
-        assert await guest.call(client, "places") in ("file:///work", "file:///work/")
+async def roots(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
+        assert await official_client.call(client, "places") in ("file:///work", "file:///work/")
 
 
-async def progress(guest: Guest) -> None:
+async def progress(official_client: OfficialClient) -> None:
     heard: list[float] = []
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    async with guest.connected() as client:
+    async with official_client.connected() as client:
         await client.call_tool("o__steps", {}, progress_callback=progressed)
     assert heard == [1, 2, 3]
 
 
-async def logging(guest: Guest) -> None:
-    async with guest.connected(log_level="info") as client:
-        if guest.era == "old":
+async def logging(official_client: OfficialClient) -> None:
+    async with official_client.connected(log_level="info") as client:
+        if official_client.era == "old":
             await client.set_logging_level("info")
-        assert await guest.call(client, "speak") == "spoke"
-        await until(lambda: bool(guest.logged), 5)
-    assert guest.logged == ["spoken"]
+        assert await official_client.call(client, "speak") == "spoke"
+        await until(lambda: bool(official_client.logged), 5)
+    assert official_client.logged == ["spoken"]
 
 
-async def changes(guest: Guest) -> None:
-    name = f"fresh_{guest.era}"
-    async with guest.connected() as client:
-        if guest.era == "new":
+async def changes(official_client: OfficialClient) -> None:
+    name = f"fresh_{official_client.era}"
+    async with official_client.connected() as client:
+        if official_client.era == "new":
             async with client.listen(tools_list_changed=True) as heard:
-                await grown(guest, name)
-                assert isinstance(await asyncio.wait_for(anext(heard), 10), ToolsListChanged)
+                await grown(official_client, name)
+                assert isinstance(await asyncio.wait_for(anext(heard), 120), ToolsListChanged)
         else:
             await client.list_tools()
-            await grown(guest, name)
-            await until(lambda: "ToolListChangedNotification" in guest.told, 10)
+            await grown(official_client, name)
+            await until(lambda: "ToolListChangedNotification" in official_client.told, 10)
         listed = {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
         assert f"o__{name}" in listed
 
 
-async def updates(guest: Guest) -> None:
-    async with guest.connected() as client:
-        if guest.era == "new":
+async def updates(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
+        if official_client.era == "new":
             async with client.listen(resource_subscriptions=[NOTE]) as heard:
                 assert list(heard.honored.resource_subscriptions or ()) == [NOTE]
-                for touch in (touched(guest), guest.call(client, "touch")):
+                for touch in (touched(official_client), official_client.call(client, "touch")):
                     await touch
-                    event = await asyncio.wait_for(anext(heard), 10)
+                    event = await asyncio.wait_for(anext(heard), 120)
                     assert isinstance(event, ResourceUpdated)
                     assert event.uri == NOTE
         else:
             await client.subscribe_resource(NOTE)
-            for times, change in enumerate((touched(guest), guest.call(client, "touch")), start=1):
+            for times, change in enumerate((touched(official_client), official_client.call(client, "touch")), start=1):
                 await change
-                await until(lambda times=times: guest.updated.count(NOTE) >= times, 10)  # type: ignore[misc]
+                await until(lambda times=times: official_client.updated.count(NOTE) >= times, 10)  # type: ignore[misc]
             await client.unsubscribe_resource(NOTE)
 
 
-async def touched(guest: Guest) -> None:
+async def touched(official_client: OfficialClient) -> None:
     """Have somebody else change the note."""
-    async with Client(guest.hub.url + "/mcp", mode="2026-07-28") as other:
+    async with Client(official_client.hub.url + "/mcp", mode="2026-07-28") as other:
         await other.call_tool("o__touch", {})
 
 
-async def grown(guest: Guest, name: str) -> None:
+async def grown(official_client: OfficialClient, name: str) -> None:
     """Have somebody without a session of their own change the server's list."""
-    async with Client(guest.hub.url + "/mcp", mode="2026-07-28") as other:
+    async with Client(official_client.hub.url + "/mcp", mode="2026-07-28") as other:
         await other.call_tool("o__grow", {"name": name})
 
 
-async def cancellation(guest: Guest) -> None:
-    async with guest.connected() as client:
+async def cancellation(official_client: OfficialClient) -> None:
+    async with official_client.connected() as client:
 
         async def listed(where: str) -> None:
-            while guest.era not in json.loads(await guest.call(client, "ended"))[where]:
+            while official_client.era not in json.loads(await official_client.call(client, "ended"))[where]:
                 await asyncio.sleep(0.02)
 
-        task = asyncio.create_task(client.call_tool("o__hang", {"mark": guest.era}))
-        await asyncio.wait_for(listed("begun"), 10)
+        task = asyncio.create_task(client.call_tool("o__hang", {"mark": official_client.era}))
+        await asyncio.wait_for(listed("begun"), 120)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(listed("cancelled"), 10)
+        await asyncio.wait_for(listed("cancelled"), 120)
 
 
-CHECKS: dict[str, Callable[[Guest], Awaitable[None]]] = {
+CHECKS: dict[str, Callable[[OfficialClient], Awaitable[None]]] = {
     "sampling": sampling,
     "form": form,
     "visit": visit,
@@ -232,7 +232,7 @@ async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
 
 
 @contextlib.asynccontextmanager
-async def socket_of(hub: House) -> AsyncIterator[None]:
+async def socket_of(hub: RunningHub) -> AsyncIterator[None]:
     """The hub's control socket, which `interlock stdio` goes to."""
     path = socket_path(hub.hub_app.home)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -261,17 +261,21 @@ async def failures(client: Era, server: Era, transport: Transport) -> dict[str, 
     failed: dict[str, str] = {}
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
-        async with official(server, transport) as upstream, house(Path(home), {"o": upstream}) as hub, socket_of(hub):
+        async with (
+            official(server, transport) as upstream,
+            running_hub(Path(home), {"o": upstream}) as hub,
+            socket_of(hub),
+        ):
             await judge(hub, client, transport, failed)
             assert hub.hub_app.hub.open_calls == 0
     return failed
 
 
-async def judge(hub: House, client: Era, transport: Transport, failed: dict[str, str]) -> None:
+async def judge(hub: RunningHub, client: Era, transport: Transport, failed: dict[str, str]) -> None:
     """Every feature once; what fails, and how, goes into `failed`."""
     for feature, check in CHECKS.items():
         try:
-            async with asyncio.timeout(30):
-                await check(Guest(hub, client, transport))
+            async with asyncio.timeout(120):
+                await check(OfficialClient(hub, client, transport))
         except (Exception, asyncio.CancelledError) as cause:
             failed[feature] = repr(cause)[:300]

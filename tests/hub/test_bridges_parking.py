@@ -17,9 +17,9 @@ from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
 
 from .asking_server import Counts, asking_server
-from .house import House, child, house, text_of, until
-from .rounds import Rounder
-from .talker import answers
+from .legacy_client import answers
+from .modern_client import ModernClient
+from .running_hub import RunningHub, child, running_hub, text_of, until
 
 CALLS = 1000
 OWNERS = 10
@@ -29,7 +29,9 @@ SECONDS = 10.0
 TIMEOUTS = Timeouts(start_s=30, discovery_s=10, tool_s=20)
 
 
-async def each(numbers: Iterable[int], hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
+async def each(
+    numbers: Iterable[int], hub: RunningHub, work: Callable[[RunningHub, int], Coroutine[None, None, None]]
+) -> None:
     """Do it for all of them, a bounded number at a time."""
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -63,38 +65,38 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
         name = "a__order_slowly" if number in cancelled else "a__order"
         return {"name": name, "arguments": {"mark": mark(number)}}
 
-    def client(hub: House, number: int) -> Rounder:
+    def client(hub: RunningHub, number: int) -> ModernClient:
         name = f"owner{number % OWNERS}"
-        return Rounder(hub.url + "/mcp", answers(name), keys[name])
+        return ModernClient(hub.url + "/mcp", answers(name), keys[name])
 
-    async def park(hub: House, number: int) -> None:
+    async def park(hub: RunningHub, number: int) -> None:
         caller = client(hub, number)
         replies[number] = caller.reply((await caller.ask("tools/call", params(number)))["result"])
 
-    async def finish(hub: House, number: int) -> None:
+    async def finish(hub: RunningHub, number: int) -> None:
         answer = await client(hub, number).ask("tools/call", params(number), **replies[number])
         assert json.loads(text_of(answer))[1]["name"] == f"owner{number % OWNERS}"
 
-    async def leave(hub: House, number: int) -> None:
+    async def leave(hub: RunningHub, number: int) -> None:
         retry = asyncio.ensure_future(client(hub, number).ask("tools/call", params(number), **replies[number]))
         await until(lambda: counts.ended[f"waiting {mark(number)}"] == 1)
         retry.cancel()
 
-    async def refuse(hub: House, number: int) -> None:
+    async def refuse(hub: RunningHub, number: int) -> None:
         answer = await client(hub, number).ask("tools/call", params(number), **replies[number])
         assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
 
     def ended(how: str, numbers: Iterable[int]) -> int:
         return sum(counts.ended[f"{how} {mark(number)}"] for number in numbers)
 
-    async def park_all(hub: House, numbers: list[int]) -> None:
+    async def park_all(hub: RunningHub, numbers: list[int]) -> None:
         """Those that will expire come last, with less time than the others."""
         await each([number for number in numbers if number not in expired], hub, park)
         hub.hub_app.parking.bound(ParkingLimits(seconds=SECONDS))
         await each([number for number in numbers if number in expired], hub, park)
         hub.hub_app.parking.bound(ParkingLimits())
 
-    async def end_all(hub: House, numbers: list[int]) -> None:
+    async def end_all(hub: RunningHub, numbers: list[int]) -> None:
         """Each in its way, and each told the same again when it asks again."""
         mine = {fate: [n for n in numbers if n in fate] for fate in (answered, cancelled, expired)}
         await each(mine[answered], hub, finish)
@@ -107,7 +109,7 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
     async with asking_server(counts).http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         # Each hub makes its own secrets, as a process that was started anew does.
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
             keys = {f"owner{number}": await hub.new_key(f"owner{number}") for number in range(OWNERS)}
             await each(late, hub, park)
             await park_all(hub, early)
@@ -116,7 +118,7 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
             assert hub.hub_app.hub.open_calls == len(late)
         assert hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0
         await until(lambda: ended("cancelled", late) == len(late))
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
             await each(late, hub, refuse)
             await each([number for number in early if number in answered], hub, refuse)
             again.update(late)
@@ -135,10 +137,10 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         settings = Hub(timeouts=TIMEOUTS, limits=Limits(parked=3, parked_per_agent=2))
-        async with house(tmp_path, servers, hub=settings) as hub:
-            ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+        async with running_hub(tmp_path, servers, hub=settings) as hub:
+            ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
 
-            async def order(caller: Rounder, mark: str) -> str:
+            async def order(caller: ModernClient, mark: str) -> str:
                 answer = await caller.ask("tools/call", {"name": "a__order", "arguments": {"mark": mark}})
                 return str(answer["result"]["resultType"] if "result" in answer else answer["error"]["message"])
 
@@ -157,8 +159,8 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
 
 
 async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_retry(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with running_hub(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order"))
         (private,) = hub.hub_app.upstreams["a"].pool.private.open_connections()
         await private.connection.close()
@@ -171,8 +173,8 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
     settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=1))
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
-        async with house(tmp_path, servers, hub=settings) as hub:
-            client = Rounder(hub.url + "/mcp", answers("ada"))
+        async with running_hub(tmp_path, servers, hub=settings) as hub:
+            client = ModernClient(hub.url + "/mcp", answers("ada"))
             reply = client.reply(await client.start("a__order"))
             await asyncio.sleep(1.5)
             answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)

@@ -14,10 +14,10 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 
-from .house import House, child, house, messages, text_of, until
-from .puppet import Puppet
-from .rounds import Rounder
-from .talker import Talker, answers
+from .instructed_server import InstructedServer
+from .legacy_client import LegacyClient, answers
+from .modern_client import ModernClient
+from .running_hub import RunningHub, child, messages, running_hub, text_of, until
 
 ALL: dict[str, Any] = {
     "sampling": {"tools": {}, "context": {}},
@@ -31,18 +31,18 @@ Where = Literal["in the call", "beside it"]
 
 
 @contextlib.asynccontextmanager
-async def puppet_house(
+async def instructed_hub(
     tmp_path: Path, era: Literal["legacy", "modern"] = "legacy", **more: Any
-) -> AsyncIterator[tuple[House, Puppet]]:
+) -> AsyncIterator[tuple[RunningHub, InstructedServer]]:
     """A hub with a puppet behind it, over HTTP."""
     async with (
-        Puppet(**more).http() as puppet,
-        house(tmp_path, {"a": Server(url=puppet.url, era=era)}) as hub,
+        InstructedServer(**more).http() as instructed,
+        running_hub(tmp_path, {"a": Server(url=instructed.url, era=era)}) as hub,
     ):
-        yield hub, puppet
+        yield hub, instructed
 
 
-class Answerer(Talker):
+class Answerer(LegacyClient):
     """A client of the handshake era that answers as a function says; None leaves a question open."""
 
     def __init__(self, url: str, answer: Callable[[Any], Any], key: str | None = None) -> None:
@@ -76,7 +76,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_a
     tmp_path: Path, where: Where
 ) -> None:
     beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
         await client.initialize(ALL)
         withdrawn = tells("notifications/cancelled", {"requestId": "q", "reason": "never mind"}, **beside)
@@ -88,12 +88,12 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_a
         assert kinds == ["elicitation/create", "notifications/cancelled", "roots/list", "answer"]
         (asked,) = [message for message in client.heard if message.get("method") == "elicitation/create"]
         assert [told["requestId"] for told in client.told("notifications/cancelled")] == [asked["id"]]
-        assert puppet.answer_to("q") == [], "an answer to what was withdrawn"
+        assert instructed.answer_to("q") == [], "an answer to what was withdrawn"
 
 
 async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+    async with instructed_hub(tmp_path) as (hub, instructed):
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         withdrawn = tells("notifications/cancelled", {"requestId": "q"})
         doing = steps(asks("q"), asks("r", "roots/list", {}), {"wait": "r"}, withdrawn, asks("s"), {"wait": "s"})
         first = await client.start("a__do", doing)
@@ -107,11 +107,11 @@ async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path:
         assert key not in first["inputRequests"]
         last = await client.ask("tools/call", dict(params), **client.reply(second["result"]))
         assert [answer["id"] for answer in json.loads(text_of(last))] == ["r", "s"]
-        assert puppet.answer_to("q") == []
+        assert instructed.answer_to("q") == []
 
 
 async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         await client.initialize(ALL)
         heard: list[Any] = []
@@ -128,7 +128,7 @@ async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: P
         assert withdrawn["params"]["requestId"] == question["id"]
 
 
-async def listen(client: Talker, heard: list[Any]) -> None:
+async def listen(client: LegacyClient, heard: list[Any]) -> None:
     """Take down what comes on the standing stream."""
     reader, writer = await asyncio.open_connection(client.host, int(client.port))
     head = f"GET /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\naccept: text/event-stream\r\n"
@@ -143,7 +143,7 @@ async def listen(client: Talker, heard: list[Any]) -> None:
 
 
 async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda asked: None)
         tokens: list[Any] = []
 
@@ -164,7 +164,7 @@ async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: 
         await client.call("a__do", doing)
         assert tokens != [7]
         told = {"progressToken": 7, "progress": 1, "message": "thinking"}
-        assert puppet.asked("notifications/progress") == [told]
+        assert instructed.asked("notifications/progress") == [told]
 
 
 ROOTS = {"method": "roots/list", "params": {}}
@@ -190,25 +190,25 @@ async def test_a_client_is_never_asked_what_it_did_not_declare(
 ) -> None:
     asked = {"q": {"method": method, "params": params}}
     doing = steps(asks(1, method, params), {"wait": 1}) if era == "legacy" else {"rounds": [{"inputRequests": asked}]}
-    async with puppet_house(tmp_path, era) as (hub, puppet):
+    async with instructed_hub(tmp_path, era) as (hub, instructed):
         if client == "old":
-            talker = Answerer(hub.url + "/mcp", lambda _: None)
-            await talker.initialize(declared)
-            answer = await talker.call("a__do", doing)
-            assert [message.get("method") for message in talker.heard] == [None]
+            legacy_client = Answerer(hub.url + "/mcp", lambda _: None)
+            await legacy_client.initialize(declared)
+            answer = await legacy_client.call("a__do", doing)
+            assert [message.get("method") for message in legacy_client.heard] == [None]
         else:
-            rounder = Rounder(hub.url + "/mcp", {})
-            rounder.capabilities = declared
-            answer = await rounder.ask("tools/call", {"name": "a__do", "arguments": doing})
+            modern_client = ModernClient(hub.url + "/mcp", {})
+            modern_client.capabilities = declared
+            answer = await modern_client.ask("tools/call", {"name": "a__do", "arguments": doing})
             assert answer["result"]["resultType"] == "complete"
-        error = puppet.answer_to(1)[0]["error"] if era == "legacy" else answer["error"]
+        error = instructed.answer_to(1)[0]["error"] if era == "legacy" else answer["error"]
         assert error["data"]["requiredCapabilities"] == needed
 
 
 @pytest.mark.parametrize("bad", [[1], "x", None, 5, {}, {"action": 5}, {"action": "accept", "content": "x"}])
 async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: Any) -> None:
-    async with puppet_house(tmp_path / "old") as (hub, puppet):
-        new = Rounder(hub.url + "/mcp", {"elicitation/create": bad})
+    async with instructed_hub(tmp_path / "old") as (hub, instructed):
+        new = ModernClient(hub.url + "/mcp", {"elicitation/create": bad})
         doing = steps(asks(1), {"wait": 1})
         first = await new.start("a__do", doing)
         params = {"name": "a__do", "arguments": doing}
@@ -217,23 +217,23 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         new.answers = {"elicitation/create": {"action": "decline"}}
         good = await new.ask("tools/call", dict(params), **new.reply(first))
         assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
-        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
         (said,) = json.loads(text_of(await old.call("a__do", doing)))
         assert "result" not in said
         assert "no answer" in said["error"]["message"]
-    async with puppet_house(tmp_path / "new", "modern") as (hub, puppet):
-        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+    async with instructed_hub(tmp_path / "new", "modern") as (hub, instructed):
+        old = LegacyClient(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
         asked = {"q": {"method": "elicitation/create", "params": FORM}}
         answer = await old.call("a__do", {"rounds": [{"inputRequests": asked}]})
         assert answer["error"]["code"] == -32602
-        assert len(puppet.asked("tools/call")) == 1
+        assert len(instructed.asked("tools/call")) == 1
         assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_order(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         waiting: list[Any] = []
 
@@ -257,7 +257,7 @@ async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_
             "accept",
             "m",
         )
-        first, second = puppet.asked("tools/call")
+        first, second = instructed.asked("tools/call")
         assert "requestState" not in first
         assert second["requestState"] == "1"
 
@@ -274,12 +274,12 @@ async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_
     ids=["nothing", "no questions", "for what no client has", "what cannot be read", "too much"],
 )
 async def test_a_server_that_asks_badly_fails_its_call_at_once(tmp_path: Path, asked: Any) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL)
         answer = await client.call("a__do", {"rounds": [asked]})
         assert answer["error"]["data"]["name"] in ("UPSTREAM_ERROR", "INVALID_PARAMS")
-        assert len(puppet.asked("tools/call")) == 1, "a call must not be made twice"
+        assert len(instructed.asked("tools/call")) == 1, "a call must not be made twice"
         assert hub.hub_app.hub.open_calls == 0
 
 
@@ -290,18 +290,20 @@ async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if transport == "http":
-            hub, _ = await stack.enter_async_context(puppet_house(tmp_path))
+            hub, _ = await stack.enter_async_context(instructed_hub(tmp_path))
         else:
-            hub = await stack.enter_async_context(house(tmp_path, {"a": child("puppet.py", era="legacy")}))
-        client = Rounder(hub.url + "/mcp", answers("ada"))
+            hub = await stack.enter_async_context(
+                running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")})
+            )
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
         (said,) = json.loads(text_of(await client.call("a__do", steps(asks(1, params=params), {"wait": 1}))))
         assert said["error"]["code"] in (-32600, -32602)
         assert "accept" in text_of(await client.call("a__do", steps(asks(2), {"wait": 2})))
 
 
 async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_order(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path, "modern") as (hub, puppet):
-        ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+    async with instructed_hub(tmp_path, "modern") as (hub, instructed):
+        ada, bob = (ModernClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
         doing = {"rounds": [{"inputRequests": {"r": ROOTS}}], "a": 1, "b": {"c": 2, "d": 3}}
         reply = ada.reply(await ada.start("a__do", doing))
         assert reply["requestState"] != "1"
@@ -313,26 +315,26 @@ async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_ord
         ):
             answer = await client.ask("tools/call", {"name": "a__do", "arguments": arguments}, **given)
             assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
-        assert len(puppet.asked("tools/call")) == 1
+        assert len(instructed.asked("tools/call")) == 1
         other = {"b": {"d": 3, "c": 2}, "a": 1, "rounds": doing["rounds"]}
         answer = await ada.ask("tools/call", {"name": "a__do", "arguments": other}, **reply)
         assert json.loads(text_of(answer))["r"] == answers("ada")["roots/list"]
 
 
 async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL)
         await client.call("a__do", steps())
-        assert puppet.asked("initialize")[-1]["capabilities"]["roots"] == {"listChanged": True}
+        assert instructed.asked("initialize")[-1]["capabilities"]["roots"] == {"listChanged": True}
         await client.post(b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
-        await until(lambda: len(puppet.asked("notifications/roots/list_changed")) == 1)
+        await until(lambda: len(instructed.asked("notifications/roots/list_changed")) == 1)
 
 
 async def test_a_question_is_put_as_the_clients_own_revision_has_it(tmp_path: Path) -> None:
     choice = {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}]}
     form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {"colour": choice}}}
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         asked: dict[str, Any] = {}
         for version in ("2025-06-18", "2025-11-25"):
             client = Answerer(hub.url + "/mcp", lambda _: {"action": "cancel"})
@@ -355,7 +357,7 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
     beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
     said = [tells("notifications/message", {"level": at, "data": at}, **beside) for at in ("debug", "info", "error")]
     read = (asks("p", "ping", {}, **beside), {"wait": "p"})
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         old = Answerer(hub.url + "/mcp", lambda _: None)
         await old.initialize(ALL)
         await old.legacy("logging/setLevel", {"level": "error"})
@@ -375,7 +377,7 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
         assert heard == ["info", "error"]
 
 
-async def approve(hub: House) -> None:
+async def approve(hub: RunningHub) -> None:
     """Say yes to the one question that is open."""
     await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
     (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -386,10 +388,10 @@ async def approve(hub: House) -> None:
 async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(tmp_path: Path, state: Any) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
     asked = {"inputRequests": {"r": ROOTS}, **state}
-    async with Puppet().http() as puppet:
-        servers = {"a": Server(url=puppet.url, era="modern")}
-        async with house(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
-            client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
+    async with InstructedServer().http() as instructed:
+        servers = {"a": Server(url=instructed.url, era="modern")}
+        async with running_hub(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+            client = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("ada"))
             doing = {"rounds": [asked, asked] if not state else [asked]}
             calling = asyncio.ensure_future(client.start("a__do", doing))
             await approve(hub)
@@ -399,10 +401,10 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
                 reply = client.reply(first)
                 first = (await client.ask("tools/call", dict(params), **reply))["result"]
                 if state:
-                    assert "requestState" not in puppet.asked("tools/call")[-1], "which the server never gave"
+                    assert "requestState" not in instructed.asked("tools/call")[-1], "which the server never gave"
             assert hub.hub_app.inbox.all(only_open=True) == []
-            sent = len(puppet.asked("tools/call"))
+            sent = len(instructed.asked("tools/call"))
             replayed = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
             await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
             replayed.cancel()
-            assert len(puppet.asked("tools/call")) == sent, "a state that was used is worth no approval"
+            assert len(instructed.asked("tools/call")) == sent, "a state that was used is worth no approval"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from .house import Raw, child, house, until
-from .rounds import Rounder
-from .test_bridges_questions import ALL, Answerer, listen, puppet_house, steps, tells
+from .modern_client import ModernClient
+from .running_hub import RawClient, child, running_hub, until
+from .test_bridges_questions import ALL, Answerer, instructed_hub, listen, steps, tells
 
 NOTE = "interlock://a/note://one"
 UPDATED = tells("notifications/resources/updated", {"uri": "note://one"})
@@ -23,7 +23,7 @@ def updates(heard: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("before", [True, False], ids=["subscribed before its process ran", "and after"])
 async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there(tmp_path: Path, before: bool) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
         heard: list[Any] = []
         client, other = (Answerer(hub.url + "/mcp", lambda _: None, hub.key(name)) for name in ("ada", "bob"))
         for each in (client, other):
@@ -40,8 +40,8 @@ async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there
 
 
 async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
-        client = Rounder(hub.url + "/mcp", {})
+    async with running_hub(tmp_path, {"a": child("instructed_server.py", era="legacy")}) as hub:
+        client = ModernClient(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
         await until(lambda: bool(heard))
@@ -50,7 +50,7 @@ async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own
         stream.cancel()
 
 
-async def open_stream(client: Rounder, heard: list[Any], uris: list[str]) -> None:
+async def open_stream(client: ModernClient, heard: list[Any], uris: list[str]) -> None:
     """A `subscriptions/listen` stream, taken down as it comes."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -78,28 +78,28 @@ async def open_stream(client: Rounder, heard: list[Any], uris: list[str]) -> Non
 async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_concerns(
     tmp_path: Path, own: bool
 ) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         heard: list[Any] = []
         client = Answerer(hub.url + "/mcp", lambda _: None)
         await client.initialize(ALL if own else {})
         await client.legacy("resources/subscribe", {"uri": NOTE})
         listening = asyncio.ensure_future(listen(client, heard))
         await until(lambda: hub.endpoint.sessions._by_id[str(client.session)].streams.attached)
-        listed = len(puppet.asked("tools/list"))
+        listed = len(instructed.asked("tools/list"))
         await client.call("a__do", steps(UPDATED, tells("notifications/tools/list_changed")), id=2)
         await until(lambda: updates(heard) == [NOTE])
-        await until(lambda: len(puppet.asked("tools/list")) > listed)
+        await until(lambda: len(instructed.asked("tools/list")) > listed)
         listening.cancel()
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, era: Any) -> None:
-    async with puppet_house(tmp_path, era) as (hub, _):
-        old = Raw(hub.url + "/mcp")
+    async with instructed_hub(tmp_path, era) as (hub, _):
+        old = RawClient(hub.url + "/mcp")
         await old.initialize()
         assert (await old.legacy("resources/subscribe", {"uri": NOTE}))["result"] == {}
         assert "error" in await old.legacy("resources/subscribe", {"uri": "interlock://a/note://two"})
-        new = Rounder(hub.url + "/mcp", {})
+        new = ModernClient(hub.url + "/mcp", {})
         heard: list[Any] = []
         stream = asyncio.ensure_future(open_stream(new, heard, [NOTE, "interlock://a/note://two"]))
         await until(lambda: bool(heard))
@@ -110,37 +110,37 @@ async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, er
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era: Any) -> None:
     notes = [f"note://{number}" for number in range(200)]
-    async with puppet_house(tmp_path, era) as (hub, puppet):
-        puppet.forget(*notes)
+    async with instructed_hub(tmp_path, era) as (hub, instructed):
+        instructed.forget(*notes)
         heard: list[Any] = []
         uris = [f"interlock://a/{note}" for note in notes]
-        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, uris))
+        stream = asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), heard, uris))
         await until(lambda: bool(heard))
         assert heard[0]["params"]["notifications"]["resourceSubscriptions"] == uris
-        asked = puppet.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
+        asked = instructed.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
         assert len(asked) <= (200 if era == "legacy" else 4)
         stream.cancel()
 
 
 async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
-        client = Raw(hub.url + "/mcp")
+    async with instructed_hub(tmp_path) as (hub, instructed):
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": NOTE})
         upstream = hub.hub_app.upstreams["a"]
-        puppet.forget()
+        instructed.forget()
         assert upstream.shared_connection is not None
         before = upstream.shared_connection
         await before.connection.close()
         await until(lambda: upstream.shared_connection not in (None, before))
         assert "result" in await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
-        assert len(puppet.asked("resources/subscribe")) == 2
+        assert len(instructed.asked("resources/subscribe")) == 2
 
 
 async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
     heard: list[Any] = []
-    async with puppet_house(tmp_path) as (hub, _):
-        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, [NOTE]))
+    async with instructed_hub(tmp_path) as (hub, _):
+        stream = asyncio.ensure_future(open_stream(ModernClient(hub.url + "/mcp", {}), heard, [NOTE]))
         await until(lambda: bool(heard))
     await stream
     meta = {"io.modelcontextprotocol/subscriptionId": "s"}

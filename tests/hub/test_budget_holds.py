@@ -18,8 +18,8 @@ from interlock.hub.tool_search.listings import OWN_TOOLS_TOKENS
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 
-from .governed import Script, tool
-from .house import House, Raw, child, house, text_of, until
+from .mgp_script import MgpScript, tool
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import opened
 
 count_tokens = TokenCounter()
@@ -42,18 +42,18 @@ def tokens_of(value: Any) -> int:
     )
 
 
-def caller_of(hub: House, agent: str) -> Caller:
+def caller_of(hub: RunningHub, agent: str) -> Caller:
     return hub.hub_app.authenticator.admit_principal(Principal(agent, "agent"), "/mcp")
 
 
-async def context_of(client: Raw) -> tuple[int, int]:
+async def context_of(client: RawClient) -> tuple[int, int]:
     """What a session's instructions and list take."""
     opened = await client.initialize()
     listed = (await client.legacy("tools/list"))["result"]["tools"]
     return tokens_of(opened["result"].get("instructions", "")), tokens_of(listed)
 
 
-async def answers(client: Raw) -> AsyncIterator[str]:
+async def answers(client: RawClient) -> AsyncIterator[str]:
     """What the kernel's tools answer to all sorts of questions."""
     for query in QUERIES:
         for name, asked in (
@@ -82,10 +82,10 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
         agents[f"one{budget}"] = Agent(budget=budget, level="L1")
         parts = ContextBudget(budget, budget - 200, 120, 80)
         agents[f"parts{budget}"] = Agent(tool_context_budget=parts, pinned=pinned)
-    async with house(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
         for agent in agents:
             budget = int("".join(filter(str.isdigit, agent)))
-            client = Raw(hub.url + "/mcp", hub.key(agent))
+            client = RawClient(hub.url + "/mcp", hub.key(agent))
             instructions, listed = await context_of(client)
             left = hub.hub_app.listings.budget(caller_of(hub, agent).list_scope)
             assert left is not None
@@ -98,8 +98,8 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
 
 
 async def test_the_smallest_budget_holds_in_each_list_and_each_answer(tmp_path: Path) -> None:
-    async with house(tmp_path, SERVERS, hub=settings(), agents={"small": Agent(budget=600)}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("small"))
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"small": Agent(budget=600)}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("small"))
         instructions, listed = await context_of(client)
         assert instructions + listed <= 600
         assert max([tokens_of(told) async for told in answers(client)]) <= 600
@@ -107,17 +107,17 @@ async def test_the_smallest_budget_holds_in_each_list_and_each_answer(tmp_path: 
 
 async def test_a_list_that_fits_is_whole_in_the_first_second(tmp_path: Path) -> None:
     agents = {"bound": Agent(budget=8_000)}
-    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
         assert hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is None  # type: ignore[union-attr]
-        listed = (await Raw(hub.url + "/mcp", hub.key("bound")).modern("tools/list"))["result"]["tools"]
+        listed = (await RawClient(hub.url + "/mcp", hub.key("bound")).modern("tools/list"))["result"]["tools"]
         assert len(listed) == 60
         assert tokens_of(listed) <= 8_000
 
 
 async def test_a_thousand_tools_are_found_within_the_budget_in_the_first_second(tmp_path: Path) -> None:
     agents = {"bound": Agent(budget=2_000)}
-    async with house(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(), agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("bound"))
+    async with running_hub(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(), agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("bound"))
         listed = (await client.modern("tools/list"))["result"]["tools"]
         assert len(listed) == 3
         asked = {"name": "find_tools", "arguments": {"query": "how high is the tide in a harbour?"}}
@@ -134,8 +134,8 @@ async def test_definitions_that_a_profile_writes_anew_are_counted_too(tmp_path: 
         pinned=("many__measure_*",),
         budget=2_000,
     )
-    async with house(tmp_path, SERVERS, hub=settings(), profiles={"work": profile}) as hub:
-        client = Raw(hub.url + "/profiles/work/mcp")
+    async with running_hub(tmp_path, SERVERS, hub=settings(), profiles={"work": profile}) as hub:
+        client = RawClient(hub.url + "/profiles/work/mcp")
         await client.initialize()
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert "tide" in {each["name"] for each in listed}
@@ -153,8 +153,8 @@ async def test_definitions_that_a_profile_writes_anew_are_counted_too(tmp_path: 
 @pytest.mark.parametrize(("agent", "tools"), [("free", 120), ("bound", 3)])
 async def test_a_stated_budget_holds_at_the_address_of_one_server_too(tmp_path: Path, agent: str, tools: int) -> None:
     agents = {"bound": Agent(budget=1_500), "free": Agent()}
-    async with house(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
-        client = Raw(hub.url + "/servers/many/mcp", hub.key(agent))
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
+        client = RawClient(hub.url + "/servers/many/mcp", hub.key(agent))
         await client.initialize()
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert len(listed) == tools
@@ -169,9 +169,9 @@ async def test_a_stated_budget_holds_at_the_address_of_one_server_too(tmp_path: 
 
 async def test_instructions_without_room_are_left_out_whole_and_named_to_the_operator(tmp_path: Path) -> None:
     agents = {"bound": Agent(budget=2_000), "free": Agent(level="L0")}
-    async with house(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
-        bound = (await Raw(hub.url + "/mcp", hub.key("bound")).modern("server/discover"))["result"]
-        free = (await Raw(hub.url + "/mcp", hub.key("free")).modern("server/discover"))["result"]
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
+        bound = (await RawClient(hub.url + "/mcp", hub.key("bound")).modern("server/discover"))["result"]
+        free = (await RawClient(hub.url + "/mcp", hub.key("free")).modern("server/discover"))["result"]
         assert "# many (" in bound["instructions"]
         assert "# wordy (" not in bound["instructions"]
         assert "# wordy (" in free["instructions"]
@@ -191,9 +191,9 @@ async def test_no_server_can_speak_under_anothers_name(tmp_path: Path) -> None:
 
 async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     servers, agents = {"many": child("many_server.py", "120")}, {"bound": Agent(budget=3_000)}
-    async with house(tmp_path, servers, hub=settings(), agents=agents) as hub:
+    async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
         await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
-        client = Raw(hub.url + "/mcp", hub.key("bound"))
+        client = RawClient(hub.url + "/mcp", hub.key("bound"))
         await client.initialize()
 
         async def load(what: str) -> list[str]:
@@ -221,8 +221,8 @@ async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_fi
 
 
 async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path: Path) -> None:
-    async with house(tmp_path, SERVERS, hub=settings(), agents={"bound": Agent(budget=2_000)}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("bound"))
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"bound": Agent(budget=2_000)}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("bound"))
         await client.initialize()
         async with opened(client, "GET", b"", {}) as stream:
             asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}
@@ -238,8 +238,8 @@ async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path
 
 @pytest.mark.parametrize("level", ["L0", "L1", "L2"])
 async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_path: Path, level: Any) -> None:
-    async with house(tmp_path, SERVERS, hub=settings(), agents={"still": Agent(level=level)}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("still"))
+    async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"still": Agent(level=level)}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("still"))
         await client.initialize()
         async with opened(client, "GET", b"", {}) as stream:
             before = await client.legacy("tools/list")
@@ -252,10 +252,10 @@ async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_p
 
 async def test_a_category_is_a_name_and_no_sentence(tmp_path: Path) -> None:
     said = ["marine/gauges", "A sentence that goes on and on", "data-analysis"]
-    script = Script(tmp_path, era="modern", tools=[tool("one", categories=said)])
-    servers = {"s": child("governed_server.py", str(script.path))}
-    async with house(tmp_path, servers, hub=settings(), agents={"l1": Agent(level="L1")}) as hub:
-        listed = (await Raw(hub.url + "/mcp", hub.key("l1")).modern("tools/list"))["result"]["tools"]
+    script = MgpScript(tmp_path, era="modern", tools=[tool("one", categories=said)])
+    servers = {"s": child("mgp_server.py", str(script.path))}
+    async with running_hub(tmp_path, servers, hub=settings(), agents={"l1": Agent(level="L1")}) as hub:
+        listed = (await RawClient(hub.url + "/mcp", hub.key("l1")).modern("tools/list"))["result"]["tools"]
         assert listed[0]["description"].endswith(" Categories: data-analysis, marine/gauges.")
 
 
@@ -270,11 +270,11 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
         tool("look", security=safe),
         tool("mute"),
     ]
-    script = Script(tmp_path, era="modern", tools=tools)
+    script = MgpScript(tmp_path, era="modern", tools=tools)
     for trust, wipe, look in (("standard", "dangerous", "safe"), ("sandboxed", "dangerous", "moderate")):
-        servers: dict[str, Server] = {"s": child("governed_server.py", str(script.path), trust=trust)}
-        async with house(tmp_path, servers, hub=settings()) as hub:
-            client = Raw(hub.url + "/mcp")
+        servers: dict[str, Server] = {"s": child("mgp_server.py", str(script.path), trust=trust)}
+        async with running_hub(tmp_path, servers, hub=settings()) as hub:
+            client = RawClient(hub.url + "/mcp")
 
             async def found(**filters: str) -> dict[str, str]:
                 asked = {"query": "the tool wipe look mute", "filter": filters}
@@ -289,14 +289,14 @@ async def test_the_risk_that_is_filtered_and_told_is_what_the_gates_reckon_with(
 async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path: Path) -> None:
     from interlock.config.settings import Config, Permissions
 
-    script = Script(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
+    script = MgpScript(tmp_path, era="modern", tools=[tool("look", security={"risk_level": "safe"}), tool("plain")])
 
     def server(*require: str) -> Server:
         permissions = Permissions(policy="auto_approve", require=require)
-        return child("governed_server.py", str(script.path), permissions=permissions)
+        return child("mgp_server.py", str(script.path), permissions=permissions)
 
-    async with house(tmp_path, {"s": server()}, hub=settings()) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"s": server()}, hub=settings()) as hub:
+        client = RawClient(hub.url + "/mcp")
 
         async def risks(**filters: str) -> list[str]:
             asked = {"query": "plain", "filter": filters}
@@ -313,11 +313,11 @@ async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path:
 
 async def test_nothing_is_found_that_no_call_could_reach(tmp_path: Path) -> None:
     tools = [tool("odd", security={"risk_level": "safe", "validator": "no-such-validator"}), tool("even")]
-    script = Script(tmp_path, era="modern", tools=tools)
-    async with house(tmp_path, {"s": child("governed_server.py", str(script.path))}, hub=settings()) as hub:
+    script = MgpScript(tmp_path, era="modern", tools=tools)
+    async with running_hub(tmp_path, {"s": child("mgp_server.py", str(script.path))}, hub=settings()) as hub:
         reader = await hub.new_key("reader", permissions=("read:s__*",))
         both = {"query": "the tool odd even", "max_results": 20}
-        found = (await Raw(hub.url + "/mcp").modern("mgp/tools/discover", both))["result"]["tools"]
+        found = (await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", both))["result"]["tools"]
         assert [each["name"] for each in found] == ["s__even"]
-        asked = (await Raw(hub.url + "/mcp", reader).modern("mgp/tools/discover", both))["result"]
+        asked = (await RawClient(hub.url + "/mcp", reader).modern("mgp/tools/discover", both))["result"]
         assert (asked["tools"], asked["total_available"]) == ([], 0)

@@ -12,7 +12,7 @@ from interlock.config.settings import Server
 from interlock.hub.upstreams.states import ServerState
 
 from .busy_server import busy_server
-from .house import Raw, child, house, text_of, until
+from .running_hub import RawClient, child, running_hub, text_of, until
 
 Era = Literal["modern", "legacy"]
 
@@ -23,13 +23,13 @@ def era(request: pytest.FixtureRequest) -> Era:
 
 
 async def test_a_client_of_either_era_calls_a_server_of_either_era(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        new = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        new = RawClient(hub.url + "/mcp")
         answer = await new.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "hé"}}, id="x")
         assert answer["id"] == "x"
         assert text_of(answer) == "hé"
         assert answer["result"]["resultType"] == "complete"
-        old = Raw(hub.url + "/mcp")
+        old = RawClient(hub.url + "/mcp")
         await old.initialize()
         answer = await old.legacy("tools/call", {"name": "busy__echo", "arguments": {"text": "hé"}}, id=7)
         assert answer["id"] == 7
@@ -38,8 +38,8 @@ async def test_a_client_of_either_era_calls_a_server_of_either_era(tmp_path: Pat
 
 
 async def test_everything_a_server_offers_is_listed_and_reached_under_the_hubs_names(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         tools = (await client.modern("tools/list"))["result"]
         assert {tool["name"] for tool in tools["tools"]} >= {"busy__echo", "busy__add"}
         assert tools["cacheScope"] == "private"
@@ -60,8 +60,8 @@ async def test_everything_a_server_offers_is_listed_and_reached_under_the_hubs_n
 
 async def test_a_view_of_one_server_shows_bare_names(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "other": child("busy_server.py")}
-    async with house(tmp_path, servers) as hub:
-        client = Raw(hub.url + "/servers/busy/mcp")
+    async with running_hub(tmp_path, servers) as hub:
+        client = RawClient(hub.url + "/servers/busy/mcp")
         names = {tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]}
         assert "echo" in names
         assert not any("__" in name for name in names)
@@ -87,15 +87,15 @@ async def test_a_view_of_one_server_shows_bare_names(tmp_path: Path) -> None:
 async def test_what_is_not_there_is_said_in_the_errors_own_name(
     tmp_path: Path, method: str, params: dict[str, object], name: str
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        answer = await Raw(hub.url + "/mcp").modern(method, params)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        answer = await RawClient(hub.url + "/mcp").modern(method, params)
         assert answer["error"]["data"]["name"] == name
         assert answer["error"]["code"] == -32602
 
 
 async def test_arguments_that_do_not_fit_are_told_to_the_model_and_never_sent(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "busy__add", "arguments": {"a": "x"}})
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "busy__add", "arguments": {"a": "x"}})
         result = answer["result"]
         assert result["isError"] is True
         assert result["resultType"] == "complete"
@@ -105,8 +105,8 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model_and_never_sent(tm
 
 @pytest.mark.parametrize("arguments", ['{"a":1,"a":2}', '{"a":1,"b":{"c":1,"c":2}}', '{"a":1,"\\u0061":2}'])
 async def test_ambiguous_arguments_are_refused(tmp_path: Path, arguments: str) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         body = (
             '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"busy__add","arguments":' + arguments + "}}"
@@ -121,8 +121,8 @@ async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(
         "hangs": Server(command=("sleep", "60")),
         "busy": child("busy_server.py"),
     }
-    async with house(tmp_path, servers, wait=False) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, servers, wait=False) as hub:
+        client = RawClient(hub.url + "/mcp")
         assert (await client.modern("tools/list"))["result"]["tools"] is not None
         await until(lambda: hub.hub_app.catalog.offer("busy").tools != {})  # type: ignore[union-attr]
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})) == "a"
@@ -134,8 +134,8 @@ async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(
 async def test_a_call_whose_server_dies_in_the_middle_ends_with_an_error_and_the_server_comes_back(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp")
         answer = await client.modern("tools/call", {"name": "busy__die", "arguments": {}})
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
         await until(lambda: hub.hub_app.upstreams["busy"].restarts.total == 1)
@@ -147,11 +147,11 @@ async def test_a_call_whose_server_dies_in_the_middle_ends_with_an_error_and_the
 async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the_first_call(tmp_path: Path) -> None:
     settings = child("busy_server.py", start="on-demand")
     echo = {"name": "busy__echo", "arguments": {"text": "a"}}
-    async with house(tmp_path, {"busy": settings}) as hub:
+    async with running_hub(tmp_path, {"busy": settings}) as hub:
         await until(lambda: hub.hub_app.upstreams["busy"].lists.known)
-        assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", echo)) == "a"
-    async with house(tmp_path, {"busy": settings}, wait=False) as hub:
-        client = Raw(hub.url + "/mcp")
+        assert text_of(await RawClient(hub.url + "/mcp").modern("tools/call", echo)) == "a"
+    async with running_hub(tmp_path, {"busy": settings}, wait=False) as hub:
+        client = RawClient(hub.url + "/mcp")
         assert "busy__echo" in [tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]]
         assert hub.hub_app.upstreams["busy"].pid is None
         assert text_of(await client.modern("tools/call", echo)) == "a"
@@ -159,25 +159,25 @@ async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the
 
 
 async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
-    async with house(tmp_path, {"slow": Server(command=("sleep", "60"))}, wait=False) as hub:
+    async with running_hub(tmp_path, {"slow": Server(command=("sleep", "60"))}, wait=False) as hub:
         await hub.deny("stranger", "slow")
         await hub.state("slow", ServerState.CONNECTING)
         asked = {"name": "slow__do", "arguments": {}}
-        early = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["error"]["data"]
+        early = (await RawClient(hub.url + "/mcp").modern("tools/call", asked))["error"]["data"]
         assert (early["name"], early["retry_after_ms"]) == ("SERVER_NOT_READY", 1000)
-        stranger = Raw(hub.url + "/mcp", await hub.new_key("stranger"))
+        stranger = RawClient(hub.url + "/mcp", await hub.new_key("stranger"))
         assert (await stranger.modern("tools/call", asked))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
-        other = (await Raw(hub.url + "/mcp").modern("tools/call", {"name": "none__do", "arguments": {}}))["error"]
+        other = (await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "none__do", "arguments": {}}))["error"]
         assert other["data"]["name"] == "TOOL_NOT_FOUND"
 
 
 async def test_progress_reaches_the_caller_under_its_own_token(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         import msgspec
 
-        from .house import messages
+        from .running_hub import messages
 
         body = {
             "jsonrpc": "2.0",
@@ -193,7 +193,7 @@ async def test_progress_reaches_the_caller_under_its_own_token(tmp_path: Path, e
         assert text_of(answer) == "reported"
 
 
-async def begun(client: Raw, mark: str) -> None:
+async def begun(client: RawClient, mark: str) -> None:
     """Wait until the server itself has begun a call: one that never began has nothing to cancel."""
     marks = ""
     while mark not in marks:
@@ -201,13 +201,13 @@ async def begun(client: Raw, mark: str) -> None:
 
 
 async def test_a_client_that_goes_away_cancels_its_call_at_the_server(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         hanging = asyncio.ensure_future(
             client.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "gone"}})
         )
         await until(lambda: hub.hub_app.hub.open_calls == 1)
-        await begun(Raw(hub.url + "/mcp"), "gone")
+        await begun(RawClient(hub.url + "/mcp"), "gone")
         hanging.cancel()
         await until(lambda: hub.hub_app.hub.open_calls == 0)
         marks = ""
@@ -216,14 +216,14 @@ async def test_a_client_that_goes_away_cancels_its_call_at_the_server(tmp_path: 
 
 
 async def test_a_cancelled_notification_cancels_in_a_session(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         hanging = asyncio.ensure_future(
             client.legacy("tools/call", {"name": "busy__hang", "arguments": {"mark": "told"}}, id=9)
         )
         await until(lambda: hub.hub_app.hub.open_calls == 1)
-        await begun(Raw(hub.url + "/mcp"), "told")
+        await begun(RawClient(hub.url + "/mcp"), "told")
         await client.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
         await until(lambda: hub.hub_app.hub.open_calls == 0)
         hanging.cancel()
@@ -234,16 +234,18 @@ async def test_a_cancelled_notification_cancels_in_a_session(tmp_path: Path, era
 
 async def test_a_call_ends_by_its_deadline(tmp_path: Path) -> None:
     settings = child("busy_server.py", timeout_s=0.5)
-    async with house(tmp_path, {"busy": settings}) as hub:
-        answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "late"}})
+    async with running_hub(tmp_path, {"busy": settings}) as hub:
+        answer = await RawClient(hub.url + "/mcp").modern(
+            "tools/call", {"name": "busy__hang", "arguments": {"mark": "late"}}
+        )
         assert answer["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
         assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_server_over_http_works_like_one_over_standard_streams(tmp_path: Path, era: Era) -> None:
     async with busy_server().http() as address:
-        async with house(tmp_path, {"busy": Server(url=address.url, era=era)}) as hub:
-            client = Raw(hub.url + "/mcp")
+        async with running_hub(tmp_path, {"busy": Server(url=address.url, era=era)}) as hub:
+            client = RawClient(hub.url + "/mcp")
             assert text_of(await client.modern("tools/call", {"name": "busy__add", "arguments": {"a": 4}})) == "5"
             read = await client.modern("resources/read", {"uri": "interlock://busy/text://one"})
             assert read["result"]["contents"][0]["text"] == "1"

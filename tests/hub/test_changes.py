@@ -16,7 +16,7 @@ from interlock.config.settings import Config, Profile, Server
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as Growing
 
-from .house import MODERN, House, Raw, child, house, text_of, until
+from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, text_of, until
 
 
 @pytest.fixture(params=["modern", "legacy"])
@@ -35,7 +35,7 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def opened(client: Raw, method: str, body: bytes, headers: dict[str, str]) -> AsyncIterator[Stream]:
+async def opened(client: RawClient, method: str, body: bytes, headers: dict[str, str]) -> AsyncIterator[Stream]:
     said = {"host": f"{client.host}:{client.port}", "accept": "text/event-stream, application/json", **headers}
     if client.key:
         said["authorization"] = f"Bearer {client.key}"
@@ -62,7 +62,7 @@ async def opened(client: Raw, method: str, body: bytes, headers: dict[str, str])
 
 
 @contextlib.asynccontextmanager
-async def listening(client: Raw, **wanted: Any) -> AsyncIterator[Stream]:
+async def listening(client: RawClient, **wanted: Any) -> AsyncIterator[Stream]:
     """A listen stream of the stateless era, acknowledged."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -77,15 +77,15 @@ async def listening(client: Raw, **wanted: Any) -> AsyncIterator[Stream]:
         yield stream
 
 
-async def call(hub: House, name: str, arguments: dict[str, Any] | None = None) -> str:
-    return text_of(await Raw(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": arguments or {}}))
+async def call(hub: RunningHub, name: str, arguments: dict[str, Any] | None = None) -> str:
+    return text_of(await RawClient(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": arguments or {}}))
 
 
 async def test_a_new_tool_is_told_to_whoever_sees_it(tmp_path: Path, era: Literal["modern", "legacy"]) -> None:
     profiles = {"narrow": Profile(tools=("busy__echo",))}
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}, profiles=profiles) as hub:
-        everyone, narrow = Raw(hub.url + "/mcp"), Raw(hub.url + "/profiles/narrow/mcp")
-        session = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}, profiles=profiles) as hub:
+        everyone, narrow = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/profiles/narrow/mcp")
+        session = RawClient(hub.url + "/mcp")
         await session.initialize()
         async with (
             listening(everyone, toolsListChanged=True, promptsListChanged=True) as wide,
@@ -108,13 +108,13 @@ async def test_an_updated_resource_is_told_to_its_subscribers_by_the_address_the
     tmp_path: Path, era: Literal["modern", "legacy"]
 ) -> None:
     uri = "interlock://busy/text://one"
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
-        old = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        old = RawClient(hub.url + "/mcp")
         await old.initialize()
         assert (await old.legacy("resources/subscribe", {"uri": uri}))["result"] == {}
         async with (
-            listening(Raw(hub.url + "/mcp"), resourceSubscriptions=[uri, "interlock://nobody/x"]) as new,
-            listening(Raw(hub.url + "/mcp"), toolsListChanged=True) as other,
+            listening(RawClient(hub.url + "/mcp"), resourceSubscriptions=[uri, "interlock://nobody/x"]) as new,
+            listening(RawClient(hub.url + "/mcp"), toolsListChanged=True) as other,
             opened(old, "GET", b"", {}) as standing,
         ):
             assert new.heard[0]["params"]["notifications"] == {"resourceSubscriptions": [uri]}
@@ -127,8 +127,8 @@ async def test_an_updated_resource_is_told_to_its_subscribers_by_the_address_the
 
 async def test_subscriptions_are_dropped_at_the_server_with_the_last_who_wanted_them(tmp_path: Path) -> None:
     uri = "interlock://busy/text://one"
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": uri})
         assert hub.hub_app.change_notifier.subscriptions("busy", None) == ["text://one"]
@@ -138,8 +138,8 @@ async def test_subscriptions_are_dropped_at_the_server_with_the_last_who_wanted_
 
 async def test_a_listen_stream_ends_cleanly_when_the_hub_does(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(house(tmp_path, {"busy": child("busy_server.py")}))
-        stream = await stack.enter_async_context(listening(Raw(hub.url + "/mcp"), toolsListChanged=True))
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"busy": child("busy_server.py")}))
+        stream = await stack.enter_async_context(listening(RawClient(hub.url + "/mcp"), toolsListChanged=True))
         await hub.hub_app.hub.close()
         await until(lambda: "answer" in stream.methods())
         assert stream.heard[-1]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
@@ -147,7 +147,7 @@ async def test_a_listen_stream_ends_cleanly_when_the_hub_does(tmp_path: Path) ->
 
 async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path) -> None:
     stays = child("busy_server.py")
-    async with house(tmp_path, {"stays": stays, "goes": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"stays": stays, "goes": child("busy_server.py")}) as hub:
         pid = await call(hub, "stays__pid")
         hanging = asyncio.ensure_future(call(hub, "stays__hang", {"mark": "x"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
@@ -157,7 +157,9 @@ async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path)
         assert not hanging.done()
         assert await call(hub, "stays__pid") == pid
         assert await call(hub, "comes__echo", {"text": "new"}) == "new"
-        gone = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "goes__echo", "arguments": {"text": "x"}})
+        gone = await RawClient(hub.url + "/mcp").modern(
+            "tools/call", {"name": "goes__echo", "arguments": {"text": "x"}}
+        )
         assert gone["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         hanging.cancel()
 
@@ -166,7 +168,7 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
     tmp_path: Path, era: Literal["legacy", "modern"]
 ) -> None:
     own = Growing("growing")
-    async with own.http() as address, house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub:
+    async with own.http() as address, running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub:
 
         @own.tool
         async def late() -> str:

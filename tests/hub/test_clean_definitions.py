@@ -11,7 +11,7 @@ from interlock.hub.catalog import clean_definitions as clean
 from interlock.hub.catalog import quarantine
 from interlock.judge.definitions import judge_definition
 
-from .house import house
+from .running_hub import running_hub
 from .test_quarantine import POISON, described, listed
 from .test_validators import scripted
 
@@ -33,11 +33,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 async def test_after_a_restart_only_what_was_flagged_is_judged_again(tmp_path: Path, judged: list[object]) -> None:
     servers = {"s": scripted(tmp_path, SCRIPT)}
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         assert await listed(hub) == {"s__add", "s__sub"}
     assert sorted(map(str, judged)) == ["add", "bad", "sub"]
     judged.clear()
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         assert await listed(hub) == {"s__add", "s__sub"}, "and what was flagged is still withheld"
     assert judged == ["bad"]
 
@@ -46,11 +46,11 @@ async def test_with_other_rules_everything_is_judged_again(
     tmp_path: Path, judged: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = {"s": scripted(tmp_path, SCRIPT)}
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         await listed(hub)
     judged.clear()
     monkeypatch.setattr(clean, "judges", lambda: "others")
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         await listed(hub)
     assert sorted(map(str, judged)) == ["add", "bad", "sub"]
 
@@ -58,10 +58,10 @@ async def test_with_other_rules_everything_is_judged_again(
 async def test_a_definition_that_changed_is_judged_whatever_was_clean_before(
     tmp_path: Path, judged: list[object]
 ) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
         await listed(hub)
     judged.clear()
     changed = {"tools": [described("new", "Adds. " + POISON), *SCRIPT["tools"][1:]]}
-    async with house(tmp_path, {"s": scripted(tmp_path, changed)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, changed)}) as hub:
         assert await listed(hub) == {"s__sub"}
     assert sorted(map(str, judged)) == ["bad", "new"]

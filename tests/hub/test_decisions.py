@@ -19,18 +19,18 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house, messages, text_of, until
-from .test_sharing import Talker
+from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
+from .test_sharing import LegacyClient
 
 ADA = Principal("person:ada", "person")
 ASK = {"careful": Agent(ask=("busy__ec*",))}
 
 
-def asking_house(
+def asking_hub(
     tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, Agent] = ASK
-) -> AbstractAsyncContextManager[House]:
+) -> AbstractAsyncContextManager[RunningHub]:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=hold_s, valid_s=valid_s))
-    return house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents)
+    return running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents)
 
 
 def echo(text: str, **more: Any) -> dict[str, Any]:
@@ -44,14 +44,14 @@ def error_of(answer: Any) -> Any:
     return answer["result"]["_meta"]["dev.interlock/error"]
 
 
-async def only_open(hub: House) -> Decision:
+async def only_open(hub: RunningHub) -> Decision:
     await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
     return hub.hub_app.inbox.all(only_open=True)[0]
 
 
 async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=30) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
         assert (decision.question.asker, decision.question.shown) == ("careful", "busy__echo")
@@ -64,8 +64,8 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
 async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its_ticket_is_good_once(
     tmp_path: Path,
 ) -> None:
-    async with asking_house(tmp_path) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
         decision = await only_open(hub)
         assert error_of(told)["name"] == "APPROVAL_PENDING"
@@ -80,8 +80,8 @@ async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its
 
 
 async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(8)))
@@ -93,8 +93,8 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
     tmp_path: Path,
 ) -> None:
     agents = {"careful": Agent(ask=("busy__*",)), "other": Agent(ask=("busy__*",))}
-    async with asking_house(tmp_path, agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("harmless"))
         await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
         swapped = await client.modern("tools/call", echo("harmful"))
@@ -102,14 +102,14 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
         assert error_of(swapped)["decision"] != error_of(told)["decision"]
         added = {"name": "busy__add", "arguments": {"a": 1}}
         assert error_of(await client.modern("tools/call", added))["name"] == "APPROVAL_PENDING"
-        thief = Raw(hub.url + "/mcp", hub.key("other"))
+        thief = RawClient(hub.url + "/mcp", hub.key("other"))
         assert error_of(await thief.modern("tools/call", echo("harmless")))["name"] == "APPROVAL_PENDING"
         assert text_of(await client.modern("tools/call", echo("harmless"))) == "harmless"
 
 
 async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
+    async with asking_hub(tmp_path) as hub:
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
             with pytest.raises(Fault, match="only a person"):
@@ -118,8 +118,8 @@ async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) 
 
 
 async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
+    async with asking_hub(tmp_path) as hub:
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         people = [Principal(f"person:{number}", "person") for number in range(6)]
         answers = [hub.hub_app.inbox.answer(decision.id, "once", person, "terminal") for person in people]
@@ -128,8 +128,8 @@ async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(
 
 
 async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_again(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=30) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
         await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
@@ -141,13 +141,13 @@ async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_a
 
 
 async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
-        first = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
-        second = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
+        first = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
+        second = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
         await hub.hub_app.inbox.answer(second, "once", ADA, "terminal")
-    async with asking_house(tmp_path) as hub:
-        client = Raw(hub.url + "/mcp", key)
+    async with asking_hub(tmp_path) as hub:
+        client = RawClient(hub.url + "/mcp", key)
         assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [first]
         assert text_of(await client.modern("tools/call", echo("b"))) == "b"
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] == first
@@ -156,8 +156,8 @@ async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Pat
 
 
 async def test_after_the_deadline_neither_question_nor_approval_is_worth_anything(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, valid_s=0.3) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, valid_s=0.3) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         approved = error_of(await client.modern("tools/call", echo("a")))["decision"]
         await hub.hub_app.inbox.answer(approved, "once", ADA, "terminal")
         left = error_of(await client.modern("tools/call", echo("b")))["decision"]
@@ -171,8 +171,8 @@ async def test_after_the_deadline_neither_question_nor_approval_is_worth_anythin
 
 
 async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=30) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.initialize()
         params = echo("a", _meta={"progressToken": "p1"})
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
@@ -187,8 +187,8 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
 
 async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.hub.calls.pipeline.call_approvals.PROGRESS_EVERY_S", 0.001)
-    async with asking_house(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
-        client = Talker(hub.url + "/mcp", {}, hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
+        client = LegacyClient(hub.url + "/mcp", {}, hub.key("careful"))
         await client.initialize()
         params = {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "p1"}}
         held = asyncio.ensure_future(client.request("tools/call", params))
@@ -202,8 +202,8 @@ async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monk
 
 
 async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=30) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
         held.cancel()
@@ -213,52 +213,52 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         secret = "ghp_" + "a1B2" * 9
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo(f"use {secret} now"))
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo(f"use {secret} now"))
         decision = await only_open(hub)
         assert "use " in decision.question.summary
         assert secret not in msgspec.json.encode(decision).decode()
 
 
 async def test_arguments_that_do_not_fit_are_refused_and_nobody_is_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         wrong = {"name": "busy__echo", "arguments": {"text": 5}}
-        refused = await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", wrong)
+        refused = await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", wrong)
         assert error_of(refused)["name"] == "INVALID_TOOL_ARGS"
         assert not hub.hub_app.inbox.all(only_open=False)
 
 
 async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
     agents = {**ASK, "second": ASK["careful"]}
-    async with asking_house(tmp_path, agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path, agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         for number in range(MAX_OPEN_PER_ASKER):
             await client.modern("tools/call", echo(str(number)))
         full = await client.modern("tools/call", echo("one more"))
         assert error_of(full)["name"] == "RESOURCE_EXHAUSTED"
-        other = await Raw(hub.url + "/mcp", hub.key("second")).modern("tools/call", echo("a"))
+        other = await RawClient(hub.url + "/mcp", hub.key("second")).modern("tools/call", echo("a"))
         assert error_of(other)["name"] == "APPROVAL_PENDING"
 
 
 @pytest.mark.parametrize(("said", "state"), [(True, DecisionState.USED), (False, DecisionState.DENIED)])
 async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: DecisionState) -> None:
     agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
-    async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
+    async with asking_hub(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
-        talker = Talker(hub.url + "/mcp", answers, hub.key("careful"))
-        await talker.initialize({"elicitation": {}})
-        answer = await talker.call("busy__echo", {"text": "a"})
+        legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("careful"))
+        await legacy_client.initialize({"elicitation": {}})
+        answer = await legacy_client.call("busy__echo", {"text": "a"})
         assert ("result" in answer) is said
         (decision,) = hub.hub_app.inbox.all(only_open=False)
         assert (decision.state, decision.answered_by, decision.answered_in) == (state, "person:ada", "client")
-        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "busy__echo" in asked["params"]["message"]
 
 
 async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with asking_hub(tmp_path) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.initialize({"elicitation": {}})
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": echo("a")}
         _, _, answer = await client.post(msgspec.json.encode(body))
@@ -267,9 +267,9 @@ async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None
 
 
 async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         inbox = hub.hub_app.inbox
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
         await inbox.answer(error_of(told)["decision"], "always", ADA, "terminal")
         for _ in range(3):
@@ -282,9 +282,9 @@ async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_
 
 
 async def test_after_three_equal_answers_a_rule_is_offered(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         inbox = hub.hub_app.inbox
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         offered = []
         for _ in range(3):
             told = await client.modern("tools/call", echo("a"))
@@ -321,8 +321,8 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **declared}))
     settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
-    async with house(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, hub=settings) as hub:
-        answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "s__act", "arguments": {}})
+    async with running_hub(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, hub=settings) as hub:
+        answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "s__act", "arguments": {}})
         assert (text_of(answer) != "{}") is asks
         if asks:
             assert error_of(answer)["name"] == "APPROVAL_PENDING"
@@ -334,7 +334,7 @@ async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.hub.approvals.inbox._LETTERS", "ab")
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
         await hub.hub_app.inbox.ask_all(asked)

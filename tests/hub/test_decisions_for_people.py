@@ -15,10 +15,10 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house, text_of
-from .rounds import Rounder
-from .talker import Talker
-from .test_decisions import ADA, asking_house, echo, error_of, only_open
+from .legacy_client import LegacyClient
+from .modern_client import ModernClient
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of
+from .test_decisions import ADA, asking_hub, echo, error_of, only_open
 
 ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
 
@@ -31,8 +31,8 @@ def yes(approve: bool = True) -> dict[str, Any]:
 async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_result(
     tmp_path: Path, said: bool, state: DecisionState
 ) -> None:
-    async with asking_house(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
-        client = Rounder(hub.url + "/mcp", yes(said), hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
+        client = ModernClient(hub.url + "/mcp", yes(said), hub.key("careful"))
         answer = await client.call("busy__echo", {"text": "a"})
         assert (text_of(answer) == "a") if said else ("was denied by person:ada" in str(answer))
         (question,) = client.asked
@@ -44,8 +44,8 @@ async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_resul
 
 
 async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_be_quicker(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=0.0, agents=ATTENDED) as hub:
-        client = Rounder(hub.url + "/mcp", yes(False), hub.key("careful"))
+    async with asking_hub(tmp_path, hold_s=0.0, agents=ATTENDED) as hub:
+        client = ModernClient(hub.url + "/mcp", yes(False), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
         assert asked["resultType"] == "input_required"
         decision = await only_open(hub)
@@ -58,10 +58,10 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
     tmp_path: Path,
 ) -> None:
     agents = {**ATTENDED, "other": ATTENDED["careful"]}
-    async with asking_house(tmp_path, agents=agents) as hub:
-        client = Rounder(hub.url + "/mcp", yes(), hub.key("careful"))
+    async with asking_hub(tmp_path, agents=agents) as hub:
+        client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         asked = await client.start("busy__echo", {"text": "a"})
-        thief = Rounder(hub.url + "/mcp", yes(), hub.key("other"))
+        thief = ModernClient(hub.url + "/mcp", yes(), hub.key("other"))
         for who, text in ((thief, "a"), (client, "b")):
             params = {"name": "busy__echo", "arguments": {"text": text}}
             refused = await who.ask("tools/call", params, **client.reply(asked))
@@ -70,8 +70,8 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
 
 
 async def test_a_client_of_the_stateless_era_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        client = Rounder(hub.url + "/mcp", yes(), hub.key("careful"))
+    async with asking_hub(tmp_path) as hub:
+        client = ModernClient(hub.url + "/mcp", yes(), hub.key("careful"))
         assert error_of(await client.call("busy__echo", {"text": "a"}))["name"] == "APPROVAL_PENDING"
         assert client.asked == []
 
@@ -82,8 +82,8 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
     wish = tmp_path / "tools.json"
     wish.write_text(json.dumps({"name": "run_command", "inputSchema": schema}))
     agents = {"careful": Agent(ask=("s__*",), attended_by="ada")}
-    async with house(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, agents=agents) as hub:
-        client = Talker(hub.url + "/mcp", yes(), hub.key("careful"))
+    async with running_hub(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, agents=agents) as hub:
+        client = LegacyClient(hub.url + "/mcp", yes(), hub.key("careful"))
         await client.initialize({"elicitation": {}})
         await client.call("s__run_command", {"command": "rm -rf /"})
         (decision,) = hub.hub_app.inbox.all(only_open=False)
@@ -99,11 +99,11 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
 
 @pytest.mark.parametrize("lost", ["revoked", "rotated", "expired", "denied", "permission"])
 async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: Path, lost: str) -> None:
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         soon = datetime.now(UTC) + timedelta(hours=1)
         key = await hub.new_key("careful", expires_at=soon)
         second = await hub.new_key("careful")
-        told = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
+        told = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         decision = error_of(told)["decision"]
         await hub.hub_app.inbox.answer(decision, "once", ADA, "terminal")
         match lost:
@@ -119,7 +119,7 @@ async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: P
             case "permission":
                 await hub.hub_app.keys.revoke("careful")
                 second = await hub.new_key("careful", permissions=("invoke:busy__add",))
-        again = await Raw(hub.url + "/mcp", second).modern("tools/call", echo("a"))
+        again = await RawClient(hub.url + "/mcp", second).modern("tools/call", echo("a"))
         assert "result" not in again or error_of(again)["name"] == "APPROVAL_PENDING"
         assert not await hub.hub_app.inbox.use(decision)
 
@@ -133,18 +133,18 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
             approvals=Approvals(hold_s=0), oauth=OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url)
         )
         agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
-        async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
             assert hub.hub_app.oauth is not None
             await hub.hub_app.oauth.settled()
-            told = await Raw(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
+            told = await RawClient(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
             await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
-            renewed = Raw(hub.url + "/mcp", issuer.token(jti="renewed"))
+            renewed = RawClient(hub.url + "/mcp", issuer.token(jti="renewed"))
             assert text_of(await renewed.modern("tools/call", echo("a"))) == "a"
 
 
 async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        await Raw(hub.url + "/mcp", await hub.new_key("careful")).modern("tools/call", echo("a"))
+    async with asking_hub(tmp_path) as hub:
+        await RawClient(hub.url + "/mcp", await hub.new_key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         await hub.hub_app.keys.revoke("careful")
         with pytest.raises(Fault, match="is void"):
@@ -153,8 +153,8 @@ async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Pat
 
 
 async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approved(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, hold_s=30) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("careful"))
+    async with asking_hub(tmp_path, hold_s=30) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
         approved = hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
@@ -163,8 +163,8 @@ async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approve
 
 
 async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_path: Path) -> None:
-    async with asking_house(tmp_path) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
+    async with asking_hub(tmp_path) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         await client.modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(6)))
@@ -172,7 +172,7 @@ async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_
         assert left_of(hub, "careful") == 7, "one call was made"
 
 
-def left_of(hub: House, name: str) -> int:
+def left_of(hub: RunningHub, name: str) -> int:
     """How many calls a key may still make."""
     key = next(key for key in hub.hub_app.keys.list() if key.principal == name)
     (window,) = hub.hub_app.rates._meters["key", key.hash]._windows
@@ -180,8 +180,8 @@ def left_of(hub: House, name: str) -> int:
 
 
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
-    async with asking_house(tmp_path, agents={}) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
+    async with asking_hub(tmp_path, agents={}) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         hub.hub_app.hub.sending.room = CallQuota(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))
         assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"

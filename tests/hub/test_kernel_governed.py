@@ -12,13 +12,13 @@ from interlock.config.settings import Rate
 from interlock.hub.audit.record import INTENDED
 from interlock.hub.operations import ControlOperations
 
-from .house import House, Raw, child, house
+from .running_hub import RawClient, RunningHub, child, running_hub
 from .test_journal import entries
 
 FIND = {"name": "find_tools", "arguments": {"query": "say it again"}}
 
 
-async def why(hub: House, agent: str, tool: str, arguments: dict[str, Any]) -> Any:
+async def why(hub: RunningHub, agent: str, tool: str, arguments: dict[str, Any]) -> Any:
     asked = json.dumps({"agent": agent, "tool": tool, "arguments": arguments}).encode()
     told: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/why"](asked)
     return told["judgement"]
@@ -35,8 +35,8 @@ async def why(hub: House, agent: str, tool: str, arguments: dict[str, Any]) -> A
 async def test_a_search_counts_for_its_callers_rate_and_is_in_the_record(
     tmp_path: Path, method: str, params: dict[str, Any], name: str
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("ci", rate=Rate(per_minute=1)))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("ci", rate=Rate(per_minute=1)))
         assert (await why(hub, "ci", "find_tools", FIND["arguments"])).outcome == "allowed"  # type: ignore[arg-type]
         assert "result" in await client.modern(method, params)
         refused = (await client.modern(method, params))["error"]
@@ -53,8 +53,8 @@ async def test_a_search_counts_for_its_callers_rate_and_is_in_the_record(
 
 
 async def test_why_of_call_tool_is_why_of_the_tool_it_calls(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("ci"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
         await hub.deny("ci", "busy", "add")
         for inner, outcome, gate in (
             ({"name": "busy__echo", "arguments": {"text": "x"}}, "allowed", ""),
@@ -71,8 +71,8 @@ async def test_why_of_call_tool_is_why_of_the_tool_it_calls(tmp_path: Path) -> N
 
 
 async def test_the_hubs_own_tools_are_validated_like_any_other(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("ada"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("ada"))
 
         async def validated(tool: str, **arguments: Any) -> Any:
             answer = await client.modern("tools/validate", {"name": tool, "arguments": arguments})

@@ -11,21 +11,21 @@ import pytest
 
 from interlock.config.settings import Server
 
-from .house import Kept, house, text_of, until
-from .raw_web import RawProgram, RawWeb
+from .raw_server import RawHttpServer, RawStdioServer
+from .running_hub import KeptHttpClient, running_hub, text_of, until
 
 MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["web", "streams"])
 async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
-    async with (RawProgram if streams else RawWeb)(modern=True) as server:
-        where = {"command": server.command} if isinstance(server, RawProgram) else {"url": server.url}
-        async with house(tmp_path, {"web": Server(era="modern", **where)}) as hub:
+    async with (RawStdioServer if streams else RawHttpServer)(modern=True) as server:
+        where = {"command": server.command} if isinstance(server, RawStdioServer) else {"url": server.url}
+        async with running_hub(tmp_path, {"web": Server(era="modern", **where)}) as hub:
             sending = hub.hub_app.hub.sending
             sending.room = msgspec.structs.replace(sending.room, large_bytes=3 * MIB)
             server.replies["strange"] = b""
-            clients = [Kept(hub.url) for _ in range(5)]
+            clients = [KeptHttpClient(hub.url) for _ in range(5)]
             for client in clients:
                 await client.__aenter__()
             large = b'{"text":"%b"}' % (b"x" * MIB)
@@ -34,7 +34,7 @@ async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp
             assert all("large calls hold" in json.dumps(call.result()) for call in calls if call.done())
             await until(lambda: server.called == 2)
             assert sending.held > 2 * MIB
-            async with Kept(hub.url) as small:
+            async with KeptHttpClient(hub.url) as small:
                 assert text_of(await small.call("web__ok", b'{"text":"x"}', 1)) == "fine"
             for client in clients:
                 await client.__aexit__()

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.config.settings import Agent, Profile
 
-from .house import House, Raw, child, house, text_of
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -22,7 +22,7 @@ PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
 class Lasting:
     """A client of the older HTTP transport."""
 
-    def __init__(self, hub: House, key: str) -> None:
+    def __init__(self, hub: RunningHub, key: str) -> None:
         self._hub = hub
         self._key = key
 
@@ -31,9 +31,9 @@ class Lasting:
         self._reader, self._writer = await asyncio.open_connection(host, int(port))
         said = f"Host: {host}:{port}\r\nAuthorization: Bearer {self._key}\r\nAccept: text/event-stream\r\n"
         self._writer.write(f"GET /sse HTTP/1.1\r\n{said}\r\n".encode())
-        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 10)
+        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 120)
         place = await self._reader.readline()
-        self._raw = Raw(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
+        self._raw = RawClient(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
         await self.ask("initialize", HELLO, 1)
         return self
 
@@ -43,7 +43,7 @@ class Lasting:
     async def ask(self, method: str, params: dict[str, Any], id: int) -> Any:
         """A request, and its answer among all that comes."""
         await self._raw.post(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while True:
                 line = await self._reader.readline()
                 if line.startswith(b"data: {") and (message := json.loads(line[6:])).get("id") == id:
@@ -52,7 +52,7 @@ class Lasting:
 
 async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
-    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+    async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
@@ -66,7 +66,7 @@ async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp
 
 async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
-    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+    async with running_hub(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
         hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
             await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={}, profiles={}))
@@ -74,7 +74,7 @@ async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tm
 
 
 async def test_calls_go_on_when_access_changes_for_somebody_else(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
         async with Lasting(hub, await hub.new_key("ci")) as client:
             for number in range(2, 6):
                 assert text_of(await client.ask("tools/call", ECHO, number)) == "x"

@@ -9,26 +9,26 @@ from typing import Any
 from interlock.config.settings import Approvals, Hub, Timeouts
 from interlock.hub.tool_search.learning import LEARNED
 
-from .house import House, Raw, child, house
+from .running_hub import RawClient, RunningHub, child, running_hub
 
 HUB = Hub(budget=4_000, timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20), approvals=Approvals(hold_s=0))
 QUERY = "export the ticket history"
 SERVERS = {"many": child("many_server.py", "600")}
 
 
-async def find(hub: House, query: str = QUERY) -> list[str]:
+async def find(hub: RunningHub, query: str = QUERY) -> list[str]:
     """Names of what is found, after everything that is in the record was learned."""
-    await Raw(hub.url + "/mcp").modern("mgp/tools/discover", {"query": "unrelated"})
+    await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": "unrelated"})
     await hub.hub_app.search.learning.settled()
-    answer = await Raw(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query})
+    answer = await RawClient(hub.url + "/mcp").modern("mgp/tools/discover", {"query": query})
     return [tool["name"] for tool in answer["result"]["tools"]]
 
 
-async def call(hub: House, tool: str, **arguments: Any) -> Any:
-    return await Raw(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": arguments})
+async def call(hub: RunningHub, tool: str, **arguments: Any) -> Any:
+    return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": arguments})
 
 
-async def learned(hub: House, count: int) -> None:
+async def learned(hub: RunningHub, count: int) -> None:
     """The record is written a moment after a call; wait until it was learned from."""
     learning = hub.hub_app.search.learning
     async with asyncio.timeout(30):
@@ -38,7 +38,7 @@ async def learned(hub: House, count: int) -> None:
 
 
 async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_path: Path) -> None:
-    async with house(tmp_path, SERVERS, hub=HUB) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
         before = await find(hub)
         assert before[0] != before[-1]
         await call(hub, before[-1], name="x")
@@ -47,7 +47,7 @@ async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_
         kept = await hub.hub_app.store.get(LEARNED, "uses")
         assert kept is not None
         assert [use.tool for use in kept.value.uses] == [before[-1].removeprefix("many__")]
-    async with house(tmp_path, SERVERS, hub=HUB) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
         assert (await find(hub))[0] == before[-1], "it is kept over a restart"
         assert await hub.hub_app.search.learning.forget() == 1
         assert await find(hub) == before
@@ -55,7 +55,7 @@ async def test_a_tool_that_was_found_and_called_rises_until_it_is_forgotten(tmp_
 
 
 async def test_a_call_that_fails_or_was_not_found_teaches_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, SERVERS, hub=HUB) as hub:
+    async with running_hub(tmp_path, SERVERS, hub=HUB) as hub:
         before = await find(hub)
         refused = await call(hub, before[-1], wrong="argument")
         assert refused["result"]["isError"]

@@ -30,8 +30,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 from .asking_server import Counts, asking_server
-from .house import House, Raw, child, house, text_of, until
-from .rounds import Rounder
+from .modern_client import ModernClient
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 
 class Age(BaseModel):
@@ -69,7 +69,7 @@ async def official_sse_server() -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def official_sse_client(hub: House, key: str | None = None) -> AsyncIterator[ClientSession]:
+async def official_sse_client(hub: RunningHub, key: str | None = None) -> AsyncIterator[ClientSession]:
     async def elicited(context: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "ada"})
 
@@ -84,7 +84,7 @@ async def official_sse_client(hub: House, key: str | None = None) -> AsyncIterat
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_an_sse_client_calls_and_is_asked_through_the_hub(tmp_path: Path, era: Any) -> None:
-    async with house(tmp_path, {"a": child("asking_server.py", era=era)}) as hub:
+    async with running_hub(tmp_path, {"a": child("asking_server.py", era=era)}) as hub:
         async with official_sse_client(hub, hub.key("ada")) as session:
             assert "a__order" in {tool.name for tool in (await session.list_tools()).tools}
             answer = await session.call_tool("a__order", {})
@@ -94,17 +94,17 @@ async def test_an_sse_client_calls_and_is_asked_through_the_hub(tmp_path: Path, 
 
 
 async def test_a_server_that_only_has_sse_is_found_out_and_asks_clients_of_both_eras(tmp_path: Path) -> None:
-    async with official_sse_server() as url, house(tmp_path, {"o": Server(url=url)}) as hub:
+    async with official_sse_server() as url, running_hub(tmp_path, {"o": Server(url=url)}) as hub:
         reply = {"elicitation/create": {"action": "accept", "content": {"years": 5}}}
-        assert text_of(await Rounder(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
-        hanging = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
+        assert text_of(await ModernClient(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
+        hanging = asyncio.ensure_future(RawClient(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         hanging.cancel()
         await until(lambda: hub.hub_app.hub.open_calls == 0)
 
 
 async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("asking_server.py")}) as hub:
+    async with running_hub(tmp_path, {"a": child("asking_server.py")}) as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(hub.url.rpartition(":")[2]))
         try:
             host = hub.url.removeprefix("http://")
@@ -115,15 +115,15 @@ async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) ->
             address = line[5:].strip().decode()
             assert address.startswith("/servers/a/messages/")
             ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-            thief = Raw(hub.url + address, hub.key("bob"))
-            nobody = Raw(hub.url + address[:-3] + "abc", hub.key("bob"))
+            thief = RawClient(hub.url + address, hub.key("bob"))
+            nobody = RawClient(hub.url + address[:-3] + "abc", hub.key("bob"))
             stolen, unknown = await thief.post(ping), await nobody.post(ping)
             assert stolen[0] == unknown[0] == 404
             assert stolen[2] == unknown[2]
-            assert (await Raw(hub.url + address, "wrong").post(ping))[0] == 401
-            assert (await Raw(hub.url + address).send("POST", ping, {"origin": "https://evil.example"}))[0] == 403
-            assert (await Raw(hub.url + "/sse").send("POST", ping))[0] == 405
-            assert (await Raw(hub.url + "/sse").send("GET", b"", {"host": "evil.example"}))[0] == 403
+            assert (await RawClient(hub.url + address, "wrong").post(ping))[0] == 401
+            assert (await RawClient(hub.url + address).send("POST", ping, {"origin": "https://evil.example"}))[0] == 403
+            assert (await RawClient(hub.url + "/sse").send("POST", ping))[0] == 405
+            assert (await RawClient(hub.url + "/sse").send("GET", b"", {"host": "evil.example"}))[0] == 403
         finally:
             writer.close()
         await until(lambda: len(hub.endpoint.legacy_sse) == 0)
@@ -131,7 +131,7 @@ async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) ->
 
 async def test_a_client_that_goes_cancels_what_it_had_under_way(tmp_path: Path) -> None:
     counts = Counts()
-    async with asking_server(counts).http() as address, house(tmp_path, {"a": Server(url=address.url)}) as hub:
+    async with asking_server(counts).http() as address, running_hub(tmp_path, {"a": Server(url=address.url)}) as hub:
         async with official_sse_client(hub) as session:
             task = asyncio.create_task(session.call_tool("a__hang", {"mark": "x"}))
             await until(lambda: counts.runs["x"] == 1)
@@ -210,7 +210,7 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
         return Handlers(elicit_form=elicited)
 
     async with (
-        house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub,
+        running_hub(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub,
         contextlib.AsyncExitStack() as stack,
     ):
         said = []
@@ -227,7 +227,7 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
 class _As:
     """The hub as one caller meets it, without a transport in between."""
 
-    def __init__(self, hub: House, caller: Any) -> None:
+    def __init__(self, hub: RunningHub, caller: Any) -> None:
         self._caller = caller
         for name in ("initialize", "serve", "on_notification", "on_session_closed"):
             setattr(self, name, getattr(hub.hub_app.hub, name))

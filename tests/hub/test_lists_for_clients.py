@@ -19,9 +19,9 @@ from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
 from interlock.hub.tool_search.searching_clients import SEARCHING, list_scope_for
 from interlock.hub.upstreams.states import ServerState
 
-from .governed import Script, tool
 from .hostile_definitions_server import TEXTS
-from .house import House, Raw, child, house, text_of, until
+from .mgp_script import MgpScript, tool
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 KERNEL = ["find_tools", "call_tool", "request_tools"]
 count_tokens = TokenCounter()
@@ -32,13 +32,13 @@ def settings(budget: int | None = 2_000, **more: Any) -> Hub:
     return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
 
 
-async def counted(hub: House, *servers: str) -> None:
+async def counted(hub: RunningHub, *servers: str) -> None:
     tokens, catalog = hub.hub_app.tokens, hub.hub_app.catalog
     for server in servers:
         await until(lambda: (o := catalog.offer(server)) is not None and tokens.exact(o.tools.values()) is not None)  # noqa: B023
 
 
-async def names(client: Raw, era: str, info: dict[str, str] | None = None) -> list[str]:
+async def names(client: RawClient, era: str, info: dict[str, str] | None = None) -> list[str]:
     if era == "legacy":
         await client.post(_initialize(info or {"name": "plain", "version": "1"}))
         answer = await _legacy_list(client, info)
@@ -53,7 +53,7 @@ def _initialize(info: dict[str, str]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()
 
 
-async def _legacy_list(client: Raw, info: dict[str, str] | None) -> Any:
+async def _legacy_list(client: RawClient, info: dict[str, str] | None) -> Any:
     _, headers, _ = await client.post(_initialize(info or {"name": "plain", "version": "1"}))
     client.session = headers["mcp-session-id"]
     await client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -74,15 +74,15 @@ async def test_each_level_shows_what_it_says_in_both_eras(tmp_path: Path, era: s
         "unset": Profile(),
         "tight": Profile(level="L0", budget=700),
     }
-    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), profiles=profiles) as hub:
-        shown = {name: await names(Raw(hub.url + f"/profiles/{name}/mcp"), era) for name in profiles}
+    async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), profiles=profiles) as hub:
+        shown = {name: await names(RawClient(hub.url + f"/profiles/{name}/mcp"), era) for name in profiles}
         assert len(shown["l0"]) == 60
         assert shown["l1"] == shown["l2"] == KERNEL
         assert shown["l3"] == [*KERNEL, "many__measure_tide_height"]
         assert shown["unset"] == KERNEL  # sixty tools are more than the hub's budget
         assert shown["tight"] == KERNEL  # a stated budget holds over a level
         for name in profiles:
-            client = Raw(hub.url + f"/profiles/{name}/mcp")
+            client = RawClient(hub.url + f"/profiles/{name}/mcp")
             inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
             called = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
             assert text_of(called) == "2.4 m at Brest"
@@ -92,12 +92,12 @@ async def test_a_client_that_searches_by_itself_sees_everything_unless_the_opera
     tmp_path: Path, era: str
 ) -> None:
     agents = {"told": Agent(level="L3"), "bound": Agent(budget=1_000)}
-    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
         info = {"name": "claude-code", "version": "2.1"}
-        assert len(await names(Raw(hub.url + "/mcp"), era, info)) == 60
-        assert await names(Raw(hub.url + "/mcp"), era, {"name": "other", "version": "1"}) == KERNEL
-        assert await names(Raw(hub.url + "/mcp", hub.key("told")), era, info) == KERNEL
-        assert await names(Raw(hub.url + "/mcp", hub.key("bound")), era, info) == KERNEL
+        assert len(await names(RawClient(hub.url + "/mcp"), era, info)) == 60
+        assert await names(RawClient(hub.url + "/mcp"), era, {"name": "other", "version": "1"}) == KERNEL
+        assert await names(RawClient(hub.url + "/mcp", hub.key("told")), era, info) == KERNEL
+        assert await names(RawClient(hub.url + "/mcp", hub.key("bound")), era, info) == KERNEL
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))
@@ -125,10 +125,10 @@ async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, bu
     if budget >= 900:
         parts = ContextBudget(budget, budget - 300, 200, 100)
         agents["parted"] = Agent(tool_context_budget=parts, pinned=pinned)
-    async with house(tmp_path, servers, hub=settings(None), agents=agents) as hub:
+    async with running_hub(tmp_path, servers, hub=settings(None), agents=agents) as hub:
         await counted(hub, "many", "odd")
         for agent in agents:
-            client = Raw(hub.url + "/mcp", hub.key(agent))
+            client = RawClient(hub.url + "/mcp", hub.key(agent))
             await client.initialize()
             for query in ("tide", "create an invoice", "archive a ticket with its history", "潮"):
                 for call in (
@@ -144,8 +144,8 @@ async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, bu
 
 
 async def test_definitions_cannot_break_out_of_a_result(tmp_path: Path) -> None:
-    async with house(tmp_path, {"odd": child("hostile_definitions_server.py")}, hub=settings(20_000)) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"odd": child("hostile_definitions_server.py")}, hub=settings(20_000)) as hub:
+        client = RawClient(hub.url + "/mcp")
         for name in ("find_tools", "request_tools"):
             arguments = {"query": "reads a tide", "max_results": 20} if name == "find_tools" else {"context": "tide"}
             result = (await client.modern("tools/call", {"name": name, "arguments": arguments}))["result"]
@@ -163,13 +163,13 @@ async def test_definitions_cannot_break_out_of_a_result(tmp_path: Path) -> None:
 
 async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_call(tmp_path: Path) -> None:
     server = child("many_server.py", "30", start="on-demand")
-    async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
+    async with running_hub(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
         await hub.hub_app.upstreams["many"].open_connection(None)
         await until(lambda: bool(hub.hub_app.catalog.offer("many").tools))  # type: ignore[union-attr]
-    async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
+    async with running_hub(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
         await until(lambda: bool(hub.hub_app.catalog.offer("many").tools))  # type: ignore[union-attr]
         assert hub.hub_app.upstreams["many"].state is ServerState.REGISTERED
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
 
         async def found(**filters: str) -> list[Any]:
             asked = {"query": "tide height", "max_results": 1, "filter": filters}
@@ -191,7 +191,7 @@ async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_ca
 async def test_the_official_client_finds_and_calls_one_of_a_thousand_within_two_thousand_tokens(
     tmp_path: Path, mode: str
 ) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(2_000)) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(2_000)) as hub:
         await counted(hub, "many")
         async with Client(hub.url + "/mcp", mode=mode) as session:
             listed = await session.list_tools()
@@ -214,10 +214,10 @@ async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp
         tool("three", categories="marine", keywords=[5], _meta={"dev.interlock/tool": []}),
     ]
     profiles = {"l1": Profile(level="L1")}
-    script = Script(tmp_path, era="modern", tools=tools)
-    servers = {"s": child("governed_server.py", str(script.path))}
-    async with house(tmp_path, servers, hub=settings(), profiles=profiles) as hub:
-        client = Raw(hub.url + "/mcp")
+    script = MgpScript(tmp_path, era="modern", tools=tools)
+    servers = {"s": child("mgp_server.py", str(script.path))}
+    async with running_hub(tmp_path, servers, hub=settings(), profiles=profiles) as hub:
+        client = RawClient(hub.url + "/mcp")
 
         async def found(**asked: Any) -> list[str]:
             answer = await client.modern("mgp/tools/discover", asked)
@@ -227,7 +227,7 @@ async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp
         assert await found(query="jetsam") == ["s__two"]
         assert await found(query="marine", strategy="category") == ["s__two", "s__one"]
         assert await found(query="flotsam jetsam", filter={"categories": ["marine/gauges"]}) == ["s__one"]
-        listed = (await Raw(hub.url + "/profiles/l1/mcp").modern("tools/list"))["result"]["tools"]
+        listed = (await RawClient(hub.url + "/profiles/l1/mcp").modern("tools/list"))["result"]["tools"]
         assert "Categories: marine, marine/gauges." in listed[0]["description"]
 
 
@@ -237,8 +237,8 @@ async def test_where_the_budget_is_far_away_no_definition_is_looked_at(
     def looked(text: bytes) -> int:
         raise AssertionError("a bound was worked out for a text")
 
-    async with house(tmp_path, {"m": child("many_server.py", "300")}, hub=settings(budget=100_000_000)) as hub:
+    async with running_hub(tmp_path, {"m": child("many_server.py", "300")}, hub=settings(budget=100_000_000)) as hub:
         monkeypatch.setattr("interlock.hub.tool_search.tokens.at_most", looked)
         monkeypatch.setattr("interlock.hub.tool_search.tokens.at_least", looked)
-        listed = await names(Raw(f"{hub.url}/mcp"), "modern")
+        listed = await names(RawClient(f"{hub.url}/mcp"), "modern")
     assert len(listed) == 300

@@ -21,21 +21,21 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
 
-from .governed import ADA, ERAS, TRANSPORTS, Script, call, error_of, listed, needing, policy, tool
-from .house import House, Raw, text_of, until
+from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, listed, needing, policy, tool
+from .running_hub import RawClient, RunningHub, text_of, until
 
 REQUEST, RESPONSE = "mgp/permission/request", "mgp/permission/response"
 OFFER = {"version": "0.2.0", "extensions": ["security"]}
 TOOLS = [needing("run", "shell.execute"), needing("look", "filesystem.read"), needing("add")]
 
 
-def shelly(tmp_path: Path, *permissions: str, **more: Any) -> Script:
+def shelly(tmp_path: Path, *permissions: str, **more: Any) -> MgpScript:
     """A server that says it needs these."""
     said = {"era": "legacy", "mgp": {**OFFER, "permissions_required": list(permissions)}, "tools": TOOLS, **more}
-    return Script(tmp_path, **said)
+    return MgpScript(tmp_path, **said)
 
 
-async def open_question(hub: House, permission: str) -> Decision:
+async def open_question(hub: RunningHub, permission: str) -> Decision:
     def found() -> list[Decision]:
         open_ = hub.hub_app.inbox.all(only_open=True)
         return [one for one in open_ if one.question.kind == "permission" and one.question.name == permission]
@@ -44,15 +44,15 @@ async def open_question(hub: House, permission: str) -> Decision:
     return found()[0]
 
 
-def asked_about(hub: House) -> set[str]:
+def asked_about(hub: RunningHub) -> set[str]:
     return {one.question.name for one in hub.hub_app.inbox.all(only_open=True)}
 
 
-async def standing(hub: House, permission: str, *grants: str) -> None:
+async def standing(hub: RunningHub, permission: str, *grants: str) -> None:
     await until(lambda: hub.hub_app.permissions.status("s", permission).grant in grants)
 
 
-async def control(hub: House, method: str, **params: Any) -> Any:
+async def control(hub: RunningHub, method: str, **params: Any) -> Any:
     """What the person at the terminal gets."""
     answer = await ControlOperations(hub.hub_app, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
     return json.loads(msgspec.json.encode(answer))
@@ -64,7 +64,7 @@ async def test_a_server_is_asked_to_wait_and_told_the_outcome_before_it_may_begi
     tmp_path: Path, transport: str, era: str
 ) -> None:
     script = shelly(tmp_path, "shell", "filesystem.read", era=era)
-    async with script.house(transport, hold_s=30, wait=False) as hub:
+    async with script.running_hub(transport, hold_s=30, wait=False) as hub:
         for permission in ("shell.execute", "filesystem.read"):
             question = await open_question(hub, permission)
             assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTING
@@ -92,7 +92,7 @@ async def test_what_nobody_answers_is_deferred_and_its_tools_come_with_the_answe
     tmp_path: Path, transport: str, era: str
 ) -> None:
     script = shelly(tmp_path, "shell.execute", era=era)
-    async with script.house(transport) as hub:
+    async with script.running_hub(transport) as hub:
         assert script.params(RESPONSE)[0]["grants"] == {"shell.execute": "deferred"}
         assert await listed(hub) == ["s__add"], "what another tool needs was never asked about and is not granted"
         refused = error_of(await call(hub, "run"))
@@ -109,16 +109,16 @@ async def test_what_nobody_answers_is_deferred_and_its_tools_come_with_the_answe
 
 async def test_a_listener_hears_that_its_list_changed_when_the_answer_comes(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         heard: list[str] = []
 
-        class Ear:
+        class RecordingListener:
             list_scope = hub.hub_app.authenticator.admit_principal(Principal("a", "agent"), "/mcp").list_scope
 
             def list_changed(self, which: str) -> None:
                 heard.append(which)
 
-        hub.hub_app.change_notifier.listen(Ear())
+        hub.hub_app.change_notifier.listen(RecordingListener())
         question = await open_question(hub, "shell.execute")
         await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
         await until(lambda: heard == ["tools"])
@@ -132,15 +132,15 @@ async def test_tools_need_what_they_name_and_without_a_name_all_that_the_server_
         tool("bare", security={"risk_level": "safe"}),
     ]
     script = shelly(tmp_path, "system.info", tools=tools)
-    async with script.house(permissions=policy("deny_all", approve=("memory",))) as hub:
+    async with script.running_hub(permissions=policy("deny_all", approve=("memory",))) as hub:
         assert await listed(hub) == ["s__named", "s__free"]
-    async with script.house(permissions=policy("deny_all", approve=("system.info",))) as hub:
+    async with script.running_hub(permissions=policy("deny_all", approve=("system.info",))) as hub:
         assert await listed(hub) == ["s__free", "s__silent", "s__bare"]
 
 
 async def test_a_sandboxed_server_cannot_say_that_a_tool_needs_less_than_it(tmp_path: Path) -> None:
     script = shelly(tmp_path, "system.info", tools=[needing("free")])
-    async with script.house(permissions=policy("deny_all"), trust="sandboxed") as hub:
+    async with script.running_hub(permissions=policy("deny_all"), trust="sandboxed") as hub:
         assert await listed(hub) == []
 
 
@@ -159,7 +159,7 @@ async def test_policies_decide_without_asking_anyone(
     tmp_path: Path, settings: Permissions, grants: dict[str, str]
 ) -> None:
     script = shelly(tmp_path, "shell", "camera")
-    async with script.house(permissions=settings) as hub:
+    async with script.running_hub(permissions=settings) as hub:
         assert REQUEST not in script.methods(), "nobody is waited for"
         assert script.params(RESPONSE)[0]["grants"] == grants
         assert {"shell.execute", "camera"}.isdisjoint(asked_about(hub))
@@ -168,7 +168,7 @@ async def test_policies_decide_without_asking_anyone(
 
 async def test_a_denied_server_degrades_to_the_tools_that_do_without(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "filesystem.read")
-    async with script.house(permissions=policy("deny_all", approve=("filesystem.read",))) as hub:
+    async with script.running_hub(permissions=policy("deny_all", approve=("filesystem.read",))) as hub:
         assert await listed(hub) == ["s__look", "s__add"]
         assert text_of(await call(hub, "look")) == "look ran {}"
         refused = await call(hub, "run")
@@ -181,7 +181,7 @@ async def test_a_denied_server_is_refused_where_it_must_have_everything_and_come
     tmp_path: Path,
 ) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(wait=False, permissions=policy("deny_all", on_denied="refuse")) as hub:
+    async with script.running_hub(wait=False, permissions=policy("deny_all", on_denied="refuse")) as hub:
         await hub.state("s", ServerState.ERROR)
         upstream = hub.hub_app.upstreams["s"]
         assert upstream.refused
@@ -198,10 +198,10 @@ async def test_a_denied_server_is_refused_where_it_must_have_everything_and_come
 async def test_an_undotted_name_that_is_no_family_is_refused_with_4000(tmp_path: Path) -> None:
     tools = [needing("odd", "everything"), needing("add")]
     script = shelly(tmp_path, "root", "memory.read", tools=tools)
-    async with script.house(permissions=policy("auto_approve")) as hub:
+    async with script.running_hub(permissions=policy("auto_approve")) as hub:
         assert script.params(RESPONSE)[0]["grants"] == {"root": "denied", "memory.read": "approved"}
         assert await listed(hub) == ["s__add"]
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         await client.initialize({"mgp": {"version": "0.2.0", "extensions": ["tool_discovery"]}})
         refused = error_of(await client.legacy("tools/call", {"name": "s__odd", "arguments": {}}))
         assert refused["name"] == "INVALID_TOOL_ARGS"
@@ -212,7 +212,7 @@ async def test_an_undotted_name_that_is_no_family_is_refused_with_4000(tmp_path:
 
 async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> None:
     script = shelly(tmp_path, "com.example.fly", tools=[needing("fly", "com.example.fly")])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         question = await open_question(hub, "com.example.fly")
         assert question.question.risk == "dangerous", "nobody vouches for it"
         await hub.hub_app.inbox.answer(question.id, "always", ADA, "terminal")
@@ -222,7 +222,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
 
 async def test_every_standard_type_is_asked_about_with_its_risk(tmp_path: Path) -> None:
     script = shelly(tmp_path, *STANDARD)
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         risks = {one.question.name: one.question.risk for one in hub.hub_app.inbox.all(only_open=True)}
         assert risks == {name: risk.word for name, risk in STANDARD.items()}
 
@@ -231,7 +231,7 @@ async def test_nothing_that_a_server_answers_is_believed(tmp_path: Path) -> None
     """T32: an approval needs a person; the server may say what it likes."""
     claim = {"grants": {"shell.execute": "approved"}, "approved_by": "admin", "expires_at": None}
     script = shelly(tmp_path, "shell.execute", answers={}, claims=claim)
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         assert hub.hub_app.permissions.status("s", "shell.execute").grant == "deferred"
         assert "s__run" not in await listed(hub)
         question = await open_question(hub, "shell.execute")
@@ -244,7 +244,7 @@ async def test_nothing_that_a_server_answers_is_believed(tmp_path: Path) -> None
 
 async def test_an_approval_needs_a_terminal_and_a_denial_does_not(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         with pytest.raises(Fault, match="terminal"):
             await control(hub, "permissions.approve", server="s", permissions=["shell.execute"])
         assert (await control(hub, "permissions.deny", server="s", permissions=["shell"]))["permissions"][0][
@@ -255,7 +255,7 @@ async def test_an_approval_needs_a_terminal_and_a_denial_does_not(tmp_path: Path
 @pytest.mark.parametrize("settings", [policy(), policy("auto_approve"), policy("interactive", approve=("shell",))])
 async def test_t31_what_is_revoked_is_gone_at_the_next_call(tmp_path: Path, settings: Permissions) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(permissions=settings, mode="guard") as hub:
+    async with script.running_hub(permissions=settings, mode="guard") as hub:
         if settings.policy == "interactive" and not settings.approve:
             await control(hub, "permissions.approve", server="s", permissions=["shell"], terminal=True)
         assert "s__run" in await listed(hub)
@@ -271,7 +271,7 @@ async def test_t31_what_is_revoked_is_gone_at_the_next_call(tmp_path: Path, sett
 
 async def test_an_approval_ends_when_it_expires(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(permissions=policy("deny_all")) as hub:
+    async with script.running_hub(permissions=policy("deny_all")) as hub:
         permissions = hub.hub_app.permissions
         soon = datetime.now(UTC) + timedelta(seconds=1.0)
         await permissions.put("s", "shell.execute", "approved", ADA, expires_at=soon)
@@ -283,7 +283,7 @@ async def test_an_approval_ends_when_it_expires(tmp_path: Path) -> None:
 
 async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         end = datetime.now(UTC) + timedelta(hours=8)
         approve = {"server": "s", "permissions": ["shell"], "terminal": True}
         done = await control(hub, "permissions.approve", **approve, expires_at=end)
@@ -296,13 +296,13 @@ async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already
 
 async def test_decisions_and_open_questions_outlive_the_hub(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera", "filesystem.read")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         await hub.hub_app.inbox.answer((await open_question(hub, "shell.execute")).id, "once", ADA, "terminal")
         await hub.hub_app.inbox.answer((await open_question(hub, "camera")).id, "no", ADA, "terminal")
         await standing(hub, "shell.execute", "approved")
         await standing(hub, "camera", "denied")
         waiting = (await open_question(hub, "filesystem.read")).id
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         grants = script.params(RESPONSE)[-1]["grants"]
         assert grants == {"shell.execute": "approved", "camera": "denied", "filesystem.read": "deferred"}
         assert (await open_question(hub, "filesystem.read")).id == waiting
@@ -316,30 +316,30 @@ async def test_decisions_and_open_questions_outlive_the_hub(tmp_path: Path) -> N
 
 async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next_start(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         question = await open_question(hub, "shell.execute")
         hub.hub_app.inbox._listeners.clear()  # nobody is there to take it
         await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         await standing(hub, "shell.execute", "approved")
         assert "s__run" in await listed(hub)
 
 
 async def test_an_approval_is_for_the_server_as_it_was_and_a_denial_for_its_name(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera")
-    async with script.house(permissions=policy("deny_all")) as hub:
+    async with script.running_hub(permissions=policy("deny_all")) as hub:
         await hub.hub_app.permissions.put("s", "shell.execute", "approved", ADA)
         assert "s__run" in await listed(hub)
-    async with script.house(permissions=policy("deny_all"), cwd=str(tmp_path)) as hub:
+    async with script.running_hub(permissions=policy("deny_all"), cwd=str(tmp_path)) as hub:
         assert "s__run" not in await listed(hub), "another command under the same name"
         await hub.hub_app.permissions.put("s", "camera", "denied", ADA)
-    async with script.house(permissions=policy("auto_approve")) as hub:
+    async with script.running_hub(permissions=policy("auto_approve")) as hub:
         assert hub.hub_app.permissions.status("s", "camera").grant == "denied"
 
 
 async def test_config_only_takes_nobodys_word_but_the_configurations(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(permissions=policy("config_only")) as hub:
+    async with script.running_hub(permissions=policy("config_only")) as hub:
         approve = {"server": "s", "permissions": ["shell"], "terminal": True}
         done = await control(hub, "permissions.approve", **approve)
         assert (done["permissions"][0]["grant"], done["permissions"][0]["rule"]) == ("denied", "policy config_only")
@@ -348,7 +348,7 @@ async def test_config_only_takes_nobodys_word_but_the_configurations(tmp_path: P
 
 async def test_a_changed_policy_holds_without_a_restart_of_the_server(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         await open_question(hub, "shell.execute")
         config = hub.hub_app.config
         changed = msgspec.structs.replace(config.servers["s"], permissions=policy("auto_approve"))
@@ -360,7 +360,7 @@ async def test_a_changed_policy_holds_without_a_restart_of_the_server(tmp_path: 
 
 async def test_a_configuration_that_changes_nothing_tells_a_server_nothing(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", tools=[tool("a")])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         for _ in range(3):
             await hub.hub_app.apply(hub.hub_app.config)
         await hub.hub_app.permissions.put("s", "shell.execute", "approved", ADA)
@@ -370,13 +370,13 @@ async def test_a_configuration_that_changes_nothing_tells_a_server_nothing(tmp_p
 
 async def test_observe_withholds_nothing(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(mode="observe", permissions=policy("deny_all")) as hub:
+    async with script.running_hub(mode="observe", permissions=policy("deny_all")) as hub:
         assert "s__run" in await listed(hub)
 
 
 async def test_later_drafts_names_are_tried_where_a_server_does_not_know_the_first(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", knows=["mgp/permission/await", "mgp/permission/grant"])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         assert script.params("mgp/permission/grant")[0]["grants"] == {"shell.execute": "deferred"}
         assert script.params("mgp/permission/await")[0]["permissions"] == ["shell.execute"]
         assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTED
@@ -384,21 +384,21 @@ async def test_later_drafts_names_are_tried_where_a_server_does_not_know_the_fir
 
 async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", silent=[REQUEST])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         assert RESPONSE in script.methods()
         assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTED
 
 
 async def test_a_server_that_did_not_agree_on_security_is_told_nothing_and_bound_all_the_same(tmp_path: Path) -> None:
-    script = Script(tmp_path, tools=TOOLS)
-    async with script.house(permissions=policy("deny_all")) as hub:
+    script = MgpScript(tmp_path, tools=TOOLS)
+    async with script.running_hub(permissions=policy("deny_all")) as hub:
         assert not [method for method in script.methods() if "mgp" in method]
         assert await listed(hub) == ["s__add"]
 
 
 async def test_what_the_operator_requires_is_needed_though_the_server_does_not_say_so(tmp_path: Path) -> None:
-    script = Script(tmp_path, tools=[tool("plain")])
-    async with script.house(permissions=policy("deny_all", require=("network.outbound",))) as hub:
+    script = MgpScript(tmp_path, tools=[tool("plain")])
+    async with script.running_hub(permissions=policy("deny_all", require=("network.outbound",))) as hub:
         assert await listed(hub) == []
         await control(hub, "permissions.approve", server="s", permissions=["network"], terminal=True)
         assert await listed(hub) == ["s__plain"]
@@ -406,14 +406,14 @@ async def test_what_the_operator_requires_is_needed_though_the_server_does_not_s
 
 async def test_more_permissions_than_anyone_can_judge_refuse_the_server(tmp_path: Path) -> None:
     script = shelly(tmp_path, *(f"com.example.p{number}" for number in range(100)))
-    async with script.house(wait=False) as hub:
+    async with script.running_hub(wait=False) as hub:
         await hub.state("s", ServerState.ERROR)
         assert hub.hub_app.inbox.all(only_open=True) == []
 
 
 async def test_what_was_decided_stands_in_the_record(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera")
-    async with script.house(permissions=policy("interactive", deny=("camera",))) as hub:
+    async with script.running_hub(permissions=policy("interactive", deny=("camera",))) as hub:
         await control(hub, "permissions.approve", server="s", permissions=["shell"], terminal=True)
         await control(hub, "permissions.revoke", server="s", permissions=["shell"])
         entries = (await control(hub, "audit.search", server="s", most=100))["entries"]
@@ -428,8 +428,8 @@ async def test_what_was_decided_stands_in_the_record(tmp_path: Path) -> None:
 
 async def test_an_agent_without_access_learns_nothing_of_a_tool_that_lacks_a_permission(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(access="opt-in") as hub:
-        client = Raw(hub.url + "/mcp", await hub.new_key("stranger"))
+    async with script.running_hub(access="opt-in") as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("stranger"))
         hidden = await client.modern("tools/call", {"name": "s__run", "arguments": {}})
         absent = await client.modern("tools/call", {"name": "s__none", "arguments": {}})
         assert hidden["error"]["data"]["name"] == "TOOL_NOT_FOUND"
@@ -438,7 +438,7 @@ async def test_an_agent_without_access_learns_nothing_of_a_tool_that_lacks_a_per
 
 async def test_the_risk_of_a_tool_counts_the_permissions_its_server_needs(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", tools=[tool("silent"), needing("free")])
-    async with script.house(mode="locked", permissions=policy("auto_approve")) as hub:
+    async with script.running_hub(mode="locked", permissions=policy("auto_approve")) as hub:
         assert error_of(await call(hub, "silent"))["name"] == "APPROVAL_PENDING"
         assert error_of(await call(hub, "silent"))["gate"] == "risk"
         assert text_of(await call(hub, "free")) == "free ran {}"
@@ -447,7 +447,7 @@ async def test_the_risk_of_a_tool_counts_the_permissions_its_server_needs(tmp_pa
 async def test_many_answers_at_the_same_time_leave_one_entry_each(tmp_path: Path) -> None:
     names = [f"com.example.p{number}" for number in range(20)]
     script = shelly(tmp_path, *names, tools=[tool("a")])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         questions = hub.hub_app.inbox.all(only_open=True)
         assert len(questions) == 20
         await asyncio.gather(*(hub.hub_app.inbox.answer(one.id, "once", ADA, "terminal") for one in questions))
@@ -456,7 +456,7 @@ async def test_many_answers_at_the_same_time_leave_one_entry_each(tmp_path: Path
 
 async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(tmp_path: Path) -> None:
     script = shelly(tmp_path, *(f"com.example.a{number}" for number in range(40)), tools=[tool("a")])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         script.say(mgp={**OFFER, "permissions_required": [f"com.example.b{number}" for number in range(40)]})
         await hub.hub_app.upstreams["s"].restart()
         await until(lambda: "com.example.b39" in asked_about(hub))
@@ -465,9 +465,9 @@ async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(
 
 async def test_a_person_has_their_few_seconds_once_and_later_connections_do_not_wait_again(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(hold_s=2) as hub:
+    async with script.running_hub(hold_s=2) as hub:
         await open_question(hub, "shell.execute")
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         await client.initialize({"roots": {}})
         began = time.monotonic()
         await client.legacy("tools/call", {"name": "s__add", "arguments": {}})
@@ -477,7 +477,7 @@ async def test_a_person_has_their_few_seconds_once_and_later_connections_do_not_
 
 async def test_a_server_that_is_gone_from_the_configuration_asks_nothing_any_more(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         await open_question(hub, "shell.execute")
         await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={}))
         assert asked_about(hub) == set()
@@ -485,8 +485,8 @@ async def test_a_server_that_is_gone_from_the_configuration_asks_nothing_any_mor
 
 async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
-        client = Raw(hub.url + "/mcp")
+    async with script.running_hub() as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize({"roots": {}})
         await client.legacy("tools/call", {"name": "s__add", "arguments": {}})
         before = len(script.params(RESPONSE))
@@ -494,10 +494,10 @@ async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path)
         await until(lambda: len(script.params(RESPONSE)) == before + 2)
 
 
-async def admin(hub: House, key: str, verb: str, path: str = "", **body: Any) -> tuple[int, Any]:
+async def admin(hub: RunningHub, key: str, verb: str, path: str = "", **body: Any) -> tuple[int, Any]:
     """What the admin API answers."""
     said = json.dumps(body).encode() if body else b""
-    status, _, answer = await Raw(f"{hub.url}/admin/permissions{path}", key).send(
+    status, _, answer = await RawClient(f"{hub.url}/admin/permissions{path}", key).send(
         verb, said, {"accept": "application/json"}
     )
     return status, json.loads(answer)
@@ -505,7 +505,7 @@ async def admin(hub: House, key: str, verb: str, path: str = "", **body: Any) ->
 
 async def test_the_admin_api_grants_and_revokes_for_people_and_for_nobody_else(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         ada = await hub.new_key("ada", "person")
         machine = await hub.new_key("root", "admin")
         agent = await hub.new_key("bot")
@@ -527,7 +527,7 @@ async def test_the_admin_api_grants_and_revokes_for_people_and_for_nobody_else(t
 
 async def test_why_names_the_gate_and_the_rule_without_calling(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
-    async with script.house(permissions=policy("deny_all")) as hub:
+    async with script.running_hub(permissions=policy("deny_all")) as hub:
         found = (await control(hub, "why", agent="local", tool="s__run"))["judgement"]
         assert (found["outcome"], found["gate"], found["error"]) == ("refused", "permissions", "PERMISSION_DENIED")
         assert found["rule"] == "shell.execute: policy deny_all"
@@ -539,7 +539,7 @@ async def test_why_names_the_gate_and_the_rule_without_calling(tmp_path: Path) -
 async def test_a_new_session_in_place_of_a_lost_one_is_told_before_it_may_begin(tmp_path: Path) -> None:
     idempotent = {**needing("look", "filesystem.read"), "annotations": {"readOnlyHint": True}}
     script = shelly(tmp_path, "filesystem.read", tools=[idempotent], session="one")
-    async with script.house("http", permissions=policy("auto_approve"), era="legacy") as hub:
+    async with script.running_hub("http", permissions=policy("auto_approve"), era="legacy") as hub:
         assert text_of(await call(hub, "look")) == "look ran {}"
         script.say(session="two")
         assert text_of(await call(hub, "look")) == "look ran {}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.house import Raw, child, house
+from hub.running_hub import RawClient, child, running_hub
 from interlock.config.settings import Agent, Config, Hub, Rate, Server, Tools
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
@@ -168,10 +168,10 @@ async def test_t36_over_http_no_minute_holds_more_calls_of_a_key_or_a_tool_than_
     monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
     busy = child("busy_server.py", tools=Tools(rate={"pid": Rate(per_minute=2)}))
     agents = {"by-name": Agent(rate=Rate(per_hour=3))}
-    async with house(tmp_path, {"busy": busy}, agents=agents) as hub:
-        key = Raw(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=4)))
-        free = Raw(hub.url + "/mcp", await hub.new_key("free"))
-        named = Raw(hub.url + "/mcp", await hub.new_key("by-name"))
+    async with running_hub(tmp_path, {"busy": busy}, agents=agents) as hub:
+        key = RawClient(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=4)))
+        free = RawClient(hub.url + "/mcp", await hub.new_key("free"))
+        named = RawClient(hub.url + "/mcp", await hub.new_key("by-name"))
         for client, tool, most in ((key, "busy__echo", 4), (free, "busy__pid", 2), (named, "busy__echo", 3)):
             assert await _passed(client, tool, most + 1) == most
         ahead[0] += 40
@@ -189,10 +189,10 @@ async def test_t36_over_http_no_minute_holds_more_calls_of_a_key_or_a_tool_than_
         assert 3_500_000 < data["retry_after_ms"] < 3_540_000
 
 
-async def _passed(client: Raw, tool: str, calls: int) -> int:
+async def _passed(client: RawClient, tool: str, calls: int) -> int:
     return sum(["result" in await _called(client, tool) for _ in range(calls)])
 
 
-async def _called(client: Raw, tool: str) -> Any:
+async def _called(client: RawClient, tool: str) -> Any:
     arguments = {"text": "x"} if tool == "busy__echo" else {}
     return await client.modern("tools/call", {"name": tool, "arguments": arguments})

@@ -16,7 +16,7 @@ from interlock.hub.audit.search import Entry
 from interlock.hub.audit.verify import verify
 from interlock.store.records import Search
 
-from .house import House, Raw, child, house, text_of, until
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 
 @pytest.fixture(params=["batched", "strict"])
@@ -28,7 +28,7 @@ def hub_of(mode: Literal["batched", "strict"]) -> Hub:
     return Hub(audit=mode, timeouts=Timeouts(start_s=30, tool_s=20))
 
 
-async def entries(hub: House, **wanted: Any) -> list[Entry]:
+async def entries(hub: RunningHub, **wanted: Any) -> list[Entry]:
     await hub.hub_app.recorder.flushed()
     return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
@@ -36,8 +36,8 @@ async def entries(hub: House, **wanted: Any) -> list[Entry]:
 async def test_a_call_is_recorded_with_who_what_and_how_it_ended(
     tmp_path: Path, mode: Literal["batched", "strict"]
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("cursor"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("cursor"))
         trace = "0af7651916cd43dd8448eb211c80319c"
         meta = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
         call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": meta}
@@ -55,8 +55,8 @@ async def test_a_call_is_recorded_with_who_what_and_how_it_ended(
 
 async def test_refusals_errors_and_cancellations_are_told_apart(tmp_path: Path) -> None:
     agents = {"careful": Agent(ask=("busy__add",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, agents=agents, hub=hub_of("batched")) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("careful"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, agents=agents, hub=hub_of("batched")) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})
         await client.modern("tools/call", {"name": "nobody__echo", "arguments": {}})
         await client.modern("tools/call", {"name": "busy__die", "arguments": {}})
@@ -72,8 +72,8 @@ async def test_refusals_errors_and_cancellations_are_told_apart(tmp_path: Path) 
 
 
 async def test_a_cancelled_call_is_recorded_as_cancelled(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of("batched")) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of("batched")) as hub:
+        client = RawClient(hub.url + "/mcp")
         call = {"name": "busy__hang", "arguments": {"mark": "x"}}
         hanging = asyncio.ensure_future(client.modern("tools/call", call))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
@@ -85,8 +85,8 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(tmp_path: Path) -> None
 
 async def test_secrets_stay_out_of_the_record(tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2" * 9
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of("batched")) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of("batched")) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.modern("tools/call", {"name": "busy__add", "arguments": {"a": secret}})
         await client.modern("tools/call", {"name": secret, "arguments": {}})
         await hub.hub_app.recorder.flushed()
@@ -98,8 +98,8 @@ async def test_the_record_goes_on_after_a_restart_and_verifies(
     tmp_path: Path, mode: Literal["batched", "strict"]
 ) -> None:
     for turn in range(2):
-        async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)) as hub:
-            client = Raw(hub.url + "/mcp")
+        async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)) as hub:
+            client = RawClient(hub.url + "/mcp")
             await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": str(turn)}})
             await hub.hub_app.recorder.flushed()
             head = read_head(hub.hub_app.home / "audit.head")
@@ -112,8 +112,10 @@ async def test_the_record_goes_on_after_a_restart_and_verifies(
 
 async def test_no_call_is_made_while_it_cannot_be_recorded(tmp_path: Path, mode: Literal["batched", "strict"]) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)))
-        client = Raw(hub.url + "/mcp")
+        hub = await stack.enter_async_context(
+            running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode))
+        )
+        client = RawClient(hub.url + "/mcp")
         from interlock.store import StoreFull
 
         hub.hub_app.recorder.write_error = StoreFull("the disk is full", "make room")

@@ -26,8 +26,8 @@ from interlock.hub.calls.plan import Plan
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 
-from .house import House, Kept, KeptLines, Raw, house, text_of, until
-from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
+from .raw_server import COMPLETE, SCHEMA, RawHttpServer, RawStdioServer
+from .running_hub import KeptHttpClient, KeptStdioClient, RawClient, RunningHub, running_hub, text_of, until
 
 OK, STRANGE = "web__ok", "web__strange"
 
@@ -62,36 +62,36 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @asynccontextmanager
-async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
+async def server_hub(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
     modern = way.era == "modern"
-    async with (RawProgram if way.streams else RawWeb)(modern=modern) as server:
+    async with (RawStdioServer if way.streams else RawHttpServer)(modern=modern) as server:
         server.schema = SCHEMA
-        if isinstance(server, RawWeb):
+        if isinstance(server, RawHttpServer):
             server.session = "theirs"
             settings["url"] = server.url
         else:
             settings["command"] = server.command
         hub = settings.pop("hub", Hub())
-        async with house(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
+        async with running_hub(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
             yield Place(running, server, modern, way.lines)
 
 
 class Place(NamedTuple):
-    hub: House
-    web: RawWeb | RawProgram
+    hub: RunningHub
+    web: RawHttpServer | RawStdioServer
     modern: bool
     lines: bool
 
-    def kept(self, key: str | None = None) -> Kept | KeptLines:
+    def kept(self, key: str | None = None) -> KeptHttpClient | KeptStdioClient:
         if self.lines:
-            return KeptLines(self.hub, key, modern=self.modern)
-        return Kept(self.hub.url, key, modern=self.modern)
+            return KeptStdioClient(self.hub, key, modern=self.modern)
+        return KeptHttpClient(self.hub.url, key, modern=self.modern)
 
 
 LIKE = b'{"text":"well"}'
 
 
-async def warmed(client: Kept | KeptLines) -> None:
+async def warmed(client: KeptHttpClient | KeptStdioClient) -> None:
     """Make a few calls, so that everything that is kept from call to call is there."""
     for number in range(3):
         arguments = b'{"text":"%b"}' % (b"long " * number)
@@ -193,7 +193,7 @@ async def test_whatever_a_program_writes_is_told_and_recorded_as_to_the_first_ca
 
 async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, way, timeout_s=1) as place:
+    async with server_hub(tmp_path, way, timeout_s=1) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
@@ -217,13 +217,13 @@ def but_for_trace(answer: Any) -> Any:
 
 
 async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path) -> None:
-    async with server_house(tmp_path, NEW_STREAMS) as place, place.kept() as client:
+    async with server_hub(tmp_path, NEW_STREAMS) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         web.replies["strange"] = b""
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: web.called == 4)
-        assert isinstance(web, RawProgram)
+        assert isinstance(web, RawStdioServer)
         web.end()
         told = await waiting
         assert told["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
@@ -233,7 +233,7 @@ async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path) -> None
 
 async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way: Way) -> None:
     rows: list[str] = []
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         hub.hub_app.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
         for number in range(20):
@@ -263,7 +263,7 @@ async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way
 async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
     tmp_path: Path, way: Way, arguments: bytes
 ) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         web = place.web
         async with place.kept() as first:
             told = await first.call(STRANGE, arguments, 7)
@@ -276,7 +276,7 @@ async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
 
 
 async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -288,7 +288,7 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
 
 
 async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -299,13 +299,13 @@ async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: P
             assert web.called == 3
 
 
-def _new_line(hub: House) -> None:
+def _new_line(hub: RunningHub) -> None:
     upstream = hub.hub_app.upstreams["web"]
     assert upstream.shared_connection is not None
     upstream.pool.shared = UpstreamConnection(upstream.shared_connection.connection)
 
 
-CHANGES: dict[str, Callable[[House], None]] = {
+CHANGES: dict[str, Callable[[RunningHub], None]] = {
     "something that plans are made of": lambda hub: hub.hub_app.policy_version.advance(),
     "the connection": _new_line,
 }
@@ -324,8 +324,8 @@ async def test_who_asks_is_found_out_again_after_a_change(tmp_path: Path, way: W
     await assert_found_out_again(tmp_path, way, FORGOTTEN[what])
 
 
-async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[House], None]) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[RunningHub], None]) -> None:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         await warmed(client)
         change(hub)
@@ -336,7 +336,7 @@ async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[Hou
 @pytest.mark.parametrize("way", [NEW, NEW_LINES, OLD_LINES], ids=["new", "new lines", "old lines"])
 async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, way) as place:
+    async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
@@ -356,7 +356,7 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) ->
 @pytest.mark.parametrize("how", ["cancelled", "session"])
 async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client, place.kept() as other:
@@ -369,7 +369,7 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
                 await other.tell("notifications/cancelled", {"requestId": 4, "reason": "enough"})
             else:
                 id_ = client.session.partition(": ")[2].partition("\r\n")[0]
-                raw = Raw(hub.url + "/mcp")
+                raw = RawClient(hub.url + "/mcp")
                 raw.session = id_
                 assert (await raw.send("DELETE"))[0] == 204
             assert await waiting is None
@@ -383,9 +383,9 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
 
 @pytest.mark.parametrize("way", [NEW_LINES, OLD_LINES], ids=lambda way: way.era)
 async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_again(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         await warmed(client)
         web.replies["strange"] = b""
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
@@ -424,9 +424,9 @@ def take(steps: list[Callable[[], None]]) -> None:
 async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
     tmp_path: Path, way: Way, held: list[Callable[[], None]]
 ) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         await warming(client, held)
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: len(held) == 1)
@@ -447,10 +447,10 @@ async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
 async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent(
     tmp_path: Path, how: str, held: list[Callable[[], None]]
 ) -> None:
-    async with server_house(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
+    async with server_hub(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
         hub, web = place[:2]
-        assert isinstance(client, Kept)
-        assert isinstance(other, Kept)
+        assert isinstance(client, KeptHttpClient)
+        assert isinstance(other, KeptHttpClient)
         await warming(client, held)
         waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
         await until(lambda: len(held) == 1)
@@ -458,7 +458,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
             other.session = client.session
             await other.tell("notifications/cancelled", {"requestId": 4})
         else:
-            raw = Raw(hub.url + "/mcp")
+            raw = RawClient(hub.url + "/mcp")
             raw.session = client.session.partition(": ")[2].partition("\r\n")[0]
             assert (await raw.send("DELETE"))[0] == 204
         assert await waiting is None
@@ -467,7 +467,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
         assert hub.hub_app.hub.open_calls == 0
 
 
-async def warming(client: Kept | KeptLines, steps: list[Callable[[], None]]) -> None:
+async def warming(client: KeptHttpClient | KeptStdioClient, steps: list[Callable[[], None]]) -> None:
     """The same where steps wait until a test takes them."""
     leaving = asyncio.ensure_future(warmed(client))
     while not leaving.done():
@@ -477,7 +477,7 @@ async def warming(client: Kept | KeptLines, steps: list[Callable[[], None]]) -> 
 
 
 async def test_an_id_that_is_in_use_is_refused(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         async with place.kept() as client, place.kept() as other:
             await warmed(client)
@@ -493,12 +493,12 @@ async def test_an_id_that_is_in_use_is_refused(tmp_path: Path) -> None:
 
 
 async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_the_call_is(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         wide, narrow = await hub.new_key("ci"), await hub.new_key("ci", permissions=("invoke:web__ok",))
         async with place.kept(wide) as client, place.kept(narrow) as other:
-            assert isinstance(client, Kept)
-            assert isinstance(other, Kept)
+            assert isinstance(client, KeptHttpClient)
+            assert isinstance(other, KeptHttpClient)
             other.session = client.session
             for _ in range(2):
                 # The narrow key's refused call comes between those of the wide one.
@@ -509,10 +509,10 @@ async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_th
 
 async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_path: Path) -> None:
     records: list[Record] = []
-    async with server_house(tmp_path, NEW_LINES) as place, place.kept() as client:
+    async with server_hub(tmp_path, NEW_LINES) as place, place.kept() as client:
         hub = place.hub
         hub.hub_app.recorder.follow(records.extend)
-        assert isinstance(client, KeptLines)
+        assert isinstance(client, KeptStdioClient)
         key = await hub.new_key("ci")
         await warmed(client)
         await client.introduce(auth={"type": "bearer", "token": key})
@@ -523,7 +523,7 @@ async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_pat
 
 
 async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place:
+    async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
         mine, theirs = await hub.new_key("mine"), await hub.new_key("theirs")
         async with place.kept(mine) as client, place.kept(theirs) as other:
@@ -536,7 +536,7 @@ async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_pat
 
 
 async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path) -> None:
-    async with server_house(tmp_path, OLD) as place, place.kept() as client:
+    async with server_hub(tmp_path, OLD) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
@@ -550,7 +550,7 @@ async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path) ->
 
 
 async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way, timeout_s=0.4) as place, place.kept() as client:
+    async with server_hub(tmp_path, way, timeout_s=0.4) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         web.replies["strange"] = b""
@@ -561,7 +561,7 @@ async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp
 
 
 async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         hub.hub_app.hub.sending.room = msgspec.structs.replace(hub.hub_app.hub.sending.room, in_all=0)
@@ -571,7 +571,7 @@ async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: W
 
 
 async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         hub.hub_app.recorder.write_error = StoreFull("the disk is full", "make room")
@@ -584,7 +584,7 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: 
 
 
 async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client:
+    async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await warmed(client)
         line = hub.hub_app.upstreams["web"].shared_connection
@@ -595,7 +595,7 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
 
 
 async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Path) -> None:
-    async with server_house(tmp_path, NEW) as place:
+    async with server_hub(tmp_path, NEW) as place:
         hub, web = place[:2]
         clients = [place.kept() for _ in range(12)]
         for client in clients:

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from interlock.hub.audit.record import INTENDED, Record
 
-from .house import LEGACY, MODERN, PREFIX, Kept
-from .raw_web import RawTools
-from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_house
+from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
+from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
 
 STRANGE = "web__strange"
 OK = "web__ok"
@@ -105,19 +104,19 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     heard: list[Any] = []
     records: list[Record] = []
 
-    def reply(self: RawTools, message: dict[str, Any]) -> bytes | None:
+    def reply(self: RawToolServer, message: dict[str, Any]) -> bytes | None:
         if message["method"] == "tools/call":
             heard.append(message["params"])
         return None
 
     async def start() -> tuple[Place, str]:
-        place = await stack.enter_async_context(server_house(tmp_path_factory.mktemp("hub"), way))
+        place = await stack.enter_async_context(server_hub(tmp_path_factory.mktemp("hub"), way))
         place.hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             return place, client.session
 
     stack = AsyncExitStack()
-    with asyncio.Runner() as runner, patch.object(RawTools, "reply", reply):
+    with asyncio.Runner() as runner, patch.object(RawToolServer, "reply", reply):
         place, session = runner.run(start())
         yield Running(runner, place, heard, records, session)
         runner.run(stack.aclose())
@@ -138,10 +137,10 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
     running.heard.clear()
     running.records.clear()
     told: list[Any] = []
-    client: Kept | None = None
+    client: KeptHttpClient | None = None
     for each in sequence:
         if client is None:
-            client = Kept(place.hub.url, modern=True)
+            client = KeptHttpClient(place.hub.url, modern=True)
             await client.__aenter__()
         top, body = await client.post(*_written(each, running))
         told.append((top.split()[1], _unlike(body)))

@@ -14,7 +14,7 @@ from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house, text_of, until
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import listening, opened
 from .test_permissions import open_question, shelly
 
@@ -30,7 +30,7 @@ def settings(**more: Any) -> Hub:
     return Hub(budget=2_000, timeouts=timeouts, approvals=Approvals(hold_s=0), **more)
 
 
-async def decision_of(hub: House) -> Any:
+async def decision_of(hub: RunningHub) -> Any:
     await until(lambda: bool(hub.hub_app.inbox.all(only_open=True)))
     (decision,) = hub.hub_app.inbox.all(only_open=True)
     return decision
@@ -41,9 +41,9 @@ def event_of(stream: Any) -> Any:
 
 
 async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
-        other = Raw(hub.url + "/mcp", hub.key("other"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
+        other = RawClient(hub.url + "/mcp", hub.key("other"))
         wanted = {"dev.cloto/mgp": {"tools": True}}
         async with listening(client, **wanted) as stream, listening(other, **wanted) as foreign:
             asked = (await client.modern("mgp/tools/request", NEED | {"task_trace_id": "t-1"}))["result"]
@@ -70,8 +70,8 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
 
 
 async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         await client.initialize()
         async with opened(client, "GET", b"", {}) as stream:
             asked = (await client.legacy("mgp/tools/request", NEED))["result"]
@@ -89,8 +89,8 @@ async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path
 
 
 async def test_a_plain_client_hears_the_list_change_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         await client.initialize()
         async with opened(client, "GET", b"", {}) as stream:
             asked = await client.legacy("tools/call", {"name": "request_tools", "arguments": NEED})
@@ -101,8 +101,8 @@ async def test_a_plain_client_hears_the_list_change_alone(tmp_path: Path) -> Non
 
 
 async def test_a_no_is_told_and_not_asked_again(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
             await client.modern("mgp/tools/request", NEED)
             await hub.hub_app.inbox.answer((await decision_of(hub)).id, "no", ADA, "terminal")
@@ -116,36 +116,36 @@ async def test_a_no_is_told_and_not_asked_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agents", [{}, {"asker": Agent(request=("many__create_*",))}], ids=["none", "others"])
 async def test_nothing_is_told_of_tools_that_may_not_be_asked_for(tmp_path: Path, agents: dict[str, Agent]) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=agents) as hub:
-        asked = await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=agents) as hub:
+        asked = await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
         assert "tide_height" not in str(asked)
         assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_what_was_denied_or_the_key_does_not_permit_cannot_be_asked_for(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
         await hub.deny("asker", "many", "measure_tide_height")
-        asked = await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
+        asked = await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
         await hub.take("asker", "many", "measure_tide_height")
         key = await hub.new_key("asker", permissions=("invoke:many__create_*",))
-        asked = await Raw(hub.url + "/mcp", key).modern("mgp/tools/request", NEED)
+        asked = await RawClient(hub.url + "/mcp", key).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
         assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_finding_never_shows_what_can_only_be_asked_for(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         found = (await client.modern("mgp/tools/discover", {"query": "tide height"}))["result"]
         assert found["tools"] == []
         assert found["total_available"] == 0
 
 
 async def test_whoever_asked_cannot_answer(tmp_path: Path) -> None:
-    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         await client.modern("mgp/tools/request", NEED)
         caller = hub.hub_app.authenticator.admit("/mcp", {b"authorization": f"Bearer {client.key}".encode()})
         decision = await decision_of(hub)
@@ -156,14 +156,14 @@ async def test_whoever_asked_cannot_answer(tmp_path: Path) -> None:
 
 async def test_a_tool_that_waits_for_another_decision_is_pending_too(tmp_path: Path) -> None:
     servers = {"shifty": child("busy_server.py")}
-    async with house(tmp_path, servers, hub=settings()) as hub:
+    async with running_hub(tmp_path, servers, hub=settings()) as hub:
         offer = hub.hub_app.catalog.offer("shifty")
         assert offer is not None
         tool = next(iter(offer.tools.values()))
         offer.withhold(tool, "abc")
         hub.hub_app.catalog.put(offer)
         query = tool.name.replace("_", " ")
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         asked = (await client.modern("mgp/tools/request", {"context": query}))["result"]
         assert asked["status"] == "pending_approval"
         assert {"tool": tool.exposed, "decision": "abc"} in asked["tools_pending"]
@@ -173,8 +173,8 @@ async def test_a_tool_that_waits_for_another_decision_is_pending_too(tmp_path: P
 
 async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_has_it(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell", "filesystem.read", era="modern")
-    async with script.house("stdio", hold_s=0) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with script.running_hub("stdio", hold_s=0) as hub:
+        client = RawClient(hub.url + "/mcp")
         async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
             question = await open_question(hub, "shell.execute")
             asked = (await client.modern("mgp/tools/request", {"context": "run"}))["result"]
@@ -202,8 +202,8 @@ async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_ha
 async def test_a_request_that_cannot_be_read_is_refused_by_method_and_by_tool(
     tmp_path: Path, asked: dict[str, Any]
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings()) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings()) as hub:
+        client = RawClient(hub.url + "/mcp")
         assert (await client.modern("mgp/tools/request", asked))["error"]["data"]["name"] == "INVALID_PARAMS"
         tool = await client.modern("tools/call", {"name": "request_tools", "arguments": asked})
         assert tool["result"]["isError"] is True
@@ -212,25 +212,25 @@ async def test_a_request_that_cannot_be_read_is_refused_by_method_and_by_tool(
 async def test_nobody_is_asked_where_a_tool_that_can_be_called_fits_better(tmp_path: Path) -> None:
     servers = {"many": child("many_server.py", "60"), "shut": child("many_server.py", "60", access="opt-in")}
     agents = {"asker": Agent(request=("shut__*",))}
-    async with house(tmp_path, servers, hub=settings(), agents=agents) as hub:
-        asked = (await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
+    async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
+        asked = (await RawClient(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
         assert asked["status"] == "fulfilled"
         assert [tool["name"] for tool in asked["tools_loaded"]] == [SOUGHT]
         assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_what_fits_only_with_a_higher_risk_is_said_to(tmp_path: Path) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings()) as hub:
+    async with running_hub(tmp_path, {"many": child("many_server.py", "60")}, hub=settings()) as hub:
         need = NEED | {"requirements": {"capabilities": ["tide height"], "preferred_risk_level": "safe"}}
-        asked = (await Raw(hub.url + "/mcp").modern("mgp/tools/request", need))["result"]
+        asked = (await RawClient(hub.url + "/mcp").modern("mgp/tools/request", need))["result"]
         assert asked["status"] == "unavailable"
         assert asked["tools_unavailable"][0]["reason"] == "the fitting tools have a higher risk than safe"
 
 
 async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) -> None:
     hub_settings = msgspec.structs.replace(settings(), approvals=Approvals(hold_s=0, valid_s=1))
-    async with house(tmp_path, CLOSED, hub=hub_settings, agents=ASKING) as hub:
-        client = Raw(hub.url + "/mcp", hub.key("asker"))
+    async with running_hub(tmp_path, CLOSED, hub=hub_settings, agents=ASKING) as hub:
+        client = RawClient(hub.url + "/mcp", hub.key("asker"))
         async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
             asked = (await client.modern("mgp/tools/request", NEED))["result"]
             assert asked["status"] == "pending_approval"
@@ -241,8 +241,8 @@ async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) ->
 
 
 async def test_context_tokens_added_is_what_the_list_grew_by(tmp_path: Path) -> None:
-    async with house(tmp_path, {"many": child("many_server.py", "300")}, hub=settings()) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=settings()) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         before = (await client.legacy("tools/list"))["result"]["tools"]
         asked = (await client.legacy("mgp/tools/request", NEED))["result"]

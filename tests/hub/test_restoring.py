@@ -18,15 +18,15 @@ from interlock.store import records as rows
 from interlock.store.connect import connect
 from interlock.store.sqlite import Sqlite
 
-from .house import Raw, child, house, text_of
-from .test_decisions import ADA, ASK, asking_house, echo, error_of
+from .running_hub import RawClient, child, running_hub, text_of
+from .test_decisions import ADA, ASK, asking_hub, echo, error_of
 
 
 async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: Path) -> None:
     file = tmp_path / "approved.backup"
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
-        client = Raw(hub.url + "/mcp", key)
+        client = RawClient(hub.url + "/mcp", key)
         told = await client.modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
         await hub.hub_app.store.backup(file)
@@ -34,8 +34,8 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         config, home = hub.hub_app.config, hub.hub_app.home
     done = await put_back(config, home, file, ADA)
     assert (done.voided, done.sound) == (1, True)
-    async with asking_house(tmp_path) as hub:
-        again = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
+    async with asking_hub(tmp_path) as hub:
+        again = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         assert error_of(again)["name"] == "APPROVAL_PENDING"
         states = [found.value.state for found in await hub.hub_app.store.find(DECISIONS)]
         assert DecisionState.APPROVED not in states
@@ -45,9 +45,9 @@ async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "approved.backup"
-    async with asking_house(tmp_path) as hub:
+    async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
-        told = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
+        told = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
         await hub.hub_app.store.backup(file)
         await hub.hub_app.keys.revoke("careful")
@@ -85,7 +85,7 @@ async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, po
 
     file = tmp_path / "a.backup"
     settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
         await hub.hub_app.store.backup(file)
         with pytest.raises(StoreBusy, match="connections to this database"):
             await put_back(hub.hub_app.config, tmp_path / "another home", file, ADA)
@@ -98,13 +98,13 @@ async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: 
     settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
     one, two = tmp_path / "one", tmp_path / "two"
     busy = {"busy": child("busy_server.py")}
-    async with house(one, busy, hub=settings) as first, house(two, busy, hub=settings) as second:
+    async with running_hub(one, busy, hub=settings) as first, running_hub(two, busy, hub=settings) as second:
         for hub in (first, second):
             call = {"name": "busy__echo", "arguments": {"text": "a"}}
-            assert text_of(await Raw(hub.url + "/mcp", hub.key("ci")).modern("tools/call", call)) == "a"
+            assert text_of(await RawClient(hub.url + "/mcp", hub.key("ci")).modern("tools/call", call)) == "a"
         names = {first.hub_app.node, second.hub_app.node}
         assert len(names) == 2
-    async with house(one, busy, hub=settings) as first:
+    async with running_hub(one, busy, hub=settings) as first:
         assert first.hub_app.node in names, "a restart goes on with the same chain"
     database = connect(postgres, read_only=True)
     report = verify(database, {})
@@ -117,9 +117,9 @@ async def test_another_name_begins_another_chain_and_the_old_one_still_verifies(
     from interlock.hub.audit.heads import heads_of
 
     busy = {"busy": child("busy_server.py")}
-    async with house(tmp_path, busy) as hub:
+    async with running_hub(tmp_path, busy) as hub:
         assert hub.hub_app.node == "hub"
-    async with house(tmp_path, busy, hub=Hub(node="north", timeouts=Timeouts(start_s=30))) as hub:
+    async with running_hub(tmp_path, busy, hub=Hub(node="north", timeouts=Timeouts(start_s=30))) as hub:
         home = hub.hub_app.home
         assert hub.hub_app.node == "north"
     store = await Store.open(home / "hub.db")

@@ -14,7 +14,7 @@ from interlock.hub.calls.dispatch.result_pages import MOST_BYTES_EACH, PREFIX, P
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, house
+from .running_hub import RawClient, RunningHub, running_hub
 from .test_validators import TEXT, records, scripted, tool
 
 ROWS = {"rows": ["x" * 50] * 300}
@@ -60,13 +60,13 @@ SCRIPT = {
 }
 
 
-async def call(hub: House, name: str, key: str | None = None) -> dict[str, Any]:
-    answer = await Raw(hub.url + "/mcp", key).modern("tools/call", {"name": f"s__{name}", "arguments": {}})
+async def call(hub: RunningHub, name: str, key: str | None = None) -> dict[str, Any]:
+    answer = await RawClient(hub.url + "/mcp", key).modern("tools/call", {"name": f"s__{name}", "arguments": {}})
     return dict(answer["result"])
 
 
-async def read(hub: House, uri: str, key: str | None = None) -> dict[str, Any]:
-    return dict(await Raw(hub.url + "/mcp", key).modern("resources/read", {"uri": uri}))
+async def read(hub: RunningHub, uri: str, key: str | None = None) -> dict[str, Any]:
+    return dict(await RawClient(hub.url + "/mcp", key).modern("resources/read", {"uri": uri}))
 
 
 def link(result: dict[str, Any]) -> str:
@@ -75,7 +75,7 @@ def link(result: dict[str, Any]) -> str:
     return str(found)
 
 
-async def rest(hub: House, uri: str) -> str:
+async def rest(hub: RunningHub, uri: str) -> str:
     """Every page from the first on."""
     whole = ""
     while uri:
@@ -86,7 +86,7 @@ async def rest(hub: House, uri: str) -> str:
 
 
 async def test_t31_the_rest_of_a_result_goes_with_the_access_to_its_tool(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         key = hub.key("ada")
         uri = link(await call(hub, "long", key))
         never = (await read(hub, PREFIX + "never-was/1", key))["error"]
@@ -103,7 +103,7 @@ async def test_t31_the_rest_of_a_result_goes_with_the_access_to_its_tool(tmp_pat
 
 
 async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "long")
         assert not result.get("isError")
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]
@@ -118,7 +118,7 @@ async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(tm
 
 
 async def test_every_page_holds_no_more_tokens_than_a_result_may(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         uri = link(await call(hub, "long"))
         count, pages = TokenCounter(), []
         while uri:
@@ -131,7 +131,7 @@ async def test_every_page_holds_no_more_tokens_than_a_result_may(tmp_path: Path)
 
 async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
     blank: dict[str, Any] = {"tools": [tool("blank", text=TEXT)], "results": {"blank": text(" " * 20_000)}}
-    async with house(tmp_path, {"s": scripted(tmp_path, blank, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, blank, max_result_tokens=500)}) as hub:
         assert (await call(hub, "blank"))["content"] == blank["results"]["blank"]["content"]
 
 
@@ -142,7 +142,7 @@ async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
         raise FileNotFoundError("no such program")
 
     monkeypatch.setattr(ResultTokens, "_started", nowhere)
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "long")
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]
         assert sum(len(each.encode()) for each in texts[:-1]) <= 2000
@@ -151,13 +151,13 @@ async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
 
 
 async def test_what_fits_or_is_no_text_is_passed_on_whole(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         assert (await call(hub, "short"))["content"] == RESULTS["short"]["content"]
         assert (await call(hub, "picture"))["content"] == RESULTS["picture"]["content"]
 
 
 async def test_a_long_structure_and_a_long_embedded_text_are_read_in_pages_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "structured")
         assert "structuredContent" not in result
         assert result["content"][0]["text"] == "see the structure"
@@ -168,12 +168,12 @@ async def test_a_long_structure_and_a_long_embedded_text_are_read_in_pages_too(t
         assert first["resource"]["uri"].endswith("a://b"), "an address is not lost with the text"
         assert second["resource"] == {"uri": "interlock://s/a://c", "mimeType": "text/x", "text": ""}
         assert (image["data"], loose) == ("AAAA", "loose")
-        listed = (await Raw(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
+        listed = (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]
         assert not any("outputSchema" in each for each in listed), "a head could not keep what a schema promises"
 
 
 async def test_a_structure_is_among_the_rest_unless_the_text_repeats_it(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         wholes = {}
         for name in ("both", "same", "wrapped"):
             result = await call(hub, name)
@@ -184,7 +184,7 @@ async def test_a_structure_is_among_the_rest_unless_the_text_repeats_it(tmp_path
 
 
 async def test_the_rest_is_the_callers_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         mine, other = hub.key("mine"), hub.key("other")
         uri = link(await call(hub, "long", mine))
         assert "result" in await read(hub, uri, mine)
@@ -195,8 +195,8 @@ async def test_the_rest_is_the_callers_alone(tmp_path: Path) -> None:
 
 
 async def test_an_old_client_gets_the_address_in_the_text_and_no_link_it_does_not_know(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize(version="2025-03-26")
         result = (await client.legacy("tools/call", {"name": "s__long", "arguments": {}}))["result"]
         assert {block["type"] for block in result["content"]} == {"text"}
@@ -205,7 +205,7 @@ async def test_an_old_client_gets_the_address_in_the_text_and_no_link_it_does_no
 
 
 async def test_suspicious_results_are_flagged_and_passed_on_as_they_are(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="flag")}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="flag")}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"], name
         flagged = hub.hub_app.noticed.flagged
@@ -220,7 +220,7 @@ async def test_suspicious_results_are_flagged_and_passed_on_as_they_are(tmp_path
 
 
 async def test_hidden_text_is_made_visible_and_honest_text_left_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="escape")}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="escape")}) as hub:
         shown = (await call(hub, "hidden"))["content"][0]["text"]
         assert shown.startswith("total: 3\\u{E006F}")
         assert (await call(hub, "emoji"))["content"][0]["text"] == EMOJI
@@ -230,7 +230,7 @@ async def test_hidden_text_is_made_visible_and_honest_text_left_alone(tmp_path: 
 
 
 async def test_a_server_without_such_settings_has_nothing_done_to_its_results(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"]
         assert not hub.hub_app.noticed.flagged
@@ -238,7 +238,7 @@ async def test_a_server_without_such_settings_has_nothing_done_to_its_results(tm
 
 async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path) -> None:
     odd = {"tools": [tool("odd", text=TEXT)], "results": {"odd": {"content": "x" * 3000, "structuredContent": 7}}}
-    async with house(tmp_path, {"s": scripted(tmp_path, odd, max_result_tokens=100, scan_results="flag")}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, odd, max_result_tokens=100, scan_results="flag")}) as hub:
         assert (await call(hub, "odd"))["content"] == "x" * 3000
 
 

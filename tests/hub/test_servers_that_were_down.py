@@ -16,7 +16,7 @@ from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
 
 from .busy_server import busy_server
-from .house import HERE, SOURCE, House, Raw, house, text_of, until
+from .running_hub import HERE, SOURCE, RawClient, RunningHub, running_hub, text_of, until
 
 ECHO: dict[str, Any] = {"name": "late__echo", "arguments": {"text": "a"}}
 SOON = Restart(max_restarts=2, backoff_base_ms=10, backoff_max_ms=20)
@@ -41,32 +41,32 @@ def install(tmp_path: Path) -> None:
     shutil.move(draft, tmp_path / "program")
 
 
-def tries(hub: House) -> int:
+def tries(hub: RunningHub) -> int:
     return hub.hub_app.upstreams["late"].restarts.total
 
 
 async def test_a_program_that_is_installed_later_is_started_without_a_word(tmp_path: Path) -> None:
-    async with house(tmp_path, {"late": late(tmp_path, SOON)}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, SOON)}, wait=False) as hub:
         await until(lambda: tries(hub) > 2 * SOON.max_restarts)
         install(tmp_path)
         await hub.state("late", ServerState.CONNECTED)
-        assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", ECHO)) == "a"
+        assert text_of(await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)) == "a"
 
 
 async def test_an_address_where_nothing_listened_is_reached_later(tmp_path: Path) -> None:
     async with busy_server().http() as address:
         url, port = address.url, address.port
-    async with house(tmp_path, {"late": Server(url=url, restart=SOON)}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": Server(url=url, restart=SOON)}, wait=False) as hub:
         await until(lambda: tries(hub) > 2 * SOON.max_restarts)
         async with busy_server().http(port=port):
             await hub.state("late", ServerState.CONNECTED)
-            assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", ECHO)) == "a"
+            assert text_of(await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)) == "a"
 
 
 async def test_a_call_says_why_the_server_is_down_and_has_it_tried_at_once(tmp_path: Path) -> None:
-    async with house(tmp_path, {"late": late(tmp_path, HOURLY)}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, HOURLY)}, wait=False) as hub:
         await hub.state("late", ServerState.ERROR)
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         refused = (await client.modern("tools/call", ECHO))["error"]
         assert refused["message"].startswith("server late is down because command not found: ")
         assert refused["data"]["name"] == "SERVER_NOT_READY"
@@ -80,8 +80,8 @@ async def test_a_call_says_why_the_server_is_down_and_has_it_tried_at_once(tmp_p
 
 async def test_a_call_to_a_known_tool_waits_for_the_server_that_it_brought_back(tmp_path: Path) -> None:
     install(tmp_path)
-    async with house(tmp_path, {"late": late(tmp_path, HOURLY)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"late": late(tmp_path, HOURLY)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         (tmp_path / "program").unlink()
         await client.modern("tools/call", {"name": "late__die", "arguments": {}})
         await hub.state("late", ServerState.ERROR)
@@ -92,10 +92,10 @@ async def test_a_call_to_a_known_tool_waits_for_the_server_that_it_brought_back(
 
 
 async def test_calls_do_not_bring_back_a_server_that_is_never_restarted_but_a_person_does(tmp_path: Path) -> None:
-    async with house(tmp_path, {"late": late(tmp_path, Restart(policy="never"))}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, Restart(policy="never"))}, wait=False) as hub:
         await hub.state("late", ServerState.ERROR)
         install(tmp_path)
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         for _ in range(3):
             refused = (await client.modern("tools/call", ECHO))["error"]
             assert refused["message"].startswith("server late is down because ")
@@ -106,7 +106,7 @@ async def test_calls_do_not_bring_back_a_server_that_is_never_restarted_but_a_pe
 
 
 async def test_reading_the_configuration_again_tries_servers_that_are_down(tmp_path: Path) -> None:
-    async with house(tmp_path, {"late": late(tmp_path, HOURLY)}, wait=False) as hub:
+    async with running_hub(tmp_path, {"late": late(tmp_path, HOURLY)}, wait=False) as hub:
         await hub.state("late", ServerState.ERROR)
         install(tmp_path)
         await hub.hub_app.apply(hub.hub_app.config)
@@ -115,8 +115,8 @@ async def test_reading_the_configuration_again_tries_servers_that_are_down(tmp_p
 
 async def test_a_server_that_ends_too_often_is_recorded_as_such(tmp_path: Path) -> None:
     install(tmp_path)
-    async with house(tmp_path, {"late": late(tmp_path, Restart(max_restarts=0))}) as hub:
-        await Raw(hub.url + "/mcp").modern("tools/call", {"name": "late__die", "arguments": {}})
+    async with running_hub(tmp_path, {"late": late(tmp_path, Restart(max_restarts=0))}) as hub:
+        await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "late__die", "arguments": {}})
         await hub.state("late", ServerState.ERROR)
         search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
         found = await search(b'{"event":"SERVER_DISCONNECTED"}')

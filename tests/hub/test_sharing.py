@@ -11,32 +11,39 @@ import pytest
 
 from interlock.config.settings import Agent, Hub, Profile, Timeouts
 
-from .house import Raw, child, house, messages, text_of, until
-from .talker import Talker, answers
+from .legacy_client import LegacyClient, answers
+from .running_hub import RawClient, child, messages, running_hub, text_of, until
 
 ALL: dict[str, object] = {"sampling": {}, "elicitation": {}, "roots": {}}
 
 
 async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")]
-        await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        legacy_clients = [
+            LegacyClient(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")
+        ]
+        await asyncio.gather(*(legacy_client.initialize(ALL) for legacy_client in legacy_clients))
 
-        async def ask(talker: Talker, name: str) -> None:
-            assert name in text_of(await talker.call("busy__ask_name"))
-            assert text_of(await talker.call("busy__ask_model")) == f"hello from {name}"
-            assert text_of(await talker.call("busy__ask_roots")) == f"file:///{name}"
+        async def ask(legacy_client: LegacyClient, name: str) -> None:
+            assert name in text_of(await legacy_client.call("busy__ask_name"))
+            assert text_of(await legacy_client.call("busy__ask_model")) == f"hello from {name}"
+            assert text_of(await legacy_client.call("busy__ask_roots")) == f"file:///{name}"
 
-        await asyncio.gather(*(ask(talker, name) for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True)))
-        for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True):
+        await asyncio.gather(
+            *(
+                ask(legacy_client, name)
+                for legacy_client, name in zip(legacy_clients, ("ada", "bob", "cyd"), strict=True)
+            )
+        )
+        for legacy_client, name in zip(legacy_clients, ("ada", "bob", "cyd"), strict=True):
             others = {"ada", "bob", "cyd"} - {name}
-            assert not any(other in json.dumps(talker.heard) for other in others)
+            assert not any(other in json.dumps(legacy_client.heard) for other in others)
 
 
 async def test_callers_with_nothing_to_answer_share_one_process_and_others_get_their_own(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        plain, also_plain = Raw(hub.url + "/mcp", hub.key("a")), Raw(hub.url + "/mcp", hub.key("b"))
-        rich = Raw(hub.url + "/mcp", hub.key("c"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        plain, also_plain = RawClient(hub.url + "/mcp", hub.key("a")), RawClient(hub.url + "/mcp", hub.key("b"))
+        rich = RawClient(hub.url + "/mcp", hub.key("c"))
         await plain.initialize()
         await also_plain.initialize()
         await rich.initialize(ALL)
@@ -47,8 +54,8 @@ async def test_callers_with_nothing_to_answer_share_one_process_and_others_get_t
 
 
 async def test_a_private_process_ends_with_its_session(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        rich = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        rich = RawClient(hub.url + "/mcp")
         await rich.initialize(ALL)
         pid = int(text_of(await rich.legacy("tools/call", {"name": "busy__pid", "arguments": {}})))
         status, _, _ = await rich.send("DELETE")
@@ -69,14 +76,14 @@ async def test_one_principal_or_one_session_to_a_process_where_the_operator_says
         "mine": child("busy_server.py", era="legacy", share="principal"),
         "ours": child("busy_server.py", era="legacy", share="session"),
     }
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         key = hub.key("a")
-        one, two = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", key)
-        other = Raw(hub.url + "/mcp", hub.key("b"))
+        one, two = RawClient(hub.url + "/mcp", key), RawClient(hub.url + "/mcp", key)
+        other = RawClient(hub.url + "/mcp", hub.key("b"))
         for client in (one, two, other):
             await client.initialize()
 
-        async def pid(client: Raw, server: str) -> str:
+        async def pid(client: RawClient, server: str) -> str:
             return text_of(await client.legacy("tools/call", {"name": f"{server}__pid", "arguments": {}}))
 
         assert await pid(one, "mine") == await pid(two, "mine") != await pid(other, "mine")
@@ -84,8 +91,8 @@ async def test_one_principal_or_one_session_to_a_process_where_the_operator_says
 
 
 async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        quiet = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        quiet = RawClient(hub.url + "/mcp")
         await quiet.initialize()
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "busy__report", "arguments": {}}}
         _, _, answer = await quiet.post(msgspec.json.encode(body))
@@ -94,8 +101,8 @@ async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) 
 
 
 async def test_whoever_sets_a_level_gets_the_messages_of_their_own_calls(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
-        curious = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        curious = RawClient(hub.url + "/mcp")
         await curious.initialize()
         assert (await curious.legacy("logging/setLevel", {"level": "debug"}))["result"] == {}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "busy__report", "arguments": {}}}
@@ -105,10 +112,10 @@ async def test_whoever_sets_a_level_gets_the_messages_of_their_own_calls(tmp_pat
 
 
 async def test_a_session_of_one_principal_is_unknown_to_another(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        owner = Raw(hub.url + "/mcp", hub.key("owner"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        owner = RawClient(hub.url + "/mcp", hub.key("owner"))
         await owner.initialize()
-        thief = Raw(hub.url + "/mcp", hub.key("thief"))
+        thief = RawClient(hub.url + "/mcp", hub.key("thief"))
         thief.session = owner.session
         stolen = await thief.post(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
         thief.session = "made-up"
@@ -133,8 +140,8 @@ async def test_a_session_of_one_principal_is_unknown_to_another(tmp_path: Path) 
 async def test_a_wrong_credential_is_refused_and_never_taken_for_none(
     tmp_path: Path, credential: str, status: int
 ) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, wait=False) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, wait=False) as hub:
+        client = RawClient(hub.url + "/mcp")
         for path in ("/mcp", "/servers/busy/mcp"):
             client.path = path
             got = await client.send("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {"authorization": credential})
@@ -144,10 +151,10 @@ async def test_a_wrong_credential_is_refused_and_never_taken_for_none(
 
 async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_worthless_at_once(tmp_path: Path) -> None:
     settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30))
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
-        nobody = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
+        nobody = RawClient(hub.url + "/mcp")
         assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
-        known = Raw(hub.url + "/mcp", await hub.new_key("known"))
+        known = RawClient(hub.url + "/mcp", await hub.new_key("known"))
         assert "result" in await known.modern("tools/list")
         await hub.hub_app.keys.revoke("known")
         assert (await known.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
@@ -156,27 +163,27 @@ async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_wo
 async def test_an_agent_bound_to_a_profile_sees_nothing_else_at_any_address(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "other": child("busy_server.py")}
     profiles = {"work": Profile(tools=("busy__echo",)), "all": Profile()}
-    async with house(tmp_path, servers, profiles=profiles, agents={"bound": Agent(profile="work")}) as hub:
+    async with running_hub(tmp_path, servers, profiles=profiles, agents={"bound": Agent(profile="work")}) as hub:
         key = hub.key("bound")
-        listed = (await Raw(hub.url + "/mcp", key).modern("tools/list"))["result"]["tools"]
+        listed = (await RawClient(hub.url + "/mcp", key).modern("tools/list"))["result"]["tools"]
         assert [tool["name"] for tool in listed] == ["busy__echo"]
         call = {"name": "busy__add", "arguments": {"a": 1}}
-        assert (await Raw(hub.url + "/mcp", key).modern("tools/call", call))["error"]["data"][
+        assert (await RawClient(hub.url + "/mcp", key).modern("tools/call", call))["error"]["data"][
             "name"
         ] == "TOOL_NOT_FOUND"
-        bare = await Raw(hub.url + "/servers/busy/mcp", key).modern("tools/list")
+        bare = await RawClient(hub.url + "/servers/busy/mcp", key).modern("tools/list")
         assert [tool["name"] for tool in bare["result"]["tools"]] == ["echo"]
-        assert (await Raw(hub.url + "/servers/other/mcp", key).modern("tools/list"))["result"]["tools"] == []
+        assert (await RawClient(hub.url + "/servers/other/mcp", key).modern("tools/list"))["result"]["tools"] == []
         for path in ("/profiles/all/mcp", "/profiles/none/mcp", "/servers/none/mcp"):
-            assert (await Raw(hub.url + path, key).post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 404
+            assert (await RawClient(hub.url + path, key).post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 404
 
 
 async def test_many_callers_with_the_same_ids_each_get_their_own_answers(tmp_path: Path) -> None:
     """The full count (200 principals, a million calls) is `bench/confidentiality.py`."""
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        clients = [Raw(hub.url + "/mcp", hub.key(f"agent{number}")) for number in range(40)]
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        clients = [RawClient(hub.url + "/mcp", hub.key(f"agent{number}")) for number in range(40)]
 
-        async def talk(client: Raw, number: int) -> None:
+        async def talk(client: RawClient, number: int) -> None:
             for turn in range(5):
                 mark = f"{number}-{turn}"
                 answer = await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": mark}}, id=1)

@@ -12,7 +12,7 @@ from interlock.config.settings import Server
 from interlock.hub.admin.server_address import where_shown
 from interlock.hub.upstreams.logs import LogLine, Logs
 
-from .house import Raw, house, until
+from .running_hub import RawClient, running_hub, until
 
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"
 
@@ -50,9 +50,9 @@ async def test_t23_the_admin_api_and_the_log_show_no_secret_of_a_servers_setting
         "program": Server(command=(sys.executable, "-c", script, "--token", "hush-hush-hush")),
         "address": Server(url="http://127.0.0.1:1/mcp?token=hush-hush-hush", headers={"x-key": "hush-hush-hush"}),
     }
-    async with house(tmp_path, servers, wait=False) as hub:
+    async with running_hub(tmp_path, servers, wait=False) as hub:
         await until(lambda: any("up with" in line.text for line in hub.hub_app.logs.tail("program", 10)))
-        admin = Raw(hub.url + "/admin/status", await hub.new_key("ada", "person"))
+        admin = RawClient(hub.url + "/admin/status", await hub.new_key("ada", "person"))
         status = json.loads((await admin.send("GET"))[2])
         told = json.dumps(status) + "".join(line.text for line in hub.hub_app.logs.tail(None, 100))
         assert "hush" not in told

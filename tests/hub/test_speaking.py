@@ -12,7 +12,7 @@ from interlock.server import Server
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 
-from .house import Raw, child, house
+from .running_hub import RawClient, child, running_hub
 
 OFFER = {"version": "0.2.0", "extensions": ["access_control", "tool_discovery", "audit", "com.example.own"]}
 AGREED = {"version": "0.2.0", "extensions": ["access_control", "audit", "tool_discovery"]}
@@ -33,8 +33,8 @@ def mgp_of(capabilities: dict[str, Any]) -> list[Any]:
 
 
 async def test_a_plain_client_gets_plain_mcp_from_the_hub(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        old, new = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        old, new = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         assert mgp_of((await old.initialize())["result"]["capabilities"]) == []
         assert mgp_of((await new.modern("server/discover"))["result"]["capabilities"]) == []
         for error in (
@@ -49,8 +49,8 @@ async def test_a_plain_client_gets_plain_mcp_from_the_hub(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("home", HOMES)
 async def test_an_mgp_client_gets_all_of_it_from_the_hub_where_it_asked(tmp_path: Path, home: Any) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        old, new = Raw(hub.url + "/mcp"), Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        old, new = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
         meta = {"_meta": {CAPABILITIES: home(OFFER)}}
         opened = (await old.initialize(home(OFFER)))["result"]["capabilities"]
         discovered = (await new.modern("server/discover", meta))["result"]["capabilities"]
@@ -67,7 +67,7 @@ async def test_an_mgp_client_gets_all_of_it_from_the_hub_where_it_asked(tmp_path
             assert error["data"]["_mgp"] == {"category": "validation", "retryable": False}
         bad = await new.modern("tools/call", {"name": "busy__add", "arguments": {"a": "one"}, **meta})
         assert bad["result"]["_meta"]["dev.interlock/error"]["_mgp"]["category"] == "validation"
-        plain = await Raw(hub.url + "/mcp").modern("tools/call", UNKNOWN)
+        plain = await RawClient(hub.url + "/mcp").modern("tools/call", UNKNOWN)
         assert plain["error"]["code"] == -32602, "what one client agreed is nothing to another"
 
 
@@ -76,7 +76,7 @@ async def test_any_client_gets_plain_mcp_from_a_plain_server(capabilities: dict[
     server = Server("plain", "1")
     http = await start(McpEndpoint(server), None, is_mcp=lambda path: path == "/mcp")
     try:
-        client = Raw(f"http://127.0.0.1:{http.port}/mcp")
+        client = RawClient(f"http://127.0.0.1:{http.port}/mcp")
         assert mgp_of((await client.initialize(capabilities))["result"]["capabilities"]) == []
         error = (await client.legacy("tools/call", UNKNOWN))["error"]
         assert error["code"] < 0
@@ -87,21 +87,21 @@ async def test_any_client_gets_plain_mcp_from_a_plain_server(capabilities: dict[
 
 @pytest.mark.parametrize(("version", "spoken"), [("0.1.0", True), ("0.3.0", True), ("1.0.0", False), ("x", False)])
 async def test_another_major_version_leaves_plain_mcp(tmp_path: Path, version: str, spoken: bool) -> None:
-    async with house(tmp_path, {}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {}) as hub:
+        client = RawClient(hub.url + "/mcp")
         opened = (await client.initialize({"mgp": {**OFFER, "version": version}}))["result"]["capabilities"]
         assert (mgp_of(opened) != []) is spoken
         assert ("_mgp" in (await client.legacy("tools/call", UNKNOWN))["error"]["data"]) is spoken
 
 
 async def test_an_offer_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    async with house(tmp_path, {}) as hub:
-        opened = await Raw(hub.url + "/mcp").initialize({"mgp": {"version": 2, "extensions": "all"}})
+    async with running_hub(tmp_path, {}) as hub:
+        opened = await RawClient(hub.url + "/mcp").initialize({"mgp": {"version": 2, "extensions": "all"}})
         assert opened["error"]["data"]["name"] == "INVALID_PARAMS"
 
 
 async def test_methods_of_mgp_answer_with_its_codes_whoever_asks(tmp_path: Path) -> None:
-    async with house(tmp_path, {}) as hub:
+    async with running_hub(tmp_path, {}) as hub:
         said = {"entry_type": "server_grant", "agent_id": "a", "server_id": "s", "permission": "allow"}
-        error = (await Raw(hub.url + "/mcp").modern("mgp/access/grant", said))["error"]
+        error = (await RawClient(hub.url + "/mcp").modern("mgp/access/grant", said))["error"]
         assert (error["code"], error["data"]["_mgp"]["category"]) == (1000, "security")

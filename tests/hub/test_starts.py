@@ -60,7 +60,7 @@ async def test_a_start_that_hangs_stops_counting(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "HOLD_S", 0.01)
     starts = Starts(LIMITS)
     turns = [starts.ask(0, called=False) for _ in range(3)]
-    await asyncio.wait_for(turns[2].granted, 10)
+    await asyncio.wait_for(turns[2].granted, 120)
 
 
 async def test_starts_are_spread_over_time() -> None:
@@ -69,7 +69,7 @@ async def test_starts_are_spread_over_time() -> None:
     began = loop.time()
     turns = [starts.ask(1, called=False) for _ in range(6)]
     assert granted(turns) == [0]
-    await asyncio.wait_for(turns[5].granted, 10)
+    await asyncio.wait_for(turns[5].granted, 120)
     assert loop.time() - began >= 5 / 100
 
 

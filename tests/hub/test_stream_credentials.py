@@ -16,7 +16,7 @@ import pytest
 from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
-from .house import MODERN, House, Raw, child, house
+from .running_hub import MODERN, RawClient, RunningHub, child, running_hub
 
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -38,7 +38,7 @@ class Stream:
         self.writer.write(
             json.dumps({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}).encode() + b"\n"
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 answer = json.loads(await self.reader.readline())
                 if answer.get("id") == self.count:
@@ -51,10 +51,10 @@ class Stream:
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[House]:
+async def running() -> AsyncIterator[RunningHub]:
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
-        async with house(Path(home), {"busy": child("busy_server.py")}) as hub:
+        async with running_hub(Path(home), {"busy": child("busy_server.py")}) as hub:
             control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
             await control.listen(Path(home) / "s")
             try:
@@ -64,7 +64,7 @@ async def running() -> AsyncIterator[House]:
 
 
 @contextlib.asynccontextmanager
-async def stream(hub: House, key: str | None = None) -> AsyncIterator[Stream]:
+async def stream(hub: RunningHub, key: str | None = None) -> AsyncIterator[Stream]:
     reader, writer = await asyncio.open_unix_connection(str(hub.hub_app.home.parent / "s"))
     made = Stream(reader, writer)
     assert "result" in await made.ask("interlock/hello", {"role": "stdio", "key": key})
@@ -72,7 +72,7 @@ async def stream(hub: House, key: str | None = None) -> AsyncIterator[Stream]:
     writer.close()
 
 
-async def actors(hub: House) -> list[str]:
+async def actors(hub: RunningHub) -> list[str]:
     """Who called, in order."""
     from .test_journal import entries
 
@@ -107,7 +107,7 @@ async def test_t3_a_credential_in_a_message_that_is_not_good_is_not_none(auth: A
         async with stream(hub) as client:
             answer = await client.call(auth=auth)
             assert answer["error"]["data"]["name"] == "AUTH_REQUIRED"
-        over_http = Raw(hub.url + "/mcp")
+        over_http = RawClient(hub.url + "/mcp")
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**ECHO, "_meta": META}, "auth": auth}
         headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "busy__echo"}
         assert (await over_http.post(json.dumps(body).encode(), headers))[0] == 401
@@ -141,12 +141,12 @@ async def test_t3_in_a_batch_a_credential_beside_the_method_is_refused_for_that_
             {"jsonrpc": "2.0", "id": "good", "method": "tools/call", "params": ECHO, "auth": bearer(key)},
             {"jsonrpc": "2.0", "id": 7, "method": "ping", "auth": bearer("ilk_garbage")},
         ]
-        answers = await batch(Raw(hub.url + "/mcp"), asked)
+        answers = await batch(RawClient(hub.url + "/mcp"), asked)
         assert "result" in answers["none"]
         assert {answers[id_]["error"]["data"]["name"] for id_ in ("good", 7)} == {"AUTH_REQUIRED"}
         assert await actors(hub) == ["local"], "the key of a request is neither passed over nor used"
         # Where the header says who asks, what stands beside a method is passed over, in a batch as in a single request.
-        answers = await batch(Raw(hub.url + "/mcp", key), asked)
+        answers = await batch(RawClient(hub.url + "/mcp", key), asked)
         assert all("result" in answer for answer in answers.values())
         assert await actors(hub) == ["local", "ci", "ci"]
 
@@ -171,7 +171,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"type": "bearer", "token": token}
 
 
-async def batch(client: Raw, asked: list[Any]) -> dict[Any, Any]:
+async def batch(client: RawClient, asked: list[Any]) -> dict[Any, Any]:
     """The answers to a batch, by id."""
     await client.initialize(version="2025-03-26")
     _, _, body = await client.post(json.dumps(asked).encode())
@@ -181,7 +181,7 @@ async def batch(client: Raw, asked: list[Any]) -> dict[Any, Any]:
 class Older(Stream):
     """A client of the transport of revision 2024-11-05: it reads events and posts what it says."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, post: Raw) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, post: RawClient) -> None:
         super().__init__(reader, writer)
         self.post = post
 
@@ -189,7 +189,7 @@ class Older(Stream):
         self.count += 1
         asked = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}
         assert (await self.post.post(json.dumps(asked).encode()))[0] == 202
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while True:
                 line = await self.reader.readline()
                 if line.startswith(b"data:") and json.loads(line[5:]).get("id") == self.count:
@@ -197,13 +197,13 @@ class Older(Stream):
 
 
 @contextlib.asynccontextmanager
-async def older(hub: House, key: str | None) -> AsyncIterator[Older]:
+async def older(hub: RunningHub, key: str | None) -> AsyncIterator[Older]:
     host, port = hub.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     said = "" if key is None else f"authorization: Bearer {key}\r\n"
     writer.write(f"GET /sse HTTP/1.1\r\nhost: {host}:{port}\r\naccept: text/event-stream\r\n{said}\r\n".encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not (line := await reader.readline()).startswith(b"data: /messages/"):
             pass
-    yield Older(reader, writer, Raw(hub.url + line[6:].strip().decode(), key))
+    yield Older(reader, writer, RawClient(hub.url + line[6:].strip().decode(), key))
     writer.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .house import MODERN, House, Raw, child, house, messages, until
+from .running_hub import MODERN, RawClient, RunningHub, child, messages, running_hub, until
 from .test_journal import entries
 
 URI = "interlock://busy/text://one"
@@ -19,12 +19,12 @@ META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextproto
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as running:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as running:
         yield running
 
 
-class Ear:
+class RecordingListener:
     """A stream of a client, read as it comes."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -43,12 +43,12 @@ class Ear:
 
 
 @contextlib.asynccontextmanager
-async def stream(hub: House, head: str, body: bytes = b"") -> AsyncIterator[Ear]:
+async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator[RecordingListener]:
     host, port = hub.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     said = f"host: {host}:{port}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n"
     writer.write(f"{head}\r\n{said}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-    ear = Ear(reader)
+    ear = RecordingListener(reader)
     try:
         yield ear
     finally:
@@ -57,7 +57,7 @@ async def stream(hub: House, head: str, body: bytes = b"") -> AsyncIterator[Ear]
 
 
 @contextlib.asynccontextmanager
-async def listening(hub: House, key: str, **wanted: Any) -> AsyncIterator[Ear]:
+async def listening(hub: RunningHub, key: str, **wanted: Any) -> AsyncIterator[RecordingListener]:
     """A `subscriptions/listen` stream, once it is acknowledged."""
     params = {"notifications": {"resourceSubscriptions": [URI], **wanted}, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
@@ -68,9 +68,9 @@ async def listening(hub: House, key: str, **wanted: Any) -> AsyncIterator[Ear]:
 
 
 @contextlib.asynccontextmanager
-async def in_session(hub: House, key: str) -> AsyncIterator[Ear]:
+async def in_session(hub: RunningHub, key: str) -> AsyncIterator[RecordingListener]:
     """The standing stream of a session that subscribed."""
-    client = Raw(hub.url + "/mcp", key)
+    client = RawClient(hub.url + "/mcp", key)
     await client.initialize()
     assert "result" in await client.legacy("resources/subscribe", {"uri": URI})
     head = f"GET /mcp HTTP/1.1\r\nauthorization: Bearer {key}\r\nmcp-session-id: {client.session}"
@@ -79,10 +79,10 @@ async def in_session(hub: House, key: str) -> AsyncIterator[Ear]:
         yield ear
 
 
-async def touch(hub: House, told: Ear) -> None:
+async def touch(hub: RunningHub, told: RecordingListener) -> None:
     """Have the resource change, and wait until somebody else has heard of it."""
     before = len(told.methods())
-    toucher = Raw(hub.url + "/mcp", hub.key("toucher"))
+    toucher = RawClient(hub.url + "/mcp", hub.key("toucher"))
     assert "result" in await toucher.modern("tools/call", {"name": "busy__touch", "arguments": {}})
     await until(lambda: len(told.methods()) > before)
 
@@ -90,7 +90,7 @@ async def touch(hub: House, told: Ear) -> None:
 @pytest.mark.parametrize("opened", [listening, in_session])
 @pytest.mark.parametrize("how", ["denied", "revoked"])
 async def test_t31_an_open_stream_is_not_told_of_resources_that_were_taken_back(
-    hub: House, opened: Any, how: str
+    hub: RunningHub, opened: Any, how: str
 ) -> None:
     async with opened(hub, await hub.new_key("ada")) as ada, listening(hub, await hub.new_key("bob")) as bob:
         await touch(hub, bob)
@@ -104,10 +104,10 @@ async def test_t31_an_open_stream_is_not_told_of_resources_that_were_taken_back(
         assert ada.methods().count("notifications/resources/updated") == heard
 
 
-async def test_t31_a_listen_stream_ends_with_the_key_that_opened_it(hub: House) -> None:
+async def test_t31_a_listen_stream_ends_with_the_key_that_opened_it(hub: RunningHub) -> None:
     async with listening(hub, await hub.new_key("ada")) as ada, listening(hub, await hub.new_key("bob")) as bob:
         await hub.hub_app.keys.rotate("ada")
-        await asyncio.wait_for(ada.over.wait(), 10)
+        await asyncio.wait_for(ada.over.wait(), 120)
         assert messages(ada.heard)[-1]["result"]["resultType"] == "complete"
         await touch(hub, bob)
         assert not bob.over.is_set()
@@ -115,9 +115,9 @@ async def test_t31_a_listen_stream_ends_with_the_key_that_opened_it(hub: House) 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_t34_whoever_asks_for_completions_or_updates_of_what_they_may_not_is_on_record(
-    hub: House, era: str
+    hub: RunningHub, era: str
 ) -> None:
-    client = Raw(hub.url + "/mcp", await hub.new_key("ada"))
+    client = RawClient(hub.url + "/mcp", await hub.new_key("ada"))
     await hub.deny("ada", "busy")
     if era == "legacy":
         await client.initialize()

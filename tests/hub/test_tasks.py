@@ -20,9 +20,9 @@ from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.server import TaskLimits
 from interlock.wire.errors import Fault
 
-from .governed import Script, tool
-from .house import House, Raw, child, house, until
-from .rounds import ALL, CAPABILITIES
+from .mgp_script import MgpScript, tool
+from .modern_client import ALL, CAPABILITIES
+from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_server import Jobs, task_server
 
 Form = Literal["legacy", "modern"]
@@ -42,7 +42,7 @@ async def served(form: Form, jobs: Jobs, limits: TaskLimits | None = None) -> As
         yield {"t": Server(url=address.url, era=form)}
 
 
-def client(hub: House, form: Form, who: str = "", **more: Any) -> Client:
+def client(hub: RunningHub, form: Form, who: str = "", **more: Any) -> Client:
     """A client of the hub, in one era."""
     headers = {"authorization": f"Bearer {hub.key(who)}"} if who else {}
     return Client(hub.url + "/mcp", era=form, headers=headers, **more)
@@ -52,7 +52,7 @@ def text(result: Any) -> str:
     return str(result["content"][0]["text"])
 
 
-async def outcomes(hub: House, tool: str = "work") -> list[tuple[str, str]]:
+async def outcomes(hub: RunningHub, tool: str = "work") -> list[tuple[str, str]]:
     """What the record says of a tool's calls: how each ended, and why."""
     await hub.hub_app.recorder.flushed()
     found = await hub.hub_app.store.read(lambda database: search(database, Search(name=tool), 100))
@@ -75,7 +75,7 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
         servers = await stack.enter_async_context(served(form, jobs))
         if transport == "stdio":
             servers = {"t": child("task_server.py", era=form)}
-        hub = await stack.enter_async_context(house(tmp_path, servers))
+        hub = await stack.enter_async_context(running_hub(tmp_path, servers))
         ada = await stack.enter_async_context(
             client(hub, form, "ada", handlers=Handlers(elicit_form=name), heard=lambda *heard: told.append(heard))
         )
@@ -105,7 +105,7 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
 async def test_a_server_s_own_id_never_leaves_the_hub_and_is_worth_nothing_there(
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form) as ada:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert kept.id == task.id
@@ -119,9 +119,9 @@ async def test_another_principals_task_is_answered_exactly_like_one_that_never_w
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
     methods = ["tasks/get", "tasks/cancel", "tasks/update" if form == "modern" else "tasks/result"]
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
-        eve = Raw(hub.url + "/mcp", hub.key("eve"))
+        eve = RawClient(hub.url + "/mcp", hub.key("eve"))
         if form == "legacy":
             await eve.initialize(ALL)
 
@@ -143,9 +143,13 @@ async def test_another_principals_task_is_answered_exactly_like_one_that_never_w
 
 
 async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs) -> None:
-    async with served("modern", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "modern", "ada") as ada:
+    async with (
+        served("modern", jobs) as servers,
+        running_hub(tmp_path, servers) as hub,
+        client(hub, "modern", "ada") as ada,
+    ):
         task = await ada.start_tool("t__work", {"mark": "a"})
-        eve = Raw(hub.url + "/mcp", hub.key("eve"))
+        eve = RawClient(hub.url + "/mcp", hub.key("eve"))
         asked = {"notifications": {"taskIds": [task.id]}, "_meta": DECLARED}
         listening = asyncio.ensure_future(eve.modern("subscriptions/listen", asked))
         await until(lambda: len(hub.hub_app.hub.subscriptions.open) == 1)
@@ -164,7 +168,7 @@ async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
     told: dict[str, list[Any]] = {"ada": [], "bob": []}
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub:
         async with (
             client(hub, form, "ada", heard=lambda *said: told["ada"].append(said)) as ada,
             client(hub, form, "bob", heard=lambda *said: told["bob"].append(said)) as bob,
@@ -181,7 +185,7 @@ async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
 
 async def test_sessions_hear_of_their_own_tasks_alone(tmp_path: Path, jobs: Jobs) -> None:
     heard: dict[str, list[Any]] = {"ada": [], "eve": []}
-    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub:
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub:
         async with (
             client(hub, "legacy", "ada", heard=lambda *said: heard["ada"].append(said)) as ada,
             client(hub, "legacy", "eve", heard=lambda *said: heard["eve"].append(said)) as eve,
@@ -198,7 +202,7 @@ async def test_sessions_hear_of_their_own_tasks_alone(tmp_path: Path, jobs: Jobs
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_cancelling_reaches_the_server_and_is_recorded(tmp_path: Path, jobs: Jobs, form: Form) -> None:
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form) as ada:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         await until(lambda: jobs.runs["a"] == 1)
         assert await outcomes(hub) == []
@@ -218,7 +222,7 @@ async def test_cancelling_reaches_the_server_and_is_recorded(tmp_path: Path, job
 async def test_the_outcome_is_recorded_once_when_the_task_ends_and_not_when_it_begins(
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form) as ada:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, form) as ada:
         good = await ada.start_tool("t__work", {"mark": "a"})
         bad = await ada.start_tool("t__work", {"mark": "b", "fail": "tool"})
         worse = await ada.start_tool("t__work", {"mark": "c", "fail": "request"})
@@ -242,7 +246,7 @@ async def test_the_outcome_is_recorded_once_when_the_task_ends_and_not_when_it_b
 
 
 async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Path, jobs: Jobs) -> None:
-    async with served("modern", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "modern") as ada:
+    async with served("modern", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "modern") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         jobs.go.set()
         tracker = hub.hub_app.tasks
@@ -261,12 +265,12 @@ async def test_a_task_is_taken_up_after_a_restart_where_its_server_still_knows_i
     tmp_path: Path, jobs: Jobs, form: Form
 ) -> None:
     async with served(form, jobs) as servers:
-        async with house(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
+        async with running_hub(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
             key = hub.key("ada")
             await hub.new_key("eve")
             task = await ada.start_tool("t__work", {"mark": "a"})
         await until(lambda: jobs.runs["a"] == 1)
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
             assert len(hub.hub_app.tasks.ledger) == 1
             async with client(hub, form, "eve") as eve:
                 with pytest.raises(Fault, match="no such task"):
@@ -287,9 +291,9 @@ async def test_a_task_is_taken_up_after_a_restart_where_its_server_still_knows_i
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_task_that_its_server_lost_is_unknown_and_stays_so(tmp_path: Path, form: Form) -> None:
     servers = {"t": child("task_server.py", era=form)}
-    async with house(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
+    async with running_hub(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
-    async with house(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
+    async with running_hub(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
         again = ada.task(task.id)
         for _ in range(2):
             with pytest.raises(Fault) as lost:
@@ -304,13 +308,13 @@ async def test_a_task_that_its_server_lost_is_unknown_and_stays_so(tmp_path: Pat
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: Path, form: Form) -> None:
-    async with house(tmp_path, {"t": child("task_server.py", era=form)}) as hub, client(hub, form) as ada:
+    async with running_hub(tmp_path, {"t": child("task_server.py", era=form)}) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         waiting = asyncio.ensure_future(task.result())
         await until(lambda: hub.hub_app.tasks._live[task.id].checked > 0)
         await hub.hub_app.upstreams["t"].restart()
         with pytest.raises(Fault) as lost:
-            await asyncio.wait_for(waiting, 20)
+            await asyncio.wait_for(waiting, 120)
         assert lost.value.data["name"] in ("OUTCOME_UNKNOWN", "SERVER_NOT_READY")
         await hub.state("t", ServerState.CONNECTED)
         with pytest.raises(Fault) as lost:
@@ -321,7 +325,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
 
 async def test_tasks_are_bounded_for_one_principal_and_in_all(tmp_path: Path, jobs: Jobs) -> None:
     settings = Hub(timeouts=TIMEOUTS, limits=Limits(tasks=3, tasks_per_agent=2))
-    async with served("legacy", jobs) as servers, house(tmp_path, servers, hub=settings) as hub:
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             for mark in ("1", "2"):
                 await ada.start_tool("t__work", {"mark": mark})
@@ -337,7 +341,7 @@ async def test_tasks_are_bounded_for_one_principal_and_in_all(tmp_path: Path, jo
 
 async def test_where_no_more_tasks_are_kept_a_modern_call_is_simply_answered(tmp_path: Path, jobs: Jobs) -> None:
     settings = Hub(timeouts=TIMEOUTS, limits=Limits(tasks_per_agent=1))
-    async with served("modern", jobs) as servers, house(tmp_path, servers, hub=settings) as hub:
+    async with served("modern", jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, "modern") as ada:
             first = await ada.start_tool("t__work", {"mark": "1"})
             jobs.go.set()
@@ -351,7 +355,7 @@ async def test_where_no_more_tasks_are_kept_a_modern_call_is_simply_answered(tmp
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: Jobs, form: Form) -> None:
     settings = Hub(timeouts=TIMEOUTS, limits=Limits(task_s=60))
-    async with served(form, jobs) as servers, house(tmp_path, servers, hub=settings) as hub:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers, hub=settings) as hub:
         async with client(hub, form) as ada:
             task = await ada.start_tool("t__work", {"mark": "a"})
             assert task.state is not None
@@ -370,7 +374,7 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_what_was_taken_back_is_taken_back_for_tasks_too(tmp_path: Path, jobs: Jobs, form: Form) -> None:
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, form, "ada") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         await hub.deny("ada", "t", "work")
         with pytest.raises(Fault, match="no such task"):
@@ -389,7 +393,7 @@ async def test_what_was_taken_back_is_taken_back_for_tasks_too(tmp_path: Path, j
 async def test_the_result_of_a_task_is_finished_as_any_result_is(tmp_path: Path, jobs: Jobs, form: Form) -> None:
     async with task_server(jobs).http() as address:
         servers = {"t": Server(url=address.url, era=form, max_result_tokens=500)}
-        async with house(tmp_path, servers) as hub, client(hub, form) as ada:
+        async with running_hub(tmp_path, servers) as hub, client(hub, form) as ada:
             result = await (await ada.start_tool("t__big")).result()
             encoded = json.dumps(result)
             assert "interlock://t/text://one" in encoded
@@ -401,7 +405,7 @@ async def test_the_result_of_a_task_is_finished_as_any_result_is(tmp_path: Path,
 async def test_tasks_are_offered_where_they_work_and_never_across_the_eras(tmp_path: Path, jobs: Jobs) -> None:
     async with task_server(jobs).http() as old, task_server(jobs).http() as new:
         servers = {"o": Server(url=old.url, era="legacy"), "n": Server(url=new.url, era="modern")}
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
 
             async def offered(view: str, form: Form) -> bool:
                 async with Client(f"{hub.url}{view}", era=form) as client:
@@ -429,7 +433,7 @@ async def test_tasks_are_offered_where_they_work_and_never_across_the_eras(tmp_p
                 assert text(await crossed.result()) == "y worked"
                 straight = await bob.start_tool("n__work", {"mark": "z"})
                 assert straight.id
-            before = Raw(hub.url + "/mcp")
+            before = RawClient(hub.url + "/mcp")
             opened = await before.initialize(version="2025-06-18")
             assert "tasks" not in opened["result"]["capabilities"]
             called = await before.legacy("tools/call", {"name": "o__work", "arguments": {"mark": "w"}, "task": {}})
@@ -441,8 +445,8 @@ async def test_a_modern_client_may_still_send_the_older_task_member_and_gets_no_
     tmp_path: Path, jobs: Jobs
 ) -> None:
     jobs.go.set()
-    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub:
-        raw = Raw(hub.url + "/mcp")
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub:
+        raw = RawClient(hub.url + "/mcp")
         for task in ({"ttl": 1000}, "nonsense"):
             answer = await raw.modern("tools/call", {"name": "t__work", "arguments": {"mark": "a"}, "task": task})
             assert text(answer["result"]) == "a worked"
@@ -451,8 +455,8 @@ async def test_a_modern_client_may_still_send_the_older_task_member_and_gets_no_
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form: Form) -> None:
-    async with served(form, jobs) as servers, house(tmp_path, servers) as hub:
-        raw = Raw(hub.url + "/mcp")
+    async with served(form, jobs) as servers, running_hub(tmp_path, servers) as hub:
+        raw = RawClient(hub.url + "/mcp")
         asked = {"uri": "interlock://t/text://one", "task": {}, "_meta": DECLARED if form == "modern" else {}}
         if form == "legacy":
             await raw.initialize()
@@ -462,7 +466,7 @@ async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form
 
 
 async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behind(tmp_path: Path, jobs: Jobs) -> None:
-    async with served("modern", jobs) as servers, house(tmp_path, servers) as hub:
+    async with served("modern", jobs) as servers, running_hub(tmp_path, servers) as hub:
         tracker = hub.hub_app.tasks
         kept, goes = asyncio.Event(), asyncio.Event()
         add = tracker.ledger.add
@@ -473,10 +477,10 @@ async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behi
             await add(task)
 
         tracker.ledger.add = slowly  # type: ignore[method-assign]
-        raw = Raw(hub.url + "/mcp")
+        raw = RawClient(hub.url + "/mcp")
         call = {"name": "t__work", "arguments": {"mark": "a"}, "_meta": DECLARED}
         calling = asyncio.ensure_future(raw.modern("tools/call", call))
-        await asyncio.wait_for(kept.wait(), 10)
+        await asyncio.wait_for(kept.wait(), 120)
         calling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await calling
@@ -493,7 +497,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
 ) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20, idle_s=0.2))
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
-    async with house(tmp_path, servers, hub=settings, wait=False) as hub:
+    async with running_hub(tmp_path, servers, hub=settings, wait=False) as hub:
         await hub.hub_app.upstreams["t"].restart()
         await hub.state("t", ServerState.CONNECTED)
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
@@ -518,7 +522,7 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
     tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "MAX_OPEN_REQUESTS", 2)
-    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "legacy") as ada:
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "legacy") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
@@ -534,10 +538,10 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
 
 
 async def test_a_list_of_tasks_has_pages(tmp_path: Path, jobs: Jobs) -> None:
-    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "legacy") as ada:
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub, client(hub, "legacy") as ada:
         made = {(await ada.start_tool("t__work", {"mark": str(number)})).id for number in range(105)}
         assert {task["taskId"] for task in await ada.list_tasks()} == made
-        raw = Raw(hub.url + "/mcp")
+        raw = RawClient(hub.url + "/mcp")
         await raw.initialize()
         page = (await raw.legacy("tasks/list"))["result"]
         assert len(page["tasks"]) == 100
@@ -552,7 +556,7 @@ async def test_the_mark_of_a_task_is_rewritten_in_what_it_asks_and_in_its_result
         asked.append(params)
         return {"action": "decline"}
 
-    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub:
+    async with served("legacy", jobs) as servers, running_hub(tmp_path, servers) as hub:
         async with client(hub, "legacy", handlers=Handlers(elicit_form=keep)) as ada:
             task = await ada.start_tool("t__greet")
             result: Any = await task.result()
@@ -565,7 +569,7 @@ async def test_the_mark_of_a_task_is_rewritten_in_what_it_asks_and_in_its_result
 async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals_task(
     tmp_path: Path, ends: bool, clock: str
 ) -> None:
-    async with house(tmp_path, {"n": child("numbering_server.py", clock, era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"n": child("numbering_server.py", clock, era="legacy")}) as hub:
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             first = await ada.start_tool("n__note", {"text": "of ada"})
             if ends:
@@ -587,9 +591,9 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
 
 async def test_an_id_that_a_server_used_again_before_anyone_asked_is_found_out_by_its_age(tmp_path: Path) -> None:
     servers = {"n": child("numbering_server.py", era="legacy")}
-    async with house(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
+    async with running_hub(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
         task = await ada.start_tool("n__note", {"text": "of ada"})
-    async with house(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
+    async with running_hub(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
         # Somebody else at the same server, of whom this hub knows nothing.
         line = await hub.hub_app.upstreams["n"].open_connection(None)
         await line.connection.request("tools/call", {"name": "note", "arguments": {"text": "of eve"}, "task": {}})
@@ -604,7 +608,7 @@ async def test_an_id_that_a_server_used_again_before_anyone_asked_is_found_out_b
 async def test_equal_ids_in_processes_of_their_own_are_not_mixed_up(tmp_path: Path) -> None:
     heard: dict[str, list[Any]] = {"ada": [], "eve": []}
     handlers = Handlers(elicit_form=name)
-    async with house(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
+    async with running_hub(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
         async with (
             client(hub, "legacy", "ada", handlers=handlers, heard=lambda *said: heard["ada"].append(said)) as ada,
             client(hub, "legacy", "eve", handlers=handlers, heard=lambda *said: heard["eve"].append(said)) as eve,
@@ -628,7 +632,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
     before = asyncio.all_tasks()
 
     async with served(form, jobs) as servers:
-        async with house(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
+        async with running_hub(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
             callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
 
             async def begin(number: int) -> tuple[str, str]:
@@ -640,7 +644,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             await asyncio.gather(*(callers[who].task(id_).cancel() for who, id_ in cancelled))
             await until(lambda: sum(jobs.ended.values()) == third)
             assert hub.hub_app.hub.open_calls == 0
-        async with house(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
+        async with running_hub(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
             callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
             jobs.go.set()
             results = await asyncio.gather(*(callers[who].task(id_).result() for who, id_ in finished))
@@ -660,7 +664,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             assert not tracker.ledger._owners
             assert hub.hub_app.upstreams["t"].tasks == 0
             assert not hub.hub_app.hub.tasks._open_requests
-        async with house(tmp_path, servers) as hub:
+        async with running_hub(tmp_path, servers) as hub:
             assert len(hub.hub_app.tasks.ledger) == 0
     assert jobs.runs == {str(number): 1 for number in range(3 * third)}
     assert asyncio.all_tasks() <= before
@@ -671,16 +675,16 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
     busy = {"error": {"code": 3000, "message": "too busy", "data": {"_mgp": recovery}}}
     noon = "2026-08-01T12:00:00Z"
     begun = {"resultType": "task", "taskId": "1", "status": "working", "createdAt": noon, "lastUpdatedAt": noon}
-    script = Script(
+    script = MgpScript(
         tmp_path,
         era="modern",
         mgp={"version": "0.2.0", "extensions": ["security"]},
         tools=[tool("get", annotations={"idempotentHint": True})],
         answers={"get": [busy, busy, {"result": {**begun, "ttlMs": 60_000}}]},
     )
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         asked = {"name": "s__get", "arguments": {}, "_meta": DECLARED}
-        answer = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["result"]
+        answer = (await RawClient(hub.url + "/mcp").modern("tools/call", asked))["result"]
         (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert (answer["resultType"], answer["taskId"], kept.upstream_id) == ("task", kept.id, "1")
         assert len(script.params("tools/call")) == 3

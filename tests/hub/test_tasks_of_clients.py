@@ -8,11 +8,11 @@ from typing import Any
 
 from interlock.config.settings import Server
 
-from .house import house, text_of, until
-from .puppet import TASK, Puppet
-from .rounds import Rounder
-from .talker import Talker, answers
-from .test_bridges_questions import ALL, FORM, SAMPLING, asks, puppet_house, steps
+from .instructed_server import TASK, InstructedServer
+from .legacy_client import LegacyClient, answers
+from .modern_client import ModernClient
+from .running_hub import running_hub, text_of, until
+from .test_bridges_questions import ALL, FORM, SAMPLING, asks, instructed_hub, steps
 
 RELATED = "io.modelcontextprotocol/related-task"
 HOSTING: dict[str, Any] = {
@@ -22,7 +22,7 @@ HOSTING: dict[str, Any] = {
 AS_TASK = {**SAMPLING, "task": {"ttl": 60_000}}
 
 
-class Host(Talker):
+class Host(LegacyClient):
     """A client that does what it is asked as a task, under an id of its own."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -68,7 +68,7 @@ def about(id: int, what: str, task: str = TASK) -> tuple[dict[str, Any], dict[st
 
 
 async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
+    async with instructed_hub(tmp_path) as (hub, instructed):
         host = Host(hub.url + "/mcp")
         await host.initialize(HOSTING)
         doing = steps(
@@ -80,11 +80,11 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
             *about(4, "list"),
         )
         begun, seen, result, listed = json.loads(text_of(await host.call("a__do", doing)))
-        assert puppet.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
+        assert instructed.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
         id_ = begun["result"]["task"]["taskId"]
         assert id_ != "mine-0"
         assert (seen["result"]["taskId"], seen["result"]["status"]) == (id_, "completed")
-        assert puppet.asked("notifications/tasks/status")[0]["taskId"] == id_
+        assert instructed.asked("notifications/tasks/status")[0]["taskId"] == id_
         assert result["result"]["content"]["text"] == "hello from ada"
         assert result["result"]["_meta"][RELATED] == {"taskId": id_}
         assert [task["taskId"] for task in listed["result"]["tasks"]] == [id_]
@@ -97,7 +97,7 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
 
 
 async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, _):
+    async with instructed_hub(tmp_path) as (hub, _):
         host = Host(hub.url + "/mcp")
         await host.initialize(HOSTING)
         form = {**FORM, "task": {}}
@@ -108,9 +108,9 @@ async def test_a_servers_task_at_a_client_can_be_cancelled(tmp_path: Path) -> No
 
 
 async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) -> None:
-    async with Puppet().http() as one, Puppet().http() as two:
-        servers = {name: Server(url=puppet.url, era="legacy") for name, puppet in (("a", one), ("b", two))}
-        async with house(tmp_path, servers) as hub:
+    async with InstructedServer().http() as one, InstructedServer().http() as two:
+        servers = {name: Server(url=instructed.url, era="legacy") for name, instructed in (("a", one), ("b", two))}
+        async with running_hub(tmp_path, servers) as hub:
             host = Host(hub.url + "/mcp")
             await host.initialize(HOSTING)
             begin = (asks(1, "sampling/createMessage", AS_TASK), {"wait": 1})
@@ -132,8 +132,8 @@ async def test_a_server_finds_no_task_of_a_client_but_its_own(tmp_path: Path) ->
 
 
 async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
-    async with puppet_house(tmp_path) as (hub, puppet):
-        old, new = Talker(hub.url + "/mcp", answers("ada")), Rounder(hub.url + "/mcp", answers("ada"))
+    async with instructed_hub(tmp_path) as (hub, instructed):
+        old, new = LegacyClient(hub.url + "/mcp", answers("ada")), ModernClient(hub.url + "/mcp", answers("ada"))
         await old.initialize(ALL)
         new.capabilities = {**ALL, "tasks": HOSTING["tasks"]}
         doing = steps(asks(1, "sampling/createMessage", AS_TASK), {"wait": 1}, *about(2, "get", "x"))
@@ -141,5 +141,5 @@ async def test_who_cannot_host_tasks_is_asked_as_ever(tmp_path: Path) -> None:
             sampled, refused = json.loads(text_of(answer))
             assert sampled["result"]["content"]["text"] == "hello from ada"
             assert "error" in refused
-        assert all("tasks" not in said["capabilities"] for said in puppet.asked("initialize"))
+        assert all("tasks" not in said["capabilities"] for said in instructed.asked("initialize"))
         assert "task" not in new.asked[0]["params"]

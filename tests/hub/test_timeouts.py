@@ -17,8 +17,8 @@ from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 
-from .governed import Script, call, error_of, listed, tool
-from .house import Raw, child, house, text_of, until
+from .mgp_script import MgpScript, call, error_of, listed, tool
+from .running_hub import RawClient, child, running_hub, text_of, until
 
 FAST = Timeouts(start_s=30, discovery_s=10, tool_s=1)
 
@@ -61,8 +61,8 @@ def test_listing_has_the_servers_own_before_the_hubs() -> None:
 
 async def test_a_tool_that_is_silent_is_answered_with_the_registrys_timeout_over_rest(tmp_path: Path) -> None:
     settings = Hub(timeouts=FAST)
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
-        status, _, body = await Raw(hub.url + "/tools/busy__hang").post(b'{"mark": "m"}')
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
+        status, _, body = await RawClient(hub.url + "/tools/busy__hang").post(b'{"mark": "m"}')
         said = json.loads(body)
         assert status == 504
         assert (said["code"], said["error_type"], said["tool_name"]) == (-32003, "ToolTimeout", "busy__hang")
@@ -74,8 +74,8 @@ async def test_a_tool_that_is_silent_is_answered_with_the_registrys_timeout_over
 
 @pytest.mark.parametrize("speaks", ["new", "old", "mgp"])
 async def test_a_tool_that_is_silent_is_answered_by_the_error_table_over_mcp(tmp_path: Path, speaks: str) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(timeouts=FAST)) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(timeouts=FAST)) as hub:
+        client = RawClient(hub.url + "/mcp")
         wanted = {"name": "busy__hang", "arguments": {"mark": "m"}}
         if speaks == "new":
             error = (await client.modern("tools/call", wanted))["error"]
@@ -97,16 +97,16 @@ async def test_a_tool_that_is_silent_is_answered_by_the_error_table_over_mcp(tmp
 
 async def test_each_tool_has_its_own_time(tmp_path: Path) -> None:
     own = Tools(timeouts={"ha*": ToolTimeouts(tool_s=0.3)})
-    async with house(tmp_path, {"busy": child("busy_server.py", tools=own)}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}) as hub:
         wanted = {"name": "busy__hang", "arguments": {"mark": "m"}}
-        assert error_of(await Raw(hub.url + "/mcp").modern("tools/call", wanted))["timeout_ms"] == 300
+        assert error_of(await RawClient(hub.url + "/mcp").modern("tools/call", wanted))["timeout_ms"] == 300
 
 
 async def test_progress_gives_a_tool_its_time_anew(tmp_path: Path) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
-    async with script.house(waits=Timeouts(start_s=30, tool_s=1.2)) as hub:
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
+    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=1.2)) as hub:
         wanted = {"name": "s__a", "arguments": {}}
-        heard = await Raw(hub.url + "/mcp").modern("tools/call", {**wanted, "_meta": {"progressToken": "mine"}})
+        heard = await RawClient(hub.url + "/mcp").modern("tools/call", {**wanted, "_meta": {"progressToken": "mine"}})
         assert text_of(heard) == "a ran {}"
         assert error_of(await call(hub, "a"))["name"] == "UPSTREAM_TIMEOUT", "nobody wanted to hear how far it is"
 
@@ -138,20 +138,20 @@ class Slow:
 @pytest.mark.parametrize(("gate", "passes"), [(Slow(0.01, 3), True), (Slow(30), False), (Slow(0.3, 100), False)])
 async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: Slow, passes: bool) -> None:
     server = child("busy_server.py", timeouts=ServerTimeouts(validation_s=0.8))
-    async with house(tmp_path, {"busy": server}) as hub:
+    async with running_hub(tmp_path, {"busy": server}) as hub:
         plans = hub.hub_app.gate_chain.plans
         plans._gates = [*plans._gates, gate]
         wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
-        answer = await asyncio.wait_for(Raw(hub.url + "/mcp").modern("tools/call", wanted), 10)
+        answer = await asyncio.wait_for(RawClient(hub.url + "/mcp").modern("tools/call", wanted), 120)
         if passes:
             assert text_of(answer) == "a"
             return
         assert error_of(answer)["name"] == "TIMEOUT"
         assert error_of(answer)["timeout_ms"] == 800
-        status, _, body = await Raw(hub.url + "/tools/busy__echo").post(b'{"text": "a"}')
+        status, _, body = await RawClient(hub.url + "/tools/busy__echo").post(b'{"text": "a"}')
         assert status == 504
         assert json.loads(body)["suggestions"] == ["repeat it, or have the operator raise `validation_s`"]
-        validated = await Raw(hub.url + "/mcp").modern("tools/validate", wanted)
+        validated = await RawClient(hub.url + "/mcp").modern("tools/validate", wanted)
         assert validated["error"]["code"] == -32003
 
 
@@ -159,8 +159,8 @@ async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gat
 
 
 async def test_a_server_that_does_not_list_again_in_time_keeps_the_list_that_is_known(tmp_path: Path) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
-    async with script.house(waits=Timeouts(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
+    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
         assert await listed(hub) == ["s__a"]
         script.say(tools=[tool("a"), tool("b")], silent=["tools/list"])
         hub.hub_app.upstreams["s"].lists_changed()
@@ -176,9 +176,9 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.hub.upstreams.listing.LIST_AGAIN_S", 0.2)
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
     own = ServerTimeouts(discovery_s=0.3)
-    async with script.house(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:
+    async with script.running_hub(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:
         script.say(tools=[tool("b")], silent=["tools/list"])
         hub.hub_app.upstreams["s"].lists_changed()
         await until(lambda: any("0.3 s" in line.text for line in hub.hub_app.logs.tail("s", 100)))
@@ -207,24 +207,24 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
     hub_s = 30 if where == "tool" else 0.1
     settings = Hub(timeouts=Timeouts(start_s=30, lock_s=hub_s), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("**",))}
-    async with house(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
         async with hub.hub_app.inbox._ask_lock:
             wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
-            refused = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", wanted))
+            refused = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
             assert (refused["name"], refused["timeout"], refused["timeout_ms"]) == ("RESOURCE_EXHAUSTED", "lock", 100)
-            status, headers, body = await Raw(hub.url + "/tools/busy__echo", key).post(b'{"text": "a"}')
+            status, headers, body = await RawClient(hub.url + "/tools/busy__echo", key).post(b'{"text": "a"}')
             assert (status, headers["retry-after"]) == (503, "1")
             assert json.loads(body)["error_type"] == "Overloaded"
-        answer = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", wanted))
+        answer = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", wanted))
         assert answer["name"] == "APPROVAL_PENDING"
 
 
 async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_overloaded(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, lock_s=0.1))
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         search = hub.hub_app.discovery_tools._search
-        client = Raw(hub.url + "/mcp")
+        client = RawClient(hub.url + "/mcp")
         async with search._busy:
             refused = await client.modern("mgp/tools/discover", {"query": "echo"})
             assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from .governed import Script, policy, tool
-from .house import House, Raw, until
+from .mgp_script import MgpScript, policy, tool
+from .running_hub import RawClient, RunningHub, until
 
 DECLARED = {
     "risk_level": "safe",
@@ -31,18 +31,18 @@ OFFER = {"mgp": {"version": "0.2.0", "extensions": ["security"]}}
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Script:
-    return Script(tmp_path, era="legacy", mgp={"version": "0.2.0", "extensions": ["security"]}, tools=TOOLS)
+def script(tmp_path: Path) -> MgpScript:
+    return MgpScript(tmp_path, era="legacy", mgp={"version": "0.2.0", "extensions": ["security"]}, tools=TOOLS)
 
 
 @pytest.fixture
-async def hub(script: Script) -> AsyncIterator[House]:
-    async with script.house(permissions=policy("auto_approve")) as running:
+async def hub(script: MgpScript) -> AsyncIterator[RunningHub]:
+    async with script.running_hub(permissions=policy("auto_approve")) as running:
         yield running
 
 
-async def listed(hub: House, era: str, capabilities: dict[str, Any], path: str = "/mcp") -> dict[str, Any]:
-    client = Raw(hub.url + path)
+async def listed(hub: RunningHub, era: str, capabilities: dict[str, Any], path: str = "/mcp") -> dict[str, Any]:
+    client = RawClient(hub.url + path)
     if era == "legacy":
         said = (await client.initialize(capabilities))["result"]["capabilities"]
         assert said.get("mgp", {}).get("extensions", []) == (["security"] if capabilities else [])
@@ -56,7 +56,7 @@ async def listed(hub: House, era: str, capabilities: dict[str, Any], path: str =
 @pytest.mark.parametrize("path", ["/mcp", "/servers/s/mcp"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_client_that_agreed_on_it_gets_the_whole_object_with_the_hubs_own_risk(
-    hub: House, era: str, path: str
+    hub: RunningHub, era: str, path: str
 ) -> None:
     tools = await listed(hub, era, OFFER, path)
     assert tools["whole"]["security"] == {**DECLARED, "risk_level": "dangerous"}, "irreversible, with side effects"
@@ -68,22 +68,22 @@ async def test_a_client_that_agreed_on_it_gets_the_whole_object_with_the_hubs_ow
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_anybody_else_gets_definitions_as_they_came(hub: House, era: str) -> None:
+async def test_anybody_else_gets_definitions_as_they_came(hub: RunningHub, era: str) -> None:
     tools = await listed(hub, era, {})
     for wanted in TOOLS:
         assert tools[wanted["name"]].get("security") == wanted.get("security")
 
 
 @pytest.mark.parametrize(("trust", "risk"), [("trusted", "safe"), ("standard", "safe"), ("sandboxed", "moderate")])
-async def test_the_risk_that_is_told_follows_the_trust_in_the_server(script: Script, trust: str, risk: str) -> None:
+async def test_the_risk_that_is_told_follows_the_trust_in_the_server(script: MgpScript, trust: str, risk: str) -> None:
     script.say(tools=[tool("get", security={"risk_level": "safe"})])
-    async with script.house(trust=trust) as hub:
+    async with script.running_hub(trust=trust) as hub:
         assert (await listed(hub, "legacy", OFFER))["get"]["security"]["risk_level"] == risk
 
 
-async def test_a_list_that_changes_is_told_anew(script: Script) -> None:
+async def test_a_list_that_changes_is_told_anew(script: MgpScript) -> None:
     script.say(tools=[tool("get", security={"risk_level": "safe"})])
-    async with script.house() as hub:
+    async with script.running_hub() as hub:
         assert list(await listed(hub, "legacy", OFFER)) == ["get"]
         script.say(tools=[tool("get", security={"risk_level": "safe"}), tool("more")])
         before = hub.hub_app.catalog.offer("s")

@@ -12,8 +12,8 @@ import pytest
 
 from interlock.config.settings import Approvals, Hub, Profile, Timeouts
 
-from .governed import Script, needing, tool
-from .house import House, Raw, child, house, until
+from .mgp_script import MgpScript, needing, tool
+from .running_hub import RawClient, RunningHub, child, running_hub, until
 
 OFFER = {"version": "0.2.0", "extensions": ["security"]}
 TOOLS = {
@@ -29,12 +29,12 @@ BARRED = ("by server", "by tool", "by key", "by profile")
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    script = Script(tmp_path, era="legacy", mgp=OFFER, tools=list(TOOLS.values()))
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    script = MgpScript(tmp_path, era="legacy", mgp=OFFER, tools=list(TOOLS.values()))
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), approvals=Approvals(hold_s=0))
-    servers = {"s": child("governed_server.py", str(script.path)), "busy": child("busy_server.py")}
+    servers = {"s": child("mgp_server.py", str(script.path)), "busy": child("busy_server.py")}
     profiles = {"narrow": Profile(tools=("busy__*", "s__visible"))}
-    async with house(tmp_path, servers, hub=settings, profiles=profiles) as running:
+    async with running_hub(tmp_path, servers, hub=settings, profiles=profiles) as running:
         script.say(tools=[*TOOLS.values(), tool("visible"), TOOLS["changed"] | {"description": "Another."}])
         script.say(tools=[one for one in script.said["tools"] if one != TOOLS["changed"]])
         running.hub_app.upstreams["s"].lists_changed()
@@ -42,7 +42,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[House]:
         yield running
 
 
-async def barred(hub: House, how: str) -> str:
+async def barred(hub: RunningHub, how: str) -> str:
     """The key of an agent that may have none of the tools."""
     if how == "by key":
         return await hub.new_key("ada", permissions=("invoke:s__visible", "invoke:busy__*"))
@@ -55,16 +55,16 @@ async def barred(hub: House, how: str) -> str:
 
 
 @pytest.mark.parametrize("how", BARRED)
-async def test_a_forbidden_tool_is_answered_like_one_that_never_was(hub: House, how: str) -> None:
+async def test_a_forbidden_tool_is_answered_like_one_that_never_was(hub: RunningHub, how: str) -> None:
     key = await barred(hub, how)
-    session, spoken = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", key)
+    session, spoken = RawClient(hub.url + "/mcp", key), RawClient(hub.url + "/mcp", key)
     await session.initialize()
     await spoken.initialize({"mgp": {"version": "0.2.0", "extensions": ["access_control", "tool_discovery"]}})
-    modern = Raw(hub.url + "/mcp", key)
+    modern = RawClient(hub.url + "/mcp", key)
 
     async def rest(verb: str, path: str) -> Any:
         body = b"{}" if verb == "POST" else b""
-        status, headers, answer = await Raw(hub.url + path, key).send(verb, body, {"accept": "application/json"})
+        status, headers, answer = await RawClient(hub.url + path, key).send(verb, body, {"accept": "application/json"})
         return [status, sorted(set(headers) - {"date", "content-length"}), json.loads(answer)]
 
     async def everywhere(name: str) -> list[Any]:
@@ -89,19 +89,22 @@ async def test_a_forbidden_tool_is_answered_like_one_that_never_was(hub: House, 
 
 
 @pytest.mark.parametrize("name", ["lacking", "quarantined", "changed"])
-async def test_whoever_would_see_the_tool_is_told_why_it_is_not_there(hub: House, name: str) -> None:
-    for client in (Raw(hub.url + "/mcp", hub.key("bob")), Raw(hub.url + "/mcp", await hub.new_key("eve", "person"))):
+async def test_whoever_would_see_the_tool_is_told_why_it_is_not_there(hub: RunningHub, name: str) -> None:
+    for client in (
+        RawClient(hub.url + "/mcp", hub.key("bob")),
+        RawClient(hub.url + "/mcp", await hub.new_key("eve", "person")),
+    ):
         told = json.dumps(await client.modern("tools/call", {"name": f"s__{name}", "arguments": {}}))
         assert "TOOL_DISABLED" in told or "APPROVAL_PENDING" in told
         assert "interlock" in told, "and what to do about it"
 
 
 @pytest.mark.parametrize("how", ["by server", "by key"])
-async def test_forbidden_prompts_and_resources_are_answered_like_such_as_never_were(hub: House, how: str) -> None:
+async def test_forbidden_prompts_and_resources_are_answered_like_such_as_never_were(hub: RunningHub, how: str) -> None:
     key = await hub.new_key("ada", permissions=("invoke:s__*",) if how == "by key" else None)
     if how == "by server":
         await hub.deny("ada", "busy")
-    session, modern = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", key)
+    session, modern = RawClient(hub.url + "/mcp", key), RawClient(hub.url + "/mcp", key)
     await session.initialize()
 
     async def everywhere(prompt: str, uri: str) -> list[str]:
@@ -115,7 +118,7 @@ async def test_forbidden_prompts_and_resources_are_answered_like_such_as_never_w
                 await ask("resources/read", {"uri": uri}),
             ]
         answers.append(await session.legacy("resources/subscribe", {"uri": uri}))
-        answers.append(await Raw(f"{hub.url}/servers/{prompt.partition('__')[0]}/mcp", key).modern("tools/list"))
+        answers.append(await RawClient(f"{hub.url}/servers/{prompt.partition('__')[0]}/mcp", key).modern("tools/list"))
         server = prompt.partition("__")[0]
         return [
             json.dumps(answer).replace(uri, "URI").replace(prompt, "NAME").replace(server, "S") for answer in answers

@@ -11,8 +11,8 @@ import pytest
 from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.negotiation import VERSION
 
-from .governed import ERAS, TRANSPORTS, Script, call, error_of, listed, tool
-from .house import House, Raw, text_of
+from .mgp_script import ERAS, TRANSPORTS, MgpScript, call, error_of, listed, tool
+from .running_hub import RawClient, RunningHub, text_of
 from .test_speaking import HOMES, OFFER, mgp_of
 
 SERVERS_OFFER = {"version": "0.2.0", "extensions": ["security", "audit", "lifecycle", "com.example.own"]}
@@ -20,13 +20,13 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 REFUSED = {"error": {"code": 4002, "message": "off", "data": {"_mgp": {"category": "validation", "retryable": False}}}}
 
 
-async def status(hub: House) -> Any:
+async def status(hub: RunningHub) -> Any:
     """The server's line of `interlock status --json`."""
     found: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/status"](b"{}")
     return json.loads(json.dumps(found["servers"][0], default=str))
 
 
-def question(script: Script, era: str) -> dict[str, Any]:
+def question(script: MgpScript, era: str) -> dict[str, Any]:
     """What the server was asked with."""
     if era == "modern":
         asked: dict[str, Any] = script.params("server/discover")[0]["_meta"][CAPABILITIES]
@@ -41,8 +41,8 @@ def question(script: Script, era: str) -> dict[str, Any]:
 async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
     tmp_path: Path, transport: str, era: str, home: str
 ) -> None:
-    script = Script(tmp_path, era=era, home=home, mgp=SERVERS_OFFER, tools=[tool("a")])
-    async with script.house(transport) as hub:
+    script = MgpScript(tmp_path, era=era, home=home, mgp=SERVERS_OFFER, tools=[tool("a")])
+    async with script.running_hub(transport) as hub:
         asked = mgp_of(question(script, era))
         assert len(asked) == 3, "servers look in different places"
         assert {said["version"] for said in asked} == {VERSION}
@@ -55,8 +55,8 @@ async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_server_that_says_nothing_of_mgp_gets_plain_mcp(tmp_path: Path, transport: str, era: str) -> None:
-    script = Script(tmp_path, era=era, tools=[tool("a")])
-    async with script.house(transport) as hub:
+    script = MgpScript(tmp_path, era=era, tools=[tool("a")])
+    async with script.running_hub(transport) as hub:
         assert (await status(hub))["mgp"] is None
         assert text_of(await call(hub, "a")) == "a ran {}"
         assert not [method for method in script.methods() if "mgp" in method]
@@ -71,10 +71,10 @@ async def test_what_is_agreed_with_a_server_and_with_a_client_are_two_things(
     tmp_path: Path, transport: str, era: str, client: str
 ) -> None:
     """A plain client of an MGP server gets plain MCP, an MGP client all of it; the server hears the hub either way."""
-    script = Script(tmp_path, era=era, mgp=SERVERS_OFFER, tools=[tool("a")], answers={"a": [REFUSED]})
-    async with script.house(transport) as hub:
+    script = MgpScript(tmp_path, era=era, mgp=SERVERS_OFFER, tools=[tool("a")], answers={"a": [REFUSED]})
+    async with script.running_hub(transport) as hub:
         meta = {} if client == "plain" else {"_meta": {CAPABILITIES: {"mgp": OFFER}}}
-        raw = Raw(hub.url + "/mcp")
+        raw = RawClient(hub.url + "/mcp")
         error = (await raw.modern("tools/call", {"name": "s__a", "arguments": {}, **meta}))["error"]
         if client == "plain":
             assert error["code"] == -32602
@@ -95,9 +95,9 @@ async def test_a_plain_server_is_plain_whatever_the_client_speaks(
     tmp_path: Path, transport: str, era: str, client: str
 ) -> None:
     own = {"error": {"code": -32050, "message": "its own"}}
-    script = Script(tmp_path, era=era, tools=[tool("a")], answers={"a": ["ok", own]})
-    async with script.house(transport) as hub:
-        raw = Raw(hub.url + "/mcp")
+    script = MgpScript(tmp_path, era=era, tools=[tool("a")], answers={"a": ["ok", own]})
+    async with script.running_hub(transport) as hub:
+        raw = RawClient(hub.url + "/mcp")
         await raw.initialize({} if client == "plain" else {"mgp": OFFER})
         assert text_of(await raw.legacy("tools/call", {"name": "s__a", "arguments": {}})) == "a ran {}"
         error = (await raw.legacy("tools/call", {"name": "s__a", "arguments": {}}))["error"]
@@ -108,9 +108,9 @@ async def test_a_plain_server_is_plain_whatever_the_client_speaks(
 
 @pytest.mark.parametrize("home", HOMES)
 async def test_a_clients_own_offer_never_crosses_the_hub(tmp_path: Path, home: Any) -> None:
-    script = Script(tmp_path, era="legacy", tools=[tool("a")])
-    async with script.house() as hub:
-        client = Raw(hub.url + "/mcp")
+    script = MgpScript(tmp_path, era="legacy", tools=[tool("a")])
+    async with script.running_hub() as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize({"roots": {}, **home({**OFFER, "extensions": ["com.example.own"]})})
         await client.legacy("tools/call", {"name": "s__a", "arguments": {}})
         private = script.params("initialize")[-1]["capabilities"]
@@ -129,8 +129,8 @@ async def test_a_clients_own_offer_never_crosses_the_hub(tmp_path: Path, home: A
     ],
 )
 async def test_a_servers_version_fits_by_its_major(tmp_path: Path, version: str, spoken: bool, warned: bool) -> None:
-    script = Script(tmp_path, mgp={**SERVERS_OFFER, "version": version}, tools=[tool("a")])
-    async with script.house() as hub:
+    script = MgpScript(tmp_path, mgp={**SERVERS_OFFER, "version": version}, tools=[tool("a")])
+    async with script.running_hub() as hub:
         agreed = (await status(hub))["mgp"]
         assert (agreed is not None) is spoken
         assert bool(agreed and agreed["warning"]) is warned
@@ -138,8 +138,8 @@ async def test_a_servers_version_fits_by_its_major(tmp_path: Path, version: str,
 
 
 async def test_an_answer_that_cannot_be_read_leaves_plain_mcp_and_a_word_in_the_log(tmp_path: Path) -> None:
-    script = Script(tmp_path, mgp={"version": 2, "extensions": "all"}, tools=[tool("a")])
-    async with script.house() as hub:
+    script = MgpScript(tmp_path, mgp={"version": 2, "extensions": "all"}, tools=[tool("a")])
+    async with script.running_hub() as hub:
         assert (await status(hub))["mgp"] is None
         assert await listed(hub) == ["s__a"]
         assert any("cannot be read" in line.text for line in hub.hub_app.logs.tail("s", 100))
@@ -160,18 +160,18 @@ async def test_a_servers_word_on_itself_lowers_its_trust_and_renames_nothing(
     tmp_path: Path, given: str, claimed: str | None, effective: str
 ) -> None:
     said = {**SERVERS_OFFER, "server_id": "kernel", "trust_level": claimed}
-    script = Script(tmp_path, mgp=said, tools=[tool("a")])
-    async with script.house(trust=given) as hub:
+    script = MgpScript(tmp_path, mgp=said, tools=[tool("a")])
+    async with script.running_hub(trust=given) as hub:
         line = await status(hub)
         assert line["trust"] == effective
         assert line["id"] == "s"
         assert line["mgp"]["claims"] == {"server_id": "kernel", "trust_level": claimed}
         assert await listed(hub) == ["s__a"], "a tool is named after the operator's name for its server"
-        assert error_of(await Raw(hub.url + "/mcp").modern("tools/call", {"name": "kernel__a", "arguments": {}}))
+        assert error_of(await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "kernel__a", "arguments": {}}))
 
 
 async def test_a_server_that_calls_itself_sandboxed_cannot_call_its_tools_safe(tmp_path: Path) -> None:
     safe = tool("a", annotations={"readOnlyHint": True}, security={"risk_level": "safe", "permissions_required": []})
-    script = Script(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
-    async with script.house() as hub:
+    script = MgpScript(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
+    async with script.running_hub() as hub:
         assert hub.hub_app.server_policies.trust_of("s").name == "SANDBOXED"

@@ -14,7 +14,7 @@ import pytest
 from interlock.config.settings import Hub, Server, Validation
 from interlock.hub.operations import ControlOperations
 
-from .house import House, Raw, child, house
+from .running_hub import RawClient, RunningHub, child, running_hub
 
 Mode = Literal["observe", "guard", "locked"]
 TEXT = {"type": "string"}
@@ -76,13 +76,13 @@ def scripted(tmp_path: Path, script: Mapping[str, Any] | None = None, name: str 
     return child("scripted_server.py", str(path), **settings)
 
 
-async def call(hub: House, name: str, **arguments: object) -> dict[str, Any]:
+async def call(hub: RunningHub, name: str, **arguments: object) -> dict[str, Any]:
     """The result of a call; a JSON-RPC error as an `error` member."""
-    answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
+    answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
     return dict(answer.get("result") or answer)
 
 
-async def records(hub: House, event: str) -> list[dict[str, Any]]:
+async def records(hub: RunningHub, event: str) -> list[dict[str, Any]]:
     """What the record holds of one kind of event."""
     search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
     found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
@@ -152,7 +152,7 @@ BENIGN: list[tuple[str, dict[str, object]]] = [
 
 
 async def test_declared_validators_refuse_attacks_and_let_honest_calls_through(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         for name, arguments, wanted in ATTACKS:
             assert rule(await call(hub, name, **arguments)) == wanted, (name, arguments)
         for name, arguments in BENIGN:
@@ -160,7 +160,7 @@ async def test_declared_validators_refuse_attacks_and_let_honest_calls_through(t
 
 
 async def test_observe_only_notes_what_declared_validators_have_against_a_call(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         for name, arguments, _ in ATTACKS:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
         assert hub.hub_app.noticed.would_refuse["s", "shell.recursive_delete"] == 7
@@ -174,14 +174,14 @@ async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp
         ("python", {"code": "import subprocess"}, "code.import"),
         ("run_none", {"command": "rm -rf /"}, "shell.recursive_delete"),
     ]
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         for name, arguments, wanted in vectors:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
             assert hub.hub_app.noticed.would_refuse["s", wanted] >= 1
         lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("would refuse fetch of agent:local: address.private" in line for line in lines)
         assert not any("rm -rf" in line for line in lines), "what was sent may hold secrets"
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         for name, arguments, wanted in vectors:
             assert rule(await call(hub, name, **arguments)) == wanted
 
@@ -192,7 +192,7 @@ async def test_metadata_services_are_refused_in_every_mode(
 ) -> None:
     names["innocent.example"] = ["93.184.216.34", "169.254.169.254"]
     rules = {"**": Validation(ignore=("url.local_name",), networks=("169.254.0.0/16",))}
-    async with house(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode=mode)) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode=mode)) as hub:
         for name, arguments in [
             ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
             ("fetch", {"url": "http://[::ffff:a9fe:a9fe]/"}),
@@ -216,7 +216,7 @@ async def test_metadata_services_are_refused_in_every_mode(
 
 async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(tmp_path: Path) -> None:
     rules = {"**": Validation(use=("none",))}
-    async with house(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode="locked")) as hub:
         for name, arguments in [
             ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
             ("run", {"command": "curl 169.254.169.254"}),
@@ -228,13 +228,13 @@ async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(t
 
 
 async def test_a_host_of_a_private_network_is_nobodys_business_until_somebody_asks(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         assert ran(await call(hub, "reach", host="10.0.0.7"))
         assert not hub.hub_app.noticed.would_refuse
 
 
 async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name_as_it_comes(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         assert rule(await call(hub, "browse", target="http://127.0.0.1/")) == "address.loopback"
         assert rule(await call(hub, "browse", target="127.0.0.1:8080/admin")) == "address.loopback"
         assert rule(await call(hub, "do_step", step="rm -rf /")) == "shell.recursive_delete"
@@ -244,7 +244,7 @@ async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name
 
 
 async def test_what_is_only_noted_stands_in_the_record_too(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         assert ran(await call(hub, "run", command="rm -rf /"))
         (noted,) = await records(hub, "dev.interlock.would_refuse")
         assert (noted["name"], noted["rule"]) == ("run", "shell.recursive_delete")
@@ -260,17 +260,17 @@ async def test_a_relative_path_starts_where_its_server_was_set_to_run(tmp_path: 
     rules = {"open_file": Validation(use=("paths",), roots=(str(inside),))}
     for cwd, wanted in ((inside, True), (outside, False)):
         server = scripted(tmp_path, validators=rules, cwd=str(cwd))
-        async with house(tmp_path / cwd.name, {"s": server}) as hub:
+        async with running_hub(tmp_path / cwd.name, {"s": server}) as hub:
             assert ran(await call(hub, "open_file", path="notes.txt")) is wanted
             assert ran(await call(hub, "open_file", path=str(inside / "notes.txt")))
 
 
 @pytest.mark.parametrize("name", ["run_unknown", "run_misdeclared"])
 async def test_a_validator_that_nobody_knows_denies_the_tool(tmp_path: Path, name: str) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         answer = await call(hub, name, command="ls")
         assert rule(answer) == "validator.unknown"
-    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         assert ran(await call(hub, name, command="ls"))
         assert hub.hub_app.noticed.would_refuse["s", "validator.unknown"] == 1
 
@@ -280,7 +280,7 @@ async def test_every_address_of_a_name_is_checked_and_the_answer_remembered(
 ) -> None:
     names["mixed.example"] = ["93.184.216.34", "10.0.0.1"]
     names["public.example"] = ["93.184.216.34"]
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         assert rule(await call(hub, "declared_fetch", url="https://mixed.example/x")) == "address.private"
         assert ran(await call(hub, "declared_fetch", url="https://public.example/x"))
         assert rule(await call(hub, "declared_fetch", url="https://nowhere.example/")) == "url.unresolved"
@@ -291,7 +291,7 @@ async def test_every_address_of_a_name_is_checked_and_the_answer_remembered(
 
 
 async def test_a_refusal_names_rule_argument_and_offending_part_and_how_to_be_allowed(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         answer = await call(hub, "run_steps", steps=[{"cmd": "echo a"}, {"cmd": "echo b | sh"}])
         text = answer["content"][0]["text"]
         assert "sandbox validator (declared)" in text
@@ -304,7 +304,7 @@ async def test_a_refusal_names_rule_argument_and_offending_part_and_how_to_be_al
 
 
 async def test_refused_code_comes_back_with_what_an_agent_needs_to_correct_it(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         answer = await call(hub, "declared_python", code="import subprocess")
         assert answer["_meta"]["dev.interlock/error"]["name"] == "CODE_SAFETY_VIOLATION"
         rejection = answer["structuredContent"]
@@ -325,7 +325,7 @@ async def test_the_operator_adds_validators_names_arguments_and_lets_rules_go(tm
         "fetch": Validation(use=("none",)),
         "python": Validation(use=("code_safety",), level="readonly"),
     }
-    async with house(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
         assert rule(await call(hub, "echo", text="cat x")) == "shell.not_allowed"
         assert ran(await call(hub, "echo", text="ls x"))
         assert ran(await call(hub, "open_file", path="new/file.txt"))
@@ -345,13 +345,13 @@ async def test_a_table_for_all_tools_and_one_for_a_tool_hold_together(tmp_path: 
         "**": Validation(use=("sandbox",), ignore=("shell.pipe",)),
         "ru*": Validation(blocked_programs=("git",)),
     }
-    async with house(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, validators=validators)}) as hub:
         assert rule(await call(hub, "run", command="git log | head")) == "shell.blocked"
         assert ran(await call(hub, "run", command="ls | head"))
 
 
 async def test_a_large_value_is_judged_away_from_the_loop_and_still_refused(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         long = "x = 1\n" * 600
         assert ran(await call(hub, "declared_python", code=long))
         assert rule(await call(hub, "declared_python", code=long + "import socket\n")) == "code.import"
@@ -359,7 +359,7 @@ async def test_a_large_value_is_judged_away_from_the_loop_and_still_refused(tmp_
 
 async def test_what_is_checked_elsewhere_is_checked_by_the_gates_behind_as_well(tmp_path: Path) -> None:
     """The first call of a judge waits for a thread; what comes after it in the list must not be skipped for that."""
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         seen: list[str] = []
         plans = hub.hub_app.gate_chain.plans
         plans._gates = [*plans._gates, _Last(seen)]
@@ -403,16 +403,16 @@ def test_tools_without_a_validator_have_nothing_to_check() -> None:
 
 
 async def test_a_tool_called_through_the_kernel_is_checked_as_itself(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         for command, wanted in (("rm -rf /", True), ("ls", False)):
             inner = {"name": "s__declared_run", "arguments": {"command": command}}
-            answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "call_tool", "arguments": inner})
+            answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "call_tool", "arguments": inner})
             assert bool(answer["result"].get("isError")) is wanted
 
 
 async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         await client.initialize()
         for _ in ("cold", "warm"):
             params = {"name": "s__declared_run", "arguments": {"command": "rm -rf /"}}
@@ -441,12 +441,12 @@ async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(t
 async def test_what_a_schema_leaves_open_is_looked_at_when_it_comes(
     tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         assert not ran(await call(hub, name, **arguments))
 
 
 async def test_what_a_schema_leaves_open_may_still_be_harmless(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         assert ran(await call(hub, "run_job", job={"task": {"what": "ls -l"}}))
         assert ran(await call(hub, "ask", query="where do rivers drop into the sea?"))
         assert ran(await call(hub, "ask", query="select name from rivers"))

@@ -15,12 +15,12 @@ from interlock.config.settings import Agent, Server, Tools
 from interlock.hub.auth.principals import local_person
 from interlock.transports.http.client import HttpLink
 
-from .house import House, Raw, house, text_of, until
-from .raw_web import RawWeb
+from .raw_server import RawHttpServer
+from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .web_server import Posted
 
 
-class Gated(RawWeb):
+class Gated(RawHttpServer):
     """Does not say who it is, or what it offers, until it is let."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Gated(RawWeb):
 
 
 @asynccontextmanager
-async def starting(tmp_path: Path) -> AsyncIterator[tuple[House, Gated, str]]:
+async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str]]:
     """A hub that knows a server, which is just being started again; and the key of an agent."""
-    async with Gated() as web, house(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+    async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
         key = await hub.new_key("ci")
         web.gate.clear()
         await hub.hub_app.upstreams["web"].restart()
@@ -45,19 +45,19 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[House, Gated, str]]:
         yield hub, web, key
 
 
-async def _revoke(hub: House) -> None:
+async def _revoke(hub: RunningHub) -> None:
     await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
 
 
-async def _deny(hub: House) -> None:
+async def _deny(hub: RunningHub) -> None:
     await hub.deny("ci", "web", "ok")
 
 
-async def _ask(hub: House) -> None:
+async def _ask(hub: RunningHub) -> None:
     await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, agents={"ci": Agent(ask=("web__ok",))}))
 
 
-CHANGES: dict[str, tuple[Callable[[House], Awaitable[None]], str]] = {
+CHANGES: dict[str, tuple[Callable[[RunningHub], Awaitable[None]], str]] = {
     "its key is taken back": (_revoke, "AUTH_REQUIRED"),
     "the tool is denied to it": (_deny, "TOOL_NOT_FOUND"),
     "a person is to be asked": (_ask, "SERVER_RESTARTING"),
@@ -68,7 +68,7 @@ CHANGES: dict[str, tuple[Callable[[House], Awaitable[None]], str]] = {
 async def test_a_call_that_waits_is_refused_for_what_changed_meanwhile(tmp_path: Path, what: str) -> None:
     change, reason = CHANGES[what]
     async with starting(tmp_path) as (hub, web, key):
-        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         await change(hub)
         web.gate.set()
@@ -79,7 +79,7 @@ async def test_a_call_that_waits_is_refused_for_what_changed_meanwhile(tmp_path:
 
 async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
-        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         await hub.deny("somebody else", "web")
         web.gate.set()
@@ -89,7 +89,7 @@ async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: 
 
 async def test_arguments_are_held_to_what_the_tool_says_now(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
-        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
         web.schema = {"type": "object", "required": ["more"]}
         web.gate.set()
@@ -106,7 +106,7 @@ async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_st
         config = hub.hub_app.config
         settings = msgspec.structs.replace(config.servers["web"], tools=Tools(deny=("ok",)))
         await hub.hub_app.apply(msgspec.structs.replace(config, servers={"web": settings}))
-        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        waiting = asyncio.ensure_future(RawClient(hub.url + "/mcp", key).modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 1 or waiting.done())
         web.gate.set()
         assert (await waiting)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
@@ -117,14 +117,14 @@ async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())
         web.session = "one"
-        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}))
         web.gate.clear()
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
-        client = Raw(hub.url + "/mcp", await hub.new_key("ci"))
+        client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
         await client.modern("tools/call", {**OK, "name": "web__strange"})
         assert web.called == 1
         denied = asyncio.ensure_future(client.modern("tools/call", OK))
-        other = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", OK))
+        other = asyncio.ensure_future(RawClient(hub.url + "/mcp").modern("tools/call", OK))
         await until(lambda: hub.hub_app.hub.open_calls == 2)
         await hub.deny("ci", "web", "ok")
         web.gate.set()
@@ -138,7 +138,7 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())
         web.session = "one"
-        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}))
         web.session = "two"
         # The connection is closed after this, and nothing said so.
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
@@ -146,7 +146,7 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
         link = connection.link
         assert isinstance(link, HttpLink)
         assert link.session_id == "one"
-        answer = await Raw(hub.url + "/mcp").modern("tools/call", {**OK, "name": "web__strange"})
+        answer = await RawClient(hub.url + "/mcp").modern("tools/call", {**OK, "name": "web__strange"})
         assert "lost its session" in answer["error"]["message"]
         await until(lambda: connection.reopening is None)
         assert link.session_id == "two"

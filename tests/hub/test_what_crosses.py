@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from interlock.config.settings import Server
 
-from .house import House, Raw, house, messages, until
-from .mirror import Mirror, Say
+from .preset_server import PresetServer, Say
+from .running_hub import RawClient, RunningHub, messages, running_hub, until
 
 Era = Literal["old", "new"]
 REVISIONS: dict[Era, str] = {"old": "2025-11-25", "new": "2026-07-28"}
@@ -170,23 +170,23 @@ LISTED = {
 class Crossing:
     """A hub with a server of each era behind it, and a client of each before each."""
 
-    def __init__(self, hub: House, mirrors: dict[Era, Mirror]) -> None:
+    def __init__(self, hub: RunningHub, mirrors: dict[Era, PresetServer]) -> None:
         self.hub = hub
         self.mirrors = mirrors
-        self._clients: dict[tuple[Era, Era], Raw] = {}
+        self._clients: dict[tuple[Era, Era], RawClient] = {}
 
     async def ask(self, client: Era, server: Era, method: str, params: Any = None) -> Any:
         """A request of a client of one era to the server of another."""
         raw = self._clients.get((client, server))
         if raw is None:
-            raw = self._clients[client, server] = Raw(f"{self.hub.url}/servers/{server}/mcp")
+            raw = self._clients[client, server] = RawClient(f"{self.hub.url}/servers/{server}/mcp")
             if client == "old":
                 await raw.initialize()
         return await (raw.modern(method, params) if client == "new" else raw.legacy(method, params))
 
     async def stream(self, client: Era, server: Era, params: Any) -> list[Any]:
         """Everything that comes on the stream of a call."""
-        raw = Raw(f"{self.hub.url}/servers/{server}/mcp")
+        raw = RawClient(f"{self.hub.url}/servers/{server}/mcp")
         params = {"name": "t", "arguments": {}, **params}
         headers = {}
         if client == "old":
@@ -201,12 +201,12 @@ class Crossing:
 
 
 async def crossing(stack: AsyncExitStack, folder: Path) -> Crossing:
-    mirrors: dict[Era, Mirror] = {}
+    mirrors: dict[Era, PresetServer] = {}
     for era, revision in REVISIONS.items():
-        mirrors[era] = await stack.enter_async_context(Mirror(revision))
+        mirrors[era] = await stack.enter_async_context(PresetServer(revision))
         mirrors[era].answers |= LISTED
     servers = {era: Server(url=mirror.url) for era, mirror in mirrors.items()}
-    hub = await stack.enter_async_context(house(folder, servers))
+    hub = await stack.enter_async_context(running_hub(folder, servers))
     for era in servers:
         await until(lambda: (offer := hub.hub_app.catalog.offer(era)) is not None and bool(offer.prompts))  # noqa: B023
     return Crossing(hub, mirrors)
@@ -354,7 +354,7 @@ async def test_a_number_in_a_header_is_exactly_the_one_in_the_body(
     both: Crossing, said: str, meant: float, same: bool
 ) -> None:
     both.mirrors["new"].answers["tools/call"] = {"content": []}
-    client = Raw(f"{both.hub.url}/servers/new/mcp")
+    client = RawClient(f"{both.hub.url}/servers/new/mcp")
     call = {"name": "counted", "arguments": {"n": meant}}
     answer = await client.modern("tools/call", call, **{"mcp-param-n": said})
     assert ("result" in answer) is same
@@ -368,7 +368,7 @@ async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: Crossing
     link = {"type": "resource_link", "uri": "note://one", "name": "one"}
     both.mirrors[server].answers["tools/call"] = {"content": [link]}
     both.mirrors[server].answers["resources/read"] = {"contents": [{"uri": "note://one", "text": "found"}]}
-    client = Raw(f"{both.hub.url}/mcp")
+    client = RawClient(f"{both.hub.url}/mcp")
     await client.initialize(version=revision)
     answer = await client.legacy("tools/call", {"name": f"{server}__t", "arguments": {}})
     name, _, uri = answer["result"]["content"][0]["text"].partition(": ")
@@ -377,7 +377,7 @@ async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: Crossing
 
 
 async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_path: Path) -> None:
-    async with Mirror("2025-03-26") as mirror:
+    async with PresetServer("2025-03-26") as mirror:
 
         async def together(message: Any, say: Say) -> Any:
             token = message["params"]["_meta"]["progressToken"]
@@ -387,7 +387,7 @@ async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_pa
 
         mirror.answers |= LISTED
         mirror.acts["tools/call"] = together
-        async with house(tmp_path, {"old": Server(url=mirror.url)}) as hub:
+        async with running_hub(tmp_path, {"old": Server(url=mirror.url)}) as hub:
             await until(lambda: (offer := hub.hub_app.catalog.offer("old")) is not None and bool(offer.prompts))
             crossed = Crossing(hub, {"old": mirror})
             *told, answer = await crossed.stream("old", "old", {"_meta": {"progressToken": "mine"}})

@@ -11,7 +11,7 @@ import pytest
 from conformance.packages import command, install
 from conformance.subjects import is_ready, running, wait_until
 
-from .place import HERE, Place, free_ports, write_config
+from .peer_hub import HERE, PeerHub, free_ports, write_config
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def peer_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerHub]:
     """The hub, with the official SDK's server in both eras over both transports, and npm's servers."""
     install()
     folder = tmp_path_factory.mktemp("peers")
@@ -37,11 +37,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         servers[f"sdk-stdio-{era}"] = {"command": sdk, "era": era}
         servers[f"sdk-http-{era}"] = {"url": f"http://127.0.0.1:{sdk_port}/mcp", "era": era}
     config = write_config(folder / "interlock.toml", hub_port, servers)
-    place = Place(f"http://127.0.0.1:{hub_port}", folder / "home", files, folder / "memory.jsonl")
+    peer_hub = PeerHub(f"http://127.0.0.1:{hub_port}", folder / "home", files, folder / "memory.jsonl")
     hub = [sys.executable, "-m", "interlock.cli", "up", "--config", str(config), "--json"]
     with running([*sdk, "--port", str(sdk_port)], {}) as process:
-        wait_until(lambda: place.listens(sdk_port), process, "the SDK's server")
-        with running(hub, {"INTERLOCK_HOME": str(place.home), "PATH": os.environ["PATH"]}) as process:
+        wait_until(lambda: peer_hub.listens(sdk_port), process, "the SDK's server")
+        with running(hub, {"INTERLOCK_HOME": str(peer_hub.home), "PATH": os.environ["PATH"]}) as process:
             wait_until(lambda: is_ready(hub_port), process, "the hub")
-            wait_until(place.all_connected, process, "every server behind the hub")
-            yield place
+            wait_until(peer_hub.all_connected, process, "every server behind the hub")
+            yield peer_hub

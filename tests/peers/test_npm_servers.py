@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp import MCPError, types
 
-from .place import Mode, Place, Transport, text_of
+from .peer_hub import Mode, PeerHub, Transport, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +24,9 @@ def transport(request: pytest.FixtureRequest) -> Transport:
 
 
 async def test_everything_answers_tools_resources_prompts_and_completion(
-    place: Place, transport: Transport, mode: Mode
+    peer_hub: PeerHub, transport: Transport, mode: Mode
 ) -> None:
-    async with place.client(transport, mode, "everything") as client:
+    async with peer_hub.client(transport, mode, "everything") as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         assert {"echo", "get-sum", "get-structured-content", "trigger-long-running-operation"} <= tools
         assert text_of(await client.call_tool("echo", {"message": "grüß"})) == "Echo: grüß"
@@ -54,8 +54,10 @@ async def test_everything_answers_tools_resources_prompts_and_completion(
         assert completed.completion.values == ["Engineering"]
 
 
-async def test_links_to_resources_lead_back_through_the_hub(place: Place, transport: Transport, mode: Mode) -> None:
-    async with place.client(transport, mode) as client:
+async def test_links_to_resources_lead_back_through_the_hub(
+    peer_hub: PeerHub, transport: Transport, mode: Mode
+) -> None:
+    async with peer_hub.client(transport, mode) as client:
         answer = await client.call_tool("everything__get-resource-links", {"count": 2})
         links = [block for block in answer.content if isinstance(block, types.ResourceLink)]
         assert len(links) == 2
@@ -64,27 +66,27 @@ async def test_links_to_resources_lead_back_through_the_hub(place: Place, transp
             assert (await client.read_resource(link.uri)).contents[0].uri == link.uri
 
 
-async def test_progress_of_a_long_operation_comes_through(place: Place, transport: Transport, mode: Mode) -> None:
+async def test_progress_of_a_long_operation_comes_through(peer_hub: PeerHub, transport: Transport, mode: Mode) -> None:
     steps: list[tuple[float, float | None]] = []
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
         steps.append((progress, total))
 
-    async with place.client(transport, mode, "everything") as client:
+    async with peer_hub.client(transport, mode, "everything") as client:
         arguments = {"duration": 0.2, "steps": 4}
         await client.call_tool("trigger-long-running-operation", arguments, progress_callback=progressed)
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 async def test_a_long_operation_that_is_given_up_holds_nobody_else(
-    place: Place, transport: Transport, mode: Mode
+    peer_hub: PeerHub, transport: Transport, mode: Mode
 ) -> None:
     begun = anyio.Event()
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
-    async with place.client(transport, mode, "everything") as client:
+    async with peer_hub.client(transport, mode, "everything") as client:
         async with anyio.create_task_group() as tasks:
 
             async def operate() -> None:
@@ -92,23 +94,23 @@ async def test_a_long_operation_that_is_given_up_holds_nobody_else(
                 await client.call_tool("trigger-long-running-operation", arguments, progress_callback=progressed)
 
             tasks.start_soon(operate)
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 await begun.wait()
             tasks.cancel_scope.cancel()
         assert text_of(await client.call_tool("echo", {"message": "on"})) == "Echo: on"
 
 
-async def test_wrong_arguments_are_refused_with_a_reason(place: Place, transport: Transport, mode: Mode) -> None:
-    async with place.client(transport, mode, "everything") as client:
+async def test_wrong_arguments_are_refused_with_a_reason(peer_hub: PeerHub, transport: Transport, mode: Mode) -> None:
+    async with peer_hub.client(transport, mode, "everything") as client:
         answer = await client.call_tool("get-sum", {"a": "forty", "b": 2})
         assert answer.is_error
         assert "a" in json.dumps(answer.model_dump(mode="json"))
 
 
-async def test_a_file_that_is_written_is_on_the_disk(place: Place, transport: Transport, mode: Mode) -> None:
-    folder = place.files / f"{transport}-{mode}"
+async def test_a_file_that_is_written_is_on_the_disk(peer_hub: PeerHub, transport: Transport, mode: Mode) -> None:
+    folder = peer_hub.files / f"{transport}-{mode}"
     file = folder / "poem.txt"
-    async with place.client(transport, mode, "filesystem") as client:
+    async with peer_hub.client(transport, mode, "filesystem") as client:
         await client.call_tool("create_directory", {"path": str(folder)})
         await client.call_tool("write_file", {"path": str(file), "content": "ein Gedicht\n"})
         assert file.read_text() == "ein Gedicht\n"
@@ -122,10 +124,10 @@ async def test_a_file_that_is_written_is_on_the_disk(place: Place, transport: Tr
         assert outside.is_error
 
 
-async def test_a_file_of_a_megabyte_comes_back_as_it_went(place: Place, transport: Transport, mode: Mode) -> None:
-    file = place.files / f"large-{transport}-{mode}.txt"
+async def test_a_file_of_a_megabyte_comes_back_as_it_went(peer_hub: PeerHub, transport: Transport, mode: Mode) -> None:
+    file = peer_hub.files / f"large-{transport}-{mode}.txt"
     text = "0123456789abcdeé\n" * 60_000
-    async with place.client(transport, mode, "filesystem") as client:
+    async with peer_hub.client(transport, mode, "filesystem") as client:
         await client.call_tool("write_file", {"path": str(file), "content": text})
         read = await client.call_tool("read_text_file", {"path": str(file)})
     assert file.read_text() == text
@@ -133,10 +135,10 @@ async def test_a_file_of_a_megabyte_comes_back_as_it_went(place: Place, transpor
 
 
 async def test_the_knowledge_graph_is_kept_across_calls_and_clients(
-    place: Place, transport: Transport, mode: Mode
+    peer_hub: PeerHub, transport: Transport, mode: Mode
 ) -> None:
     ada, engine = f"Ada {transport} {mode}", f"Engine {transport} {mode}"
-    async with place.client(transport, mode, "memory") as client:
+    async with peer_hub.client(transport, mode, "memory") as client:
         entities = [
             {"name": ada, "entityType": "person", "observations": ["wrote the first program"]},
             {"name": engine, "entityType": "machine", "observations": []},
@@ -144,7 +146,7 @@ async def test_the_knowledge_graph_is_kept_across_calls_and_clients(
         await client.call_tool("create_entities", {"entities": entities})
         relation = {"from": ada, "to": engine, "relationType": "programmed"}
         await client.call_tool("create_relations", {"relations": [relation]})
-    async with place.client(transport, mode, "memory") as client:
+    async with peer_hub.client(transport, mode, "memory") as client:
         found = await client.call_tool("open_nodes", {"names": [ada, engine]})
         assert found.structured_content is not None
         assert {entity["name"] for entity in found.structured_content["entities"]} == {ada, engine}
@@ -153,10 +155,10 @@ async def test_the_knowledge_graph_is_kept_across_calls_and_clients(
         await client.call_tool("add_observations", {"observations": [seen]})
         again = await client.call_tool("search_nodes", {"query": "Babbage"})
         assert ada in json.dumps(again.structured_content)
-    assert "knew Babbage" in place.memory.read_text()
+    assert "knew Babbage" in peer_hub.memory.read_text()
 
 
-async def test_a_prompt_that_nobody_has_is_an_error(place: Place, transport: Transport, mode: Mode) -> None:
-    async with place.client(transport, mode, "filesystem") as client:
+async def test_a_prompt_that_nobody_has_is_an_error(peer_hub: PeerHub, transport: Transport, mode: Mode) -> None:
+    async with peer_hub.client(transport, mode, "filesystem") as client:
         with pytest.raises(MCPError):
             await client.get_prompt("anything", {})

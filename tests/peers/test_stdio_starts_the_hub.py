@@ -10,7 +10,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from .place import HERE, free_ports, stdio, text_of, variables, write_config
+from .peer_hub import HERE, free_ports, stdio, text_of, variables, write_config
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ async def test_two_clients_share_the_hub_that_the_first_of_them_started(tmp_path
     interlock = stdio(home, INTERLOCK_CONFIG=str(config))
     try:
         async with Client(interlock, mode="legacy") as first, Client(interlock, mode="auto") as second:
-            with anyio.fail_after(30):
+            with anyio.fail_after(120):
                 while not (await first.list_tools(cache_mode="bypass")).tools:
                     await anyio.sleep(0.05)
             assert text_of(await first.call_tool("peer__add", {"a": 1, "b": 2})) == "3"

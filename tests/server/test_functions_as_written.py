@@ -539,7 +539,7 @@ async def test_a_thread_that_asks_is_let_go_when_its_call_is_over(era: str) -> N
         peer.link.cancel(handle, "enough")
     else:
         assert (await peer.tool("greet"))["resultType"] == "input_required"
-    await asyncio.wait_for(let_go.wait(), 5)
+    await asyncio.wait_for(let_go.wait(), 120)
 
 
 @pytest.mark.parametrize(

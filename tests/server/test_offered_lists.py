@@ -356,7 +356,7 @@ async def test_a_stream_is_acknowledged_first_and_hears_what_it_asked_for() -> N
         "subscriptions/listen",
         notifications={"toolsListChanged": True, "resourceSubscriptions": ["fixed://one", "no://such"]},
     )
-    await asyncio.wait_for(stream.noted.wait(), 5)
+    await asyncio.wait_for(stream.noted.wait(), 120)
     meta = {"io.modelcontextprotocol/subscriptionId": handle}
     granted = {"toolsListChanged": True, "resourceSubscriptions": ["fixed://one"]}
     assert stream.notes == [
@@ -380,7 +380,7 @@ async def test_a_cancelled_stream_hears_nothing_more() -> None:
     server = stocked()
     peer = Peer(server)
     handle, stream = peer.start("subscriptions/listen", notifications={"toolsListChanged": True})
-    await asyncio.wait_for(stream.noted.wait(), 5)
+    await asyncio.wait_for(stream.noted.wait(), 120)
     peer.link.cancel(handle, "")
     server.remove_tool("tool-1")
     await peer.call("tools/list")

@@ -78,7 +78,7 @@ class Asking:
         """Until so many have."""
         while self.ended < count:
             self._one_ended.clear()
-            await asyncio.wait_for(self._one_ended.wait(), 5)
+            await asyncio.wait_for(self._one_ended.wait(), 120)
 
     def peer(self, owner: str = "anyone", capabilities: object = None) -> Peer:
         return Peer(self.server, owner=owner, capabilities=capabilities)

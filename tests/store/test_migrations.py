@@ -80,7 +80,7 @@ async def test_a_migration_that_is_killed_at_any_step_is_completed_by_the_next_s
         command = [sys.executable, "-c", KILLED, where, str(backups), str(kills)]
         path = f"{tests}:{tests.parent / 'src'}"
         child = await asyncio.to_thread(
-            subprocess.run, command, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=60
+            subprocess.run, command, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=120
         )
         finished = child.stdout.strip() == "done"
         assert finished or child.returncode == -9, child.stderr

@@ -20,7 +20,7 @@ class Thing(msgspec.Struct, frozen=True):
 THINGS = Collection("things", Thing, key="id", columns=("owner", "size", "note"))
 
 
-async def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.005)

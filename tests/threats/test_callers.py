@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.house import House, Raw, child, house, last_message, text_of, until
-from hub.rounds import Rounder
-from hub.talker import answers
+from hub.legacy_client import answers
+from hub.modern_client import ModernClient
+from hub.running_hub import RawClient, RunningHub, child, last_message, running_hub, text_of, until
 from interlock.config.settings import Hub, Limits, Rate
 from interlock.hub.calls.call import Load
 from interlock.hub.calls.refusal_pacing import EVERY_S, LONGEST_S, RefusalPacing
@@ -32,8 +32,8 @@ ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 
 
 async def test_t6_another_callers_session_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        mine, thief = Raw(hub.url + "/mcp", hub.key("a")), Raw(hub.url + "/mcp", hub.key("b"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        mine, thief = RawClient(hub.url + "/mcp", hub.key("a")), RawClient(hub.url + "/mcp", hub.key("b"))
         await mine.initialize()
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ECHO}).encode()
         for method, data in (("POST", body), ("GET", b""), ("DELETE", b"")):
@@ -44,14 +44,14 @@ async def test_t6_another_callers_session_is_as_unknown_as_one_that_never_was(tm
 
 
 async def test_t6_the_older_streams_messages_are_their_openers_alone(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         key = hub.key("a")
         reader, writer = await asyncio.open_connection(*address(hub).split(":"))
         writer.write(f"GET /sse HTTP/1.1\r\nhost: {address(hub)}\r\nauthorization: Bearer {key}\r\n\r\n".encode())
         place = (await reader.readuntil(b"/messages/") + await reader.readuntil(b"\n")).rpartition(b"data: ")[2].strip()
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        thief = Raw(hub.url + place.decode(), hub.key("b"))
-        unknown = Raw(hub.url + "/messages/" + "A" * 32, hub.key("b"))
+        thief = RawClient(hub.url + place.decode(), hub.key("b"))
+        unknown = RawClient(hub.url + "/messages/" + "A" * 32, hub.key("b"))
         stolen, nothing = await thief.post(body), await unknown.post(body)
         assert (stolen[0], stolen[2]) == (nothing[0], nothing[2]) == (404, nothing[2])
         writer.close()
@@ -73,7 +73,7 @@ def test_t6_session_ids_cannot_be_guessed() -> None:
 
 async def test_t8_answers_reach_whoever_asked_though_everybody_uses_the_same_ids(tmp_path: Path) -> None:
     agents, rounds = 200, 10
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
 
         async def agent(number: int) -> int:
             key = hub.key(f"agent-{number}")
@@ -100,8 +100,8 @@ async def test_t8_answers_reach_whoever_asked_though_everybody_uses_the_same_ids
 
 
 async def test_t9_nothing_that_depends_on_who_asks_may_be_kept_for_others(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py"), "other": child("busy_server.py")}) as hub:
-        one, two = Raw(hub.url + "/mcp", hub.key("one")), Raw(hub.url + "/mcp", hub.key("two"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py"), "other": child("busy_server.py")}) as hub:
+        one, two = RawClient(hub.url + "/mcp", hub.key("one")), RawClient(hub.url + "/mcp", hub.key("two"))
         await hub.deny("two", "other")
         seen = []
         for client in (one, two):
@@ -121,14 +121,14 @@ async def test_t9_nothing_that_depends_on_who_asks_may_be_kept_for_others(tmp_pa
         assert "other__echo" in seen[0] - seen[1]
         for key in (one.key, two.key):
             for path in ("/tools", "/openapi.json"):
-                _, headers, _ = await Raw(hub.url + path, key).send("GET")
+                _, headers, _ = await RawClient(hub.url + path, key).send("GET")
                 assert headers["cache-control"] == "no-store"
 
 
 async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and_once(tmp_path: Path) -> None:
-    async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
-        mine = Rounder(hub.url + "/mcp", answers("ada"), hub.key("one"))
-        thief = Rounder(hub.url + "/mcp", answers("eve"), hub.key("two"))
+    async with running_hub(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
+        mine = ModernClient(hub.url + "/mcp", answers("ada"), hub.key("one"))
+        thief = ModernClient(hub.url + "/mcp", answers("eve"), hub.key("two"))
         asked = await mine.start("a__order")
         assert asked["resultType"] == "input_required"
         reply = mine.reply(asked)
@@ -153,22 +153,22 @@ async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and
 
 async def test_t36_whoever_asks_too_much_is_told_to_wait_and_nobody_else_is(tmp_path: Path) -> None:
     limits = Limits(pending_per_agent=4)
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(limits=limits)) as hub:
-        limited = Raw(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=3)))
-        free = Raw(hub.url + "/mcp", hub.key("free"))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(limits=limits)) as hub:
+        limited = RawClient(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=3)))
+        free = RawClient(hub.url + "/mcp", hub.key("free"))
         outcomes = [await limited.modern("tools/call", ECHO) for _ in range(6)]
         refused = [answer["error"]["data"] for answer in outcomes if "error" in answer]
         assert len(refused) == 3
         assert all(data["name"] == "RATE_LIMITED" and data["retry_after_ms"] > 0 for data in refused)
-        status, headers, _ = await Raw(hub.url + "/tools/busy__echo", limited.key).post(b'{"text": "x"}')
+        status, headers, _ = await RawClient(hub.url + "/tools/busy__echo", limited.key).post(b'{"text": "x"}')
         assert (status, int(headers["retry-after"]) > 0) == (429, True)
         assert text_of(await free.modern("tools/call", ECHO)) == "x"
         await _fill(hub, free)
 
 
-async def _fill(hub: House, free: Raw) -> None:
+async def _fill(hub: RunningHub, free: RawClient) -> None:
     """One caller hangs all the calls it may have; it is refused more, and its neighbour is served."""
-    greedy = Raw(hub.url + "/mcp", hub.key("greedy"))
+    greedy = RawClient(hub.url + "/mcp", hub.key("greedy"))
     hanging = {"name": "busy__hang", "arguments": {"mark": "x"}}
     held = [asyncio.ensure_future(greedy.modern("tools/call", hanging, id=number)) for number in range(4)]
     await until(lambda: hub.hub_app.hub.open_calls == 4)
@@ -181,9 +181,9 @@ async def _fill(hub: House, free: Raw) -> None:
 
 
 async def test_t36_whoever_goes_on_asking_is_answered_slowly_and_nobody_else_is(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         key = await hub.new_key("greedy", rate=Rate(per_minute=1))
-        greedy, free = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", hub.key("free"))
+        greedy, free = RawClient(hub.url + "/mcp", key), RawClient(hub.url + "/mcp", hub.key("free"))
         await greedy.modern("tools/call", ECHO)
         began = time.monotonic()
         await greedy.modern("tools/call", ECHO)
@@ -210,8 +210,8 @@ async def test_t36_a_tool_and_the_hub_have_limits_that_hold_for_all_together(tmp
     from interlock.config.settings import Tools
 
     busy = child("busy_server.py", tools=Tools(rate={"echo": Rate(per_minute=2)}))
-    async with house(tmp_path, {"busy": busy}, hub=Hub(rate=Rate(per_minute=4))) as hub:
-        clients = [Raw(hub.url + "/mcp", hub.key(f"agent-{number}")) for number in range(4)]
+    async with running_hub(tmp_path, {"busy": busy}, hub=Hub(rate=Rate(per_minute=4))) as hub:
+        clients = [RawClient(hub.url + "/mcp", hub.key(f"agent-{number}")) for number in range(4)]
         of_tool = [await client.modern("tools/call", ECHO) for client in clients]
         assert ["result" in answer for answer in of_tool] == [True, True, False, False]
         pid = {"name": "busy__pid", "arguments": {}}

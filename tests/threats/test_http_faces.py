@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from hub.house import LEGACY, PREFIX, House, Raw, child, house, last_message
-from hub.raw_web import RawWeb
+from hub.raw_server import RawHttpServer
+from hub.running_hub import LEGACY, PREFIX, RawClient, RunningHub, child, last_message, running_hub
 from interlock.config.settings import Hub, Limits, Server, Validation
 from interlock.hub.auth.keys import Keys
 from interlock.hub.operations import ControlOperations
@@ -33,8 +33,8 @@ SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=SMALL) as running:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=SMALL) as running:
         yield running
 
 
@@ -43,7 +43,7 @@ async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_pat
     other_tenant, _ = Keys(tmp_path / "elsewhere").make("agent", "admin")
     for anonymous in (False, True):
         home = tmp_path / str(anonymous)
-        async with house(home, {"busy": child("busy_server.py")}, hub=Hub(anonymous=anonymous)) as hub:
+        async with running_hub(home, {"busy": child("busy_server.py")}, hub=Hub(anonymous=anonymous)) as hub:
             revoked = await hub.new_key("gone")
             await hub.hub_app.keys.revoke("gone")
             stale = await hub.new_key("stale", expires_at=datetime.now(UTC) - timedelta(seconds=1))
@@ -66,19 +66,19 @@ async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_pat
 @pytest.mark.parametrize(
     "host", ["{}/#", "{}/?", "{}/../mcp", "user@{}", "{}\\@evil.example", "{} evil.example", "{},x"]
 )
-async def test_t4_a_host_that_is_no_host_is_refused_whatever_the_path(hub: House, host: str) -> None:
+async def test_t4_a_host_that_is_no_host_is_refused_whatever_the_path(hub: RunningHub, host: str) -> None:
     for path in ("/mcp", "/tools", "/metrics", "/healthz"):
         heard = await talk(hub, request(hub, "GET", path, host=host.format(address(hub))))
         assert status_of(heard) == 400, (path, heard[:100])
 
 
-async def test_t4_who_may_ask_is_decided_by_the_path_that_came_and_no_other(hub: House) -> None:
+async def test_t4_who_may_ask_is_decided_by_the_path_that_came_and_no_other(hub: RunningHub) -> None:
     targets = ["http://evil.example/healthz", "//healthz", "/healthz/../mcp", "/healthz/%2e%2e/mcp", "/mcp#/healthz"]
     for target in targets:
         assert status_of(await talk(hub, request(hub, "GET", target))) == 400, target
 
 
-async def test_t5_a_web_page_or_a_rebound_name_gets_nothing_anywhere(hub: House) -> None:
+async def test_t5_a_web_page_or_a_rebound_name_gets_nothing_anywhere(hub: RunningHub) -> None:
     body = call_body("busy__echo", {"text": "x"})
     upgrade = {"upgrade": "websocket", "connection": "Upgrade", "sec_websocket_version": "13"}
     for path in ("/mcp", "/sse", "/tools", "/openapi.json", "/metrics", "/servers/busy/mcp", "/healthz", "/docs"):
@@ -111,7 +111,7 @@ async def test_t5_a_web_page_or_a_rebound_name_gets_nothing_anywhere(hub: House)
     ids=lambda wrong: str(wrong)[:40],
 )
 async def test_t10_headers_that_say_something_else_than_the_body_are_refused_and_nothing_is_sent(
-    hub: House, wrong: dict[str, str]
+    hub: RunningHub, wrong: dict[str, str]
 ) -> None:
     heard = await talk(hub, call_request(hub, "busy__echo", {"text": "x"}, **wrong))
     assert status_of(heard) == 400, heard[:200]
@@ -119,7 +119,7 @@ async def test_t10_headers_that_say_something_else_than_the_body_are_refused_and
 
 
 async def test_t10_what_is_judged_is_the_body(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         key = hub.key("a")
         await hub.deny("a", "busy", "add")
         body = call_body("busy__add", {"a": 1})
@@ -151,7 +151,7 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("headers", SMUGGLED.values(), ids=SMUGGLED)
-async def test_t11_a_request_that_could_be_two_is_one_refusal_and_the_end(hub: House, headers: str) -> None:
+async def test_t11_a_request_that_could_be_two_is_one_refusal_and_the_end(hub: RunningHub, headers: str) -> None:
     hidden = SECOND.format(host=address(hub))
     for path in ("/mcp", "/tools/busy__echo"):
         head = f"POST {path} HTTP/1.1\r\nhost: {address(hub)}\r\ncontent-type: application/json\r\n"
@@ -171,7 +171,9 @@ async def test_t11_a_request_that_could_be_two_is_one_refusal_and_the_end(hub: H
         b"FFFFFFFFFFFFFFFFF\r\n",
     ],
 )
-async def test_t11_chunks_that_two_readers_would_cut_differently_end_the_connection(hub: House, chunk: bytes) -> None:
+async def test_t11_chunks_that_two_readers_would_cut_differently_end_the_connection(
+    hub: RunningHub, chunk: bytes
+) -> None:
     head = f"POST /mcp HTTP/1.1\r\nhost: {address(hub)}\r\ncontent-type: application/json\r\n"
     hidden = SECOND.format(host=address(hub)).encode()
     heard = await talk(hub, f"{head}transfer-encoding: chunked\r\n\r\n".encode() + chunk + hidden, within_s=3)
@@ -192,17 +194,17 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize("body", AMBIGUOUS.values(), ids=AMBIGUOUS)
-async def test_t12_a_message_that_two_readers_would_read_differently_is_refused(hub: House, body: str) -> None:
-    client = Raw(hub.url + "/mcp")
+async def test_t12_a_message_that_two_readers_would_read_differently_is_refused(hub: RunningHub, body: str) -> None:
+    client = RawClient(hub.url + "/mcp")
     await client.initialize()
     _, _, answer = await client.post(body.replace("ENVELOPE", ENVELOPE).encode())
     assert b'"error"' in answer or b'"isError":true' in answer, answer
     assert await executed(hub) == 0
 
 
-async def test_t12_of_a_name_that_stands_twice_the_one_that_was_judged_is_called(hub: House) -> None:
+async def test_t12_of_a_name_that_stands_twice_the_one_that_was_judged_is_called(hub: RunningHub) -> None:
     await hub.deny("a", "busy", "add")
-    client = Raw(hub.url + "/mcp", hub.key("a"))
+    client = RawClient(hub.url + "/mcp", hub.key("a"))
     await client.initialize()
     sent: list[str] = []
     hub.hub_app.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
@@ -213,8 +215,8 @@ async def test_t12_of_a_name_that_stands_twice_the_one_that_was_judged_is_called
     assert "add" not in sent
 
 
-async def test_t12_what_was_judged_is_what_is_sent(hub: House) -> None:
-    client = Raw(hub.url + "/mcp")
+async def test_t12_what_was_judged_is_what_is_sent(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp")
     await client.initialize()
     arguments = b'{"t\\u0065xt":"\\u0041"}'
     head = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"busy__echo","arguments":'
@@ -223,8 +225,8 @@ async def test_t12_what_was_judged_is_what_is_sent(hub: House) -> None:
     assert json.loads(answer)["result"]["content"][0]["text"] == "A"
 
 
-async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_none(hub: House) -> None:
-    mine, other = Raw(hub.url + "/mcp", hub.key("a")), Raw(hub.url + "/mcp", hub.key("b"))
+async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_none(hub: RunningHub) -> None:
+    mine, other = RawClient(hub.url + "/mcp", hub.key("a")), RawClient(hub.url + "/mcp", hub.key("b"))
     await mine.initialize()
     await other.initialize()
     params = {"name": "busy__report", "arguments": {"steps": 2}, "_meta": {"progressToken": "mine"}}
@@ -252,10 +254,10 @@ async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_no
     assert b"mine" not in heard
 
 
-async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: House, tmp_path: Path) -> None:
+async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: RunningHub, tmp_path: Path) -> None:
     operator = ControlOperations(hub.hub_app, lambda: pytest.fail("the hub was stopped"))
     for key in (None, await hub.new_key("root", "admin"), await hub.new_key("ada", "person")):
-        client = Raw(hub.url + "/mcp", key)
+        client = RawClient(hub.url + "/mcp", key)
         await client.initialize()
         for method in operator.methods:
             answer = await client.legacy(method, {"name": "busy", "server": "busy"})
@@ -268,7 +270,7 @@ async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: Hous
 
 @pytest.mark.parametrize("told", ["another", "nobody"])
 async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
-    hub: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    hub: RunningHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
     def peer(sock: object) -> int:
         if told == "nobody":
@@ -283,7 +285,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
     writer.write(b'{"interlock":"control"}\n{"jsonrpc":"2.0","id":1,"method":"hub/status"}\n')
     heard = b""
     with contextlib.suppress(ConnectionError):
-        heard = await asyncio.wait_for(reader.read(), 10)
+        heard = await asyncio.wait_for(reader.read(), 120)
     assert heard == b""
     writer.close()
     await control.close()
@@ -291,7 +293,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
 
 async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(SMALL, anonymous=False)
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         key = f"Bearer {hub.key('a')}"
         nested = b"[" * 500 + b"]" * 500
         deep = call_body("busy__echo", {"text": "DEEP"}).replace(b'"DEEP"', nested)
@@ -324,10 +326,10 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
 
 async def test_t26_nothing_is_kept_of_the_long_names_that_come_with_calls(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        web = await stack.enter_async_context(RawWeb())
+        web = await stack.enter_async_context(RawHttpServer())
         checked = Server(url=web.url, validators={"**": Validation(use=("sandbox",))})
-        hub = await stack.enter_async_context(house(tmp_path, {"web": checked}, hub=SMALL))
-        client = Raw(hub.url + "/mcp")
+        hub = await stack.enter_async_context(running_hub(tmp_path, {"web": checked}, hub=SMALL))
+        client = RawClient(hub.url + "/mcp")
         before = _resident()
         for number in range(120):
             arguments = {"text": "x", f"{number}{'n' * 900_000}": "y"}
@@ -342,8 +344,8 @@ async def test_t26_nothing_is_kept_of_the_long_names_that_come_with_calls(tmp_pa
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("what", ["capabilities", "clientInfo"])
 async def test_t26_a_client_that_says_too_much_of_itself_is_refused(tmp_path: Path, era: str, what: str) -> None:
-    async with house(tmp_path, {}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {}) as hub:
+        client = RawClient(hub.url + "/mcp")
         large = {"name": "x", "version": "1", "experimental": {"com.example/x": {"y": "z" * 70_000}}}
         if era == "modern":
             key = PREFIX + ("clientCapabilities" if what == "capabilities" else "clientInfo")
@@ -356,8 +358,8 @@ async def test_t26_a_client_that_says_too_much_of_itself_is_refused(tmp_path: Pa
         assert "65536 bytes" in answer["error"]["message"]
 
 
-async def test_t26_nothing_is_kept_of_the_long_addresses_of_resources(hub: House) -> None:
-    client = Raw(hub.url + "/mcp")
+async def test_t26_nothing_is_kept_of_the_long_addresses_of_resources(hub: RunningHub) -> None:
+    client = RawClient(hub.url + "/mcp")
     await client.initialize()
     before = _resident()
     for number in range(60):

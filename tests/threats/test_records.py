@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hub.house import House, Raw, child, house, until
+from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.settings import Agent, Hub, Server
 from interlock.hub.operations import ControlOperations
@@ -36,22 +36,22 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
     script = {"tools": [tool("say", text=TEXT), tool("ask", text=TEXT)]}
     agents = {"a": Agent(ask=("s__ask",))}
     settings = Hub(metrics="open")
-    async with house(tmp_path, {"s": scripted(tmp_path, script)}, hub=settings, agents=agents) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}, hub=settings, agents=agents) as hub:
         key = hub.key("a")
-        client = Raw(hub.url + "/mcp", key)
+        client = RawClient(hub.url + "/mcp", key)
         told: list[bytes] = []
         asking = []
         for secret in SECRETS.values():
             await client.modern("tools/call", {"name": "s__say", "arguments": {"text": secret}})
             await client.modern("tools/call", {"name": "s__say", "arguments": {"text": 1, "password": secret}})
-            await Raw(hub.url + "/mcp", secret.partition("\n")[0]).modern("tools/list")
+            await RawClient(hub.url + "/mcp", secret.partition("\n")[0]).modern("tools/list")
             asking.append(asyncio.ensure_future(_ask(client, secret)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while hub.hub_app.inbox.open_count < len(SECRETS):
                 await asyncio.sleep(0.01)
         told += [msgspec.json.encode(decision) for decision in hub.hub_app.inbox.all(only_open=True)]
         told += [line.text.encode() for line in hub.hub_app.logs.tail(None, 1000)]
-        told.append((await Raw(hub.url + "/metrics").send("GET"))[2])
+        told.append((await RawClient(hub.url + "/metrics").send("GET"))[2])
         hub.hub_app.recorder.follow(lambda batch: told.extend(map(msgspec.json.encode, batch)))
         await hub.hub_app.recorder.flushed()
         for one in asking:
@@ -64,7 +64,7 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
         assert TELLING.get(name, secret).encode() not in everything, name
 
 
-async def _ask(client: Raw, secret: str) -> Any:
+async def _ask(client: RawClient, secret: str) -> Any:
     return await client.modern("tools/call", {"name": "s__ask", "arguments": {"text": secret}})
 
 
@@ -79,13 +79,15 @@ FORGING = [
 
 
 async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path) -> None:
-    async with house(tmp_path, {"s": scripted(tmp_path, {"tools": [tool("say", text=TEXT)]})}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, {"tools": [tool("say", text=TEXT)]})}) as hub:
+        client = RawClient(hub.url + "/mcp")
         for text in FORGING:
             await client.modern("tools/call", {"name": "s__say", "arguments": {"text": text}})
             await client.legacy("tools/call", {"name": f"s__{text}", "arguments": {}})
-            await Raw(hub.url + "/mcp").modern("resources/read", {"uri": f"interlock://s/{text}"}, **{"mcp-name": "x"})
-        old = Raw(hub.url + "/mcp")
+            await RawClient(hub.url + "/mcp").modern(
+                "resources/read", {"uri": f"interlock://s/{text}"}, **{"mcp-name": "x"}
+            )
+        old = RawClient(hub.url + "/mcp")
         await old.initialize()
         for text in FORGING:
             await old.legacy("tools/call", {"name": text, "arguments": {text: text}})
@@ -108,26 +110,26 @@ async def test_t25_what_a_server_writes_to_the_log_stays_on_its_lines(tmp_path: 
     script = "import sys; sys.stderr.write(sys.argv[1]); sys.stderr.flush(); print('\\x1b[2J not a message')"
     written = "fine\x1b[2J\x1b[31mall is well\x85\u2028hub: approved\rhub: approved\n"
     server = Server(command=(sys.executable, "-c", script, written), env={"PYTHONIOENCODING": "utf-8"})
-    async with house(tmp_path, {"h": server}, wait=False) as hub:
+    async with running_hub(tmp_path, {"h": server}, wait=False) as hub:
         await until(lambda: any("all is well" in line.text for line in hub.hub_app.logs.tail("h", 1000)))
         for line in hub.hub_app.logs.tail(None, 1000):
             assert line.text.isprintable(), line.text
 
 
 async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_it(tmp_path: Path) -> None:
-    async def run(hub: House) -> None:
-        client = Raw(hub.url + "/mcp", hub.key("a"))
+    async def run(hub: RunningHub) -> None:
+        client = RawClient(hub.url + "/mcp", hub.key("a"))
         for _ in range(5):
             await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 1}})
         await hub.deny("a", "busy")
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
 
-    async def verified(hub: House) -> Any:
+    async def verified(hub: RunningHub) -> Any:
         return await ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.verify"](b"{}")
 
     servers = {"busy": child("busy_server.py")}
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         entries: list[Any] = []
         hub.hub_app.recorder.follow(entries.extend)
         await run(hub)
@@ -150,5 +152,5 @@ async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_i
         with sqlite3.connect(home / "hub.db") as database:
             assert database.execute(attack).rowcount > 0, attack
         database.close()
-        async with house(tmp_path, servers, wait=False) as hub:
+        async with running_hub(tmp_path, servers, wait=False) as hub:
             assert not (await verified(hub))["sound"], attack

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hub.house import House, Raw, house, until
-from hub.raw_web import RawWeb
+from hub.raw_server import RawHttpServer
+from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config import load
 from interlock.config.settings import Config, Hub, Server, Validation
@@ -26,13 +26,13 @@ ORDER = (
 )
 
 
-async def listed(hub: House, path: str = "/mcp") -> set[str]:
-    answer = await Raw(hub.url + path).modern("tools/list")
+async def listed(hub: RunningHub, path: str = "/mcp") -> set[str]:
+    answer = await RawClient(hub.url + path).modern("tools/list")
     return {item["name"] for item in answer["result"]["tools"]}
 
 
-async def call(hub: House, name: str, **arguments: object) -> dict[str, Any]:
-    answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": arguments})
+async def call(hub: RunningHub, name: str, **arguments: object) -> dict[str, Any]:
+    answer = await RawClient(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": arguments})
     return dict(answer.get("result") or answer)
 
 
@@ -69,10 +69,10 @@ async def test_t13_nothing_is_fetched_because_a_server_says_so(tmp_path: Path) -
         ]
         link = {"content": [{"type": "resource_link", "uri": f"{url}/link", "name": "x"}]}
         script = {"tools": [*tools, tool("links")], "results": {"links": link}, "instructions": f"see {url}/help"}
-        async with house(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
+        async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
             for name in ("ref", "part", "dynamic", "meta", "out", "icon", "links"):
                 await call(hub, f"s__{name}", a="x")
-            await Raw(hub.url + "/openapi.json").send("GET")
+            await RawClient(hub.url + "/openapi.json").send("GET")
         assert heard == []
 
 
@@ -103,7 +103,7 @@ SOMEWHERE_INSIDE = [
 
 async def test_t13_no_spelling_of_an_inside_address_gets_past_the_network_validator(tmp_path: Path) -> None:
     script = {"tools": [tool("fetch", "network_restricted", url=TEXT)]}
-    async with house(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
         for url in SOMEWHERE_INSIDE:
             assert refused(await call(hub, "s__fetch", url=url)), url
 
@@ -130,7 +130,7 @@ async def test_t14_a_server_gets_its_words_as_they_are_and_next_to_nothing_of_th
     words = ("; touch evil", "$(touch evil)", "`touch evil`", "&& touch evil", "| touch evil", "> evil", "*")
     out = tmp_path / "dumped.json"
     server = Server(command=(sys.executable, "-c", DUMP, str(out), *words), cwd=str(tmp_path))
-    async with house(tmp_path, {"s": server}, wait=False):
+    async with running_hub(tmp_path, {"s": server}, wait=False):
         await until(lambda: out.exists() and out.stat().st_size > 0)
     argv, environ = json.loads(out.read_text())
     assert tuple(argv) == words
@@ -153,7 +153,7 @@ async def test_t14_a_folders_own_file_starts_nothing_before_a_person_said_so(tmp
     assert {tuple(planned.command) for file in loaded.unconfirmed for planned in file.servers} == {
         ("touch", str(marker))
     }, "a person is shown every command as it would be run"
-    async with house(tmp_path, loaded.config.servers) as hub:
+    async with running_hub(tmp_path, loaded.config.servers) as hub:
         for method in (
             "mgp/server/register",
             "mgp/lifecycle/start",
@@ -162,7 +162,7 @@ async def test_t14_a_folders_own_file_starts_nothing_before_a_person_said_so(tmp
             "mgp/registry/register",
         ):
             for key in (None, hub.key("agent"), await hub.new_key("root", "admin")):
-                answer = await Raw(hub.url + "/mcp", key).modern(method, {"command": ["touch", str(marker)]})
+                answer = await RawClient(hub.url + "/mcp", key).modern(method, {"command": ["touch", str(marker)]})
                 assert answer["error"]["code"] == -32601, method
     assert not marker.exists()
 
@@ -177,7 +177,7 @@ async def test_t16_a_path_leads_out_of_its_roots_in_no_way(tmp_path: Path) -> No
     (root / "in" / "back").symlink_to("../../root-beside")
     rules = {"**": Validation(use=("paths",), roots=(str(root),))}
     script = {"tools": [tool("open", path=TEXT)]}
-    async with house(tmp_path, {"s": scripted(tmp_path, script, validators=rules)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script, validators=rules)}) as hub:
         for good in ("in/new", "in", "new/deep/file"):
             assert not refused(await call(hub, "s__open", path=str(root / good))), good
         for bad in (
@@ -217,11 +217,11 @@ def poisoned() -> dict[str, dict[str, Any]]:
 async def test_t17_an_order_to_the_model_anywhere_in_a_definition_keeps_it_out_of_list_and_call(tmp_path: Path) -> None:
     bad = poisoned()
     script = {"tools": [tool("good", a=TEXT), *bad.values()]}
-    async with house(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
         assert await listed(hub) == {"s__good"}
         for name in bad:
             assert refused(await call(hub, f"s__{name}", a="x")), name
-        _, _, page = await Raw(hub.url + "/openapi.json").send("GET")
+        _, _, page = await RawClient(hub.url + "/openapi.json").send("GET")
         assert b"id_rsa" not in page
         assert not refused(await call(hub, "s__good", a="x"))
 
@@ -237,9 +237,9 @@ async def test_t12_a_definition_that_two_readers_would_read_differently_is_not_o
     }
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     server = Server(command=(sys.executable, "-c", _VERBATIM, str(tmp_path / "answers.json")))
-    async with house(tmp_path, {"s": server}) as hub:
+    async with running_hub(tmp_path, {"s": server}) as hub:
         assert await listed(hub) == {"s__good"}
-        assert (await Raw(hub.url + "/mcp").modern("prompts/list"))["result"]["prompts"] == []
+        assert (await RawClient(hub.url + "/mcp").modern("prompts/list"))["result"]["prompts"] == []
         assert refused(await call(hub, "s__twice", a="x"))
         left_out = hub.hub_app.upstreams["s"].lists.left_out
         assert [why.rpartition(": ")[2] for why in left_out] == [
@@ -279,7 +279,7 @@ async def test_t19_no_server_answers_for_another_or_for_the_hub(tmp_path: Path) 
     ]
     second = {"tools": [tool(name) for name in posing]}
     servers = {"first": scripted(tmp_path, first, "one"), "second": scripted(tmp_path, second, "two")}
-    async with house(tmp_path, servers) as hub:
+    async with running_hub(tmp_path, servers) as hub:
         names = await listed(hub)
         assert "first__pay" in names
         assert all(
@@ -301,8 +301,8 @@ async def test_t20_nothing_of_a_server_that_nobody_approved_reaches_a_client(tmp
         "resources": [{"uri": "a://bad", "name": "bad", "description": ORDER}],
         "instructions": ORDER,
     }
-    async with house(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script)}) as hub:
+        client = RawClient(hub.url + "/mcp")
         hello = await client.initialize()
         assert "id_rsa" not in json.dumps(hello)
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
@@ -320,7 +320,7 @@ async def test_t21_orders_in_a_result_are_flagged_capped_and_followed_by_nothing
     }
     script = {"tools": [tool("evil"), tool("long"), tool("pay")], "results": results}
     server = scripted(tmp_path, script, scan_results="flag", max_result_tokens=1000)
-    async with house(tmp_path, {"s": server}) as hub:
+    async with running_hub(tmp_path, {"s": server}) as hub:
         sent: list[str] = []
         hub.hub_app.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
         answer = await call(hub, "s__evil")
@@ -349,8 +349,8 @@ async def test_t22_what_is_hidden_is_refused_in_names_kept_out_of_texts_and_show
     honest = {**tool("honest"), "description": "Cheers 👩‍👩‍👧‍👦 up ❤️; يعمل بالعربية, 日本語, हिन्दी too."}
     said = {"content": [{"type": "text", "text": "x " + " ".join(HIDDEN.values()) + " 👩‍👩‍👧‍👦 عربي"}]}
     script = {"tools": [*tools, honest, tool("say")], "results": {"say": said}}
-    async with house(tmp_path, {"s": scripted(tmp_path, script, scan_results="escape")}) as hub:
-        answer = await Raw(hub.url + "/mcp").modern("tools/list")
+    async with running_hub(tmp_path, {"s": scripted(tmp_path, script, scan_results="escape")}) as hub:
+        answer = await RawClient(hub.url + "/mcp").modern("tools/list")
         found = {item["name"]: item.get("description", "") for item in answer["result"]["tools"]}
         assert found["s__honest"] == honest["description"]
         assert not any(hidden in name for name in found for hidden in HIDDEN.values())
@@ -375,20 +375,20 @@ async def test_t27_no_schema_or_pattern_of_a_server_takes_the_hubs_time(tmp_path
     tools.append({**tool("itself"), "inputSchema": {"$ref": "#"}})
     # Nothing is held back in this mode, so that every schema is really used.
     server = scripted(tmp_path, {"tools": [tool("ok"), *tools]})
-    async with house(tmp_path, {"s": server}, hub=Hub(mode="observe")) as hub:
+    async with running_hub(tmp_path, {"s": server}, hub=Hub(mode="observe")) as hub:
         for evil in tools:
             before = time.process_time()
-            await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 10)
+            await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 120)
             assert time.process_time() - before < 1.0, evil["name"]
         assert not refused(await call(hub, "s__ok"))
 
 
 async def test_t35_traffic_goes_to_the_servers_that_were_named_and_nowhere_else(tmp_path: Path) -> None:
-    async with bystander() as (url, heard), RawWeb() as web:
+    async with bystander() as (url, heard), RawHttpServer() as web:
         away = f"HTTP/1.1 307 Gone\r\nlocation: {url}/mcp\r\ncontent-length: 0\r\n\r\n".encode()
         web.replies["strange"] = away
         server = Server(url=web.url, headers={"authorization": "Bearer upstream-secret"})
-        async with house(tmp_path, {"web": server}) as hub:
+        async with running_hub(tmp_path, {"web": server}) as hub:
             assert refused(await call(hub, "web__strange"))
             assert not refused(await call(hub, "web__ok"))
             assert hub.hub_app.upstreams["web"].state is ServerState.CONNECTED

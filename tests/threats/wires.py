@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from hub.house import House
+from hub.running_hub import RunningHub
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -14,12 +14,12 @@ MODERN = {
 }
 
 
-def address(hub: House) -> str:
+def address(hub: RunningHub) -> str:
     """Host and port."""
     return hub.url.removeprefix("http://")
 
 
-async def talk(hub: House, data: bytes, within_s: float = 10.0) -> bytes:
+async def talk(hub: RunningHub, data: bytes, within_s: float = 10.0) -> bytes:
     """Everything that the hub says to these bytes until it hangs up or falls silent."""
     reader, writer = await asyncio.open_connection(*address(hub).split(":"))
     heard = b""
@@ -40,7 +40,7 @@ def status_of(heard: bytes) -> int:
     return int(heard[9:12]) if heard.startswith(b"HTTP/1.1 ") else 0
 
 
-def request(hub: House, method: str, target: str, body: bytes = b"", **headers: str) -> bytes:
+def request(hub: RunningHub, method: str, target: str, body: bytes = b"", **headers: str) -> bytes:
     """A whole request on a connection of its own. Underscores in names stand for hyphens."""
     said = {
         "host": address(hub),
@@ -60,13 +60,13 @@ def call_body(name: str, arguments: dict[str, Any], id: object = 1, meta: dict[s
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).encode()
 
 
-def call_request(hub: House, name: str, arguments: dict[str, Any], body: bytes = b"", **headers: str) -> bytes:
+def call_request(hub: RunningHub, name: str, arguments: dict[str, Any], body: bytes = b"", **headers: str) -> bytes:
     """The same as a whole request."""
     said = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": name, **headers}
     return request(hub, "POST", "/mcp", body or call_body(name, arguments), **said)
 
 
-async def executed(hub: House) -> int:
+async def executed(hub: RunningHub) -> int:
     """How many calls were sent to servers, by the hub's own record."""
     await hub.hub_app.recorder.flushed()
     await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,10 @@ from interlock.transports.memory import connect
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Request, Result
+from loop_clock import advance
 
+SECONDS_A_STEP = 100
+"""Between two reports of progress. The clock is moved on by hand."""
 META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {}}
 
 
@@ -24,7 +28,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Ear:
+class RecordingListener:
     """A sink and a listener that write down what they hear."""
 
     def __init__(self) -> None:
@@ -56,8 +60,9 @@ class Bench:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.server = Server("test")
+        self.started = asyncio.Event()
         self.stopped = asyncio.Event()
-        self.listener = Ear()
+        self.listener = RecordingListener()
         self.link: Link = connect(self.server, Anyone(), self.listener, limits=limits or Limits())
 
         @self.server.tool
@@ -66,20 +71,26 @@ class Bench:
 
         @self.server.tool
         async def slow(ctx: Context, steps: int = 0) -> None:
+            self.started.set()
             try:
                 for step in range(steps):
                     ctx.progress(step + 1)
-                    await asyncio.sleep(0.03)
+                    await asyncio.sleep(SECONDS_A_STEP)
                 await asyncio.Event().wait()
             finally:
                 self.stopped.set()
 
-    def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, Ear]:
-        ear = Ear()
+    def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, RecordingListener]:
+        ear = RecordingListener()
         steps = {"steps": more.pop("steps")} if "steps" in more else {}
         params = msgspec.json.encode({"name": name, "arguments": steps, "_meta": META})
         deadline = asyncio.get_running_loop().time() + seconds
         return self.link.send(Outgoing("tools/call", params, deadline, **more), ear), ear
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
 
 
 async def test_an_answer_never_comes_before_send_has_returned() -> None:
@@ -96,33 +107,40 @@ async def test_an_answer_never_comes_before_send_has_returned() -> None:
 async def test_a_cancelled_request_stops_the_work_and_the_sink_hears_nothing() -> None:
     bench = Bench()
     handle, ear = bench.send("slow", steps=1)
-    await asyncio.sleep(0.01)
+    await bench.started.wait()
     bench.link.cancel(handle, "enough")
-    await asyncio.wait_for(bench.stopped.wait(), 5)
+    await bench.stopped.wait()
     assert not ear.ended.done()
     handle, ear = bench.send("quick")
     bench.link.cancel(handle, "at once")
-    await asyncio.sleep(0.01)
+    _, next_ear = bench.send("quick")
+    await next_ear.ended
     assert not ear.ended.done()
 
 
 async def test_a_deadline_ends_the_request_and_the_work() -> None:
     bench = Bench()
-    _, ear = bench.send("slow", seconds=0.02)
-    lost = await asyncio.wait_for(ear.ended, 5)
+    _, ear = bench.send("slow", seconds=60)
+    await bench.started.wait()
+    assert not ear.ended.done()
+    advance(61)
+    lost = await ear.ended
     assert isinstance(lost, Fault)
     assert lost.name == "UPSTREAM_TIMEOUT"
-    await asyncio.wait_for(bench.stopped.wait(), 5)
+    await bench.stopped.wait()
 
 
 async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
     bench = Bench()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    _, ear = bench.send("slow", seconds=0.1, steps=100, wants_progress=True, max_deadline=began + 0.3)
-    lost = await asyncio.wait_for(ear.ended, 5)
+    latest = asyncio.get_running_loop().time() + 12 * SECONDS_A_STEP
+    _, ear = bench.send("slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest)
+    for step in range(1, 12):
+        await until(lambda step=step: len(ear.notes) == step)
+        assert not ear.ended.done()
+        advance(SECONDS_A_STEP)
+    advance(SECONDS_A_STEP)
+    lost = await ear.ended
     assert isinstance(lost, Fault)
-    assert loop.time() - began >= 0.25
     assert [note[1]["progress"] for note in ear.notes[:3]] == [1, 2, 3]
 
 
@@ -158,7 +176,7 @@ async def test_requests_that_may_not_be_served_are_refused_in_the_words_of_their
         ("initialize", b"{}", -32602),
         ("tools/list", b'{"_meta":1}', -32602),
     ):
-        ear = Ear()
+        ear = RecordingListener()
         bench.link.send(Outgoing(method, params, deadline), ear)
         answer = await ear.ended
         assert isinstance(answer, Failure)

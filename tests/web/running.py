@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hub.house import SOURCE, house
+from hub.running_hub import SOURCE, running_hub
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Kind
 
@@ -33,7 +33,7 @@ def hub_in_a_thread(
 
     async def main() -> None:
         try:
-            async with house(home, servers, **settings) as hub:
+            async with running_hub(home, servers, **settings) as hub:
                 for name in keys or ():
                     (keys or {})[name] = await hub.new_key(name, kind)
                 stop.append((asyncio.get_running_loop(), asyncio.Event()))

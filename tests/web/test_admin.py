@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hub.house import House, Raw, child, house
+from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.hub.approvals.states import DecisionState
 from interlock.web.admin.addresses import ADDRESSES, Address
@@ -23,13 +24,13 @@ CALL = {"name": "busy__echo", "arguments": {"text": "a"}}
 class Admin:
     """A client of the admin API."""
 
-    def __init__(self, hub: House, key: str | None) -> None:
+    def __init__(self, hub: RunningHub, key: str | None) -> None:
         self.hub = hub
         self.key = key
 
     async def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         payload = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        client = Raw(self.hub.url + path, self.key)
+        client = RawClient(self.hub.url + path, self.key)
         status, _, answer = await client.send(method, payload, {"accept": "application/json", **headers})
         return status, json.loads(answer) if answer else None
 
@@ -39,38 +40,56 @@ class Admin:
         return answer
 
 
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+@contextlib.asynccontextmanager
+async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+    async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
         yield running
 
 
 @pytest.fixture
-async def admin(hub: House) -> Admin:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with hub_in(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(hub: RunningHub) -> Admin:
     return Admin(hub, await hub.new_key("ada", "person"))
 
 
-async def asked(hub: House) -> str:
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    """One hub for tests that do not depend on what others have changed in it."""
+    async with hub_in(tmp_path_factory.mktemp("admin")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def shared_admin(shared_hub: RunningHub) -> Admin:
+    return Admin(shared_hub, await shared_hub.new_key("ada", "person"))
+
+
+async def asked(hub: RunningHub) -> str:
     """A question of an agent's; its id."""
-    await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+    await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
     return hub.hub_app.inbox.all(only_open=True)[-1].id
 
 
-async def test_keys_are_made_listed_rotated_and_revoked(hub: House, admin: Admin) -> None:
+async def test_keys_are_made_listed_rotated_and_revoked(hub: RunningHub, admin: Admin) -> None:
     made = await admin.good("POST", "/admin/keys", {"agent": "ci", "permissions": ["invoke:busy__*"]})
-    assert "result" in await Raw(hub.url + "/mcp", made["key"]).modern("tools/list")
+    assert "result" in await RawClient(hub.url + "/mcp", made["key"]).modern("tools/list")
     listed = await admin.good("GET", "/admin/keys")
     assert {key["principal"] for key in listed["keys"]} == {"ada", "ci"}
     assert made["key"] not in json.dumps(listed)
     fresh = await admin.good("POST", "/admin/keys/ci/rotate")
-    assert (await Raw(hub.url + "/mcp", made["key"]).post(b"{}"))[0] == 401
+    assert (await RawClient(hub.url + "/mcp", made["key"]).post(b"{}"))[0] == 401
     assert await admin.good("DELETE", "/admin/keys/ci") == {"revoked": 1}
-    assert (await Raw(hub.url + "/mcp", fresh["key"]).post(b"{}"))[0] == 401
+    assert (await RawClient(hub.url + "/mcp", fresh["key"]).post(b"{}"))[0] == 401
 
 
-async def test_grants_are_given_queried_listed_and_taken_back(hub: House, admin: Admin) -> None:
+async def test_grants_are_given_queried_listed_and_taken_back(hub: RunningHub, admin: Admin) -> None:
     about = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "busy", "tool_name": "echo"}
     assert (await admin.good("POST", "/admin/grants", {**about, "permission": "deny"}))["granted_by"] == "ada"
     query = "/admin/access?agent_id=ci&server_id=busy&tool_name=echo"
@@ -81,7 +100,7 @@ async def test_grants_are_given_queried_listed_and_taken_back(hub: House, admin:
     assert (await admin.good("GET", query))["permission"] == "allow"
 
 
-async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: House, admin: Admin) -> None:
+async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: RunningHub, admin: Admin) -> None:
     decision = await asked(hub)
     (listed,) = (await admin.good("GET", "/admin/decisions"))["decisions"]
     assert (listed["id"], listed["asker"], listed["risk"], listed["trust"]) == (
@@ -93,13 +112,13 @@ async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: H
     told = await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
     assert (told["decision"]["state"], told["decision"]["answered_by"]) == ("approved", "ada")
     assert told["decision"]["answered_in"] == "api"
-    agent = Raw(hub.url + "/mcp", hub.key("careful"))
+    agent = RawClient(hub.url + "/mcp", hub.key("careful"))
     assert "APPROVAL_PENDING" not in str(await agent.modern("tools/call", CALL))
     status, refused = await admin.ask("POST", f"/admin/decisions/{decision}/answer", {"answer": "no"})
     assert (status, "answered once" in refused["message"]) == (400, True)
 
 
-async def test_rules_are_made_listed_and_revoked(hub: House, admin: Admin) -> None:
+async def test_rules_are_made_listed_and_revoked(hub: RunningHub, admin: Admin) -> None:
     decision = await asked(hub)
     await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
     rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]
@@ -109,7 +128,7 @@ async def test_rules_are_made_listed_and_revoked(hub: House, admin: Admin) -> No
 
 
 @pytest.mark.parametrize("kind", ["agent", "service", "admin"])
-async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: House, kind: Any) -> None:
+async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: RunningHub, kind: Any) -> None:
     decision = await asked(hub)
     key = await hub.new_key("robot", kind, permissions=("invoke:**", "admin_read", "admin_write"))
     robot = Admin(hub, key)
@@ -126,7 +145,7 @@ async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: House, 
     assert status == 403, "nor does it make itself a person's key"
 
 
-async def test_t32_whoever_asked_cannot_answer(hub: House) -> None:
+async def test_t32_whoever_asked_cannot_answer(hub: RunningHub) -> None:
     from interlock.hub.approvals.decision import Question
 
     key = await hub.new_key("ada", "person")
@@ -145,7 +164,8 @@ def filled(address: Address) -> str:
 
 
 @pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: f"{address.verb} {address.path}")
-async def test_t15_no_address_opens_without_a_key_that_has_the_right(hub: House, address: Address) -> None:
+async def test_t15_no_address_opens_without_a_key_that_has_the_right(shared_hub: RunningHub, address: Address) -> None:
+    hub = shared_hub
     path = filled(address)
     reader = await hub.new_key("reader", "person", permissions=("admin_read",))
     agent = await hub.new_key("agent", "agent")
@@ -162,8 +182,10 @@ async def test_t15_no_address_opens_without_a_key_that_has_the_right(hub: House,
 @pytest.mark.parametrize(
     "headers", [{"origin": "https://evil.example"}, {"host": "evil.example"}], ids=["origin", "host"]
 )
-async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(admin: Admin, headers: dict[str, str]) -> None:
-    status, _ = await admin.ask("GET", "/admin/status", None, **headers)
+async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(
+    shared_admin: Admin, headers: dict[str, str]
+) -> None:
+    status, _ = await shared_admin.ask("GET", "/admin/status", None, **headers)
     assert status == 403
 
 
@@ -179,13 +201,15 @@ async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(admin: Ad
         ("/admin/decisions/abc/answer", {"answer": "maybe"}),
     ],
 )
-async def test_a_request_that_means_nothing_is_refused_with_the_reason(admin: Admin, path: str, body: object) -> None:
-    status, refused = await admin.ask("POST", path, body)
+async def test_a_request_that_means_nothing_is_refused_with_the_reason(
+    shared_admin: Admin, path: str, body: object
+) -> None:
+    status, refused = await shared_admin.ask("POST", path, body)
     assert status == 400
     assert refused["message"]
 
 
-async def test_the_record_is_searched_shown_and_verified_and_says_who_did_what(hub: House, admin: Admin) -> None:
+async def test_the_record_is_searched_shown_and_verified_and_says_who_did_what(hub: RunningHub, admin: Admin) -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
     parent = f"00-{trace}-b7ad6b7169203331-01"
     status, _ = await admin.ask("POST", "/admin/keys", {"agent": "ci"}, traceparent=parent)
@@ -199,7 +223,7 @@ async def test_the_record_is_searched_shown_and_verified_and_says_who_did_what(h
     assert [found["seq"] for found in before["entries"]] == [entry["seq"] - 1]
 
 
-async def test_status_why_and_restart_are_the_operators(hub: House, admin: Admin) -> None:
+async def test_status_why_and_restart_are_the_operators(hub: RunningHub, admin: Admin) -> None:
     assert (await admin.good("GET", "/admin/status"))["servers"][0]["id"] == "busy"
     wish = {"agent": "careful", "tool": "busy__echo", "arguments": {"text": "a"}}
     hub.key("careful")
@@ -207,7 +231,7 @@ async def test_status_why_and_restart_are_the_operators(hub: House, admin: Admin
     assert "state" in await admin.good("POST", "/admin/servers/busy/restart")
 
 
-async def test_the_openapi_document_has_the_admin_api_for_whoever_may_use_it(hub: House, admin: Admin) -> None:
+async def test_the_openapi_document_has_the_admin_api_for_whoever_may_use_it(hub: RunningHub, admin: Admin) -> None:
     document = await admin.good("GET", "/openapi.json")
     told = {(verb.upper(), path) for path, item in document["paths"].items() for verb in item if "/admin" in path}
     assert told == {(address.verb, address.path) for address in ADDRESSES}
@@ -220,14 +244,14 @@ async def test_the_openapi_document_has_the_admin_api_for_whoever_may_use_it(hub
     assert not [path for path in (await anonymous.good("GET", "/openapi.json"))["paths"] if "/admin" in path]
 
 
-async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tried(hub: House) -> None:
+async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tried(hub: RunningHub) -> None:
     decision = await asked(hub)
     agent, robot = await hub.new_key("agent"), await hub.new_key("robot", "admin")
     assert (await Admin(hub, agent).ask("POST", "/admin/keys", {"agent": "puppet"}))[0] == 403
     assert (await Admin(hub, robot).ask("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"}))[0] == 403
     assert (await Admin(hub, robot).ask("GET", "/admin/decisions/nope"))[0] == 404
     about = {"entry_type": "server_grant", "agent_id": "agent", "server_id": "busy", "permission": "allow"}
-    assert "error" in await Raw(hub.url + "/mcp", agent).modern("mgp/access/grant", about)
+    assert "error" in await RawClient(hub.url + "/mcp", agent).modern("mgp/access/grant", about)
     path = "/admin/audit?event=dev.interlock.call_blocked"
     entries = (await Admin(hub, robot).good("GET", path))["entries"]
     told = [(entry["record"]["actor"], entry["record"]["name"], entry["result"]) for entry in entries]
@@ -256,14 +280,15 @@ async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tr
         "person@example.com",
     ],
 )
-async def test_whoever_has_a_key_can_lose_it_whatever_the_name(hub: House, admin: Admin, name: str) -> None:
+async def test_whoever_has_a_key_can_lose_it_whatever_the_name(shared_admin: Admin, name: str) -> None:
+    admin = shared_admin
     await admin.good("POST", "/admin/keys", {"agent": name})
     place = f"/admin/keys/{quote(name, safe='')}"
     assert (await admin.good("POST", f"{place}/rotate"))["key"]
     assert await admin.good("DELETE", place) == {"revoked": 1}
 
 
-async def test_a_name_that_ends_like_an_address_is_not_the_one_before_it(hub: House, admin: Admin) -> None:
+async def test_a_name_that_ends_like_an_address_is_not_the_one_before_it(hub: RunningHub, admin: Admin) -> None:
     for name in ("ci", "ci/rotate"):
         await admin.good("POST", "/admin/keys", {"agent": name})
     await admin.good("DELETE", "/admin/keys/ci/rotate")
@@ -276,10 +301,8 @@ async def test_a_name_that_ends_like_an_address_is_not_the_one_before_it(hub: Ho
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/..", "../b", "a/./b", "a\\b", "https://login.example.com#alice"])
-async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(
-    hub: House, admin: Admin, name: str
-) -> None:
-    status, answer = await admin.ask("POST", "/admin/keys", {"agent": name})
+async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(shared_admin: Admin, name: str) -> None:
+    status, answer = await shared_admin.ask("POST", "/admin/keys", {"agent": name})
     assert (status, answer["suggestions"][0].startswith("choose a name")) == (400, True)
 
 
@@ -300,7 +323,7 @@ async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(
     ],
 )
 async def test_nobody_hands_out_more_than_their_own_key_permits(
-    hub: House, wanted: list[str] | None, status: int
+    hub: RunningHub, wanted: list[str] | None, status: int
 ) -> None:
     own = ("invoke:busy__*", "read:other__x", "admin_write")
     narrow = Admin(hub, await hub.new_key("narrow", "person", permissions=own))
@@ -312,7 +335,7 @@ async def test_nobody_hands_out_more_than_their_own_key_permits(
 
 async def test_nobody_hands_out_another_profile_than_the_one_they_are_held_to(tmp_path: Path) -> None:
     profiles = {"work": Profile(), "play": Profile()}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, profiles=profiles) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, profiles=profiles) as hub:
         held = Admin(hub, await hub.new_key("held", "person", profile="work"))
         assert (await held.ask("POST", "/admin/keys", {"agent": "a", "profile": "work"}))[0] == 200
         assert (await held.ask("POST", "/admin/keys", {"agent": "a", "profile": "play"}))[0] == 403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hub.house import House, Raw, child, house
+from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Timeouts
 from interlock.web.admin.addresses import ADDRESSES
 
@@ -18,13 +19,26 @@ from .test_admin import CALL, Admin
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    """One hub for every request that names nothing."""
+    async with hub_in(tmp_path_factory.mktemp("answers")) as running:
+        yield running
+
+
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
-    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with hub_in(tmp_path) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     needs = Permissions(require=("network.outbound",), policy="auto_approve")
     servers = {"busy": child("busy_server.py", permissions=needs)}
-    async with house(tmp_path, servers, hub=settings, agents=agents) as running:
+    async with running_hub(folder, servers, hub=settings, agents=agents) as running:
         yield running
 
 
@@ -33,7 +47,7 @@ class Held(Admin):
 
     document: dict[str, Any]
 
-    def __init__(self, hub: House, key: str) -> None:
+    def __init__(self, hub: RunningHub, key: str) -> None:
         super().__init__(hub, key)
         self.seen: set[tuple[str, str]] = set()
 
@@ -70,12 +84,12 @@ def schema_in(forms: list[dict[str, Any]], member: str) -> dict[str, Any]:
     return next((form[member] for form in forms if member in form), {})
 
 
-async def asked(hub: House) -> str:
-    await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+async def asked(hub: RunningHub) -> str:
+    await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
     return hub.hub_app.inbox.all(only_open=True)[-1].id
 
 
-async def test_every_address_answers_what_the_document_says(hub: House) -> None:
+async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> None:
     admin = Held(hub, await hub.new_key("ada", "person"))
     admin.document = await Admin(hub, admin.key).good("GET", "/openapi.json")
     rate = {"per_minute": 5, "per_hour": 9}
@@ -89,7 +103,7 @@ async def test_every_address_answers_what_the_document_says(hub: House) -> None:
     await admin.good("GET", "/admin/grants")
     await admin.good("GET", "/admin/access?agent_id=ci&server_id=busy&tool_name=echo")
     await admin.good("POST", "/admin/why", {"agent": "ci", "tool": "busy__echo", "arguments": {"text": "a"}})
-    assert (await Raw(hub.url + "/mcp", await hub.new_key("ci")).modern("tools/call", CALL))["error"]
+    assert (await RawClient(hub.url + "/mcp", await hub.new_key("ci")).modern("tools/call", CALL))["error"]
     assert (await admin.good("POST", "/admin/why", {"agent": "ci"}))["refusal"]["gate"] == "access"
     await admin.good("DELETE", "/admin/grants?" + "&".join(f"{name}={value}" for name, value in about.items()))
     await admin.good("DELETE", "/admin/keys/ci", template="/admin/keys/{agent}")
@@ -140,7 +154,7 @@ def test_what_the_document_leaves_out_is_seen() -> None:
         ("POST", "/admin/why", {"agent": "nope", "tool": "busy__echo"}),
     ],
 )
-async def test_what_has_no_such_name_is_not_found(hub: House, verb: str, path: str, body: object) -> None:
-    admin = Admin(hub, await hub.new_key("ada", "person"))
+async def test_what_has_no_such_name_is_not_found(shared_hub: RunningHub, verb: str, path: str, body: object) -> None:
+    admin = Admin(shared_hub, await shared_hub.new_key("ada", "person"))
     status, refused = await admin.ask(verb, path, body)
     assert (status, bool(refused["suggestions"])) == (404, True), refused

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.house import SOURCE
+from hub.running_hub import SOURCE
 from interlock.config.settings import Hub, Server, Timeouts
 
 from .browser import BROWSER, Page, browser

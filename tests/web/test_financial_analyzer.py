@@ -58,7 +58,7 @@ def post(url: str, arguments: dict[str, Any]) -> tuple[int, Any]:
     body = json.dumps(arguments).encode()
     request = urllib.request.Request(url, body, {"content-type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             return response.status, json.loads(response.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())

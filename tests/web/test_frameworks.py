@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hub.house import SOURCE
+from hub.running_hub import SOURCE
 
 from .frameworks import PACKAGES
 from .running import example, hub_in_a_thread

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub.house import House, Raw, child, house
+from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.counts import MAX_RULES, MAX_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
@@ -20,11 +20,11 @@ OPEN = Hub(metrics="open")
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
 
-async def scrape(hub: House) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+async def scrape(hub: RunningHub) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Every sample, as Prometheus' own reader of the format understands it."""
     await hub.hub_app.recorder.flushed()
     await asyncio.sleep(0)
-    status, headers, body = await Raw(hub.url + "/metrics").send("GET")
+    status, headers, body = await RawClient(hub.url + "/metrics").send("GET")
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(body.decode()):
@@ -38,8 +38,8 @@ def labelled(**labels: str) -> tuple[tuple[str, str], ...]:
 
 
 async def test_calls_outcomes_and_durations_are_counted(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
-        client = Raw(hub.url + "/mcp")
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
+        client = RawClient(hub.url + "/mcp")
         for _ in range(3):
             await client.modern("tools/call", ECHO)
         await client.modern("prompts/get", {"name": "busy__greet", "arguments": {"name": "Ada"}})
@@ -57,9 +57,9 @@ async def test_calls_outcomes_and_durations_are_counted(tmp_path: Path) -> None:
 
 
 async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_caller_chose(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
         key = hub.key("secretive-agent")
-        client = Raw(hub.url + "/mcp", key)
+        client = RawClient(hub.url + "/mcp", key)
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 1}})
         for number in range(5):
             await client.modern("tools/call", {"name": f"busy__nothing_{number}", "arguments": {}})
@@ -67,7 +67,7 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
         await client.modern("tools/call", ECHO)
         await hub.hub_app.recorder.flushed()
         await asyncio.sleep(0)
-        _, _, body = await Raw(hub.url + "/metrics").send("GET")
+        _, _, body = await RawClient(hub.url + "/metrics").send("GET")
         refusals = (await scrape(hub))["interlock_refusals_total"]
         assert refusals[labelled(gate="schema", rule="arguments must fit the tool's input schema")] == 1
         assert refusals[labelled(gate="resolve", rule="the name must mean something")] == 5
@@ -78,12 +78,12 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
 
 async def test_states_queues_sessions_and_decisions_are_read_when_asked(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "gone": Server(command=("/nonexistent/program",))}
-    async with house(tmp_path, servers, hub=OPEN, wait=False) as hub:
+    async with running_hub(tmp_path, servers, hub=OPEN, wait=False) as hub:
         from interlock.hub.upstreams.states import ServerState
 
         await hub.state("busy", ServerState.CONNECTED)
         await hub.state("gone", ServerState.ERROR, ServerState.RESTARTING, ServerState.DISCONNECTED)
-        session = Raw(hub.url + "/mcp")
+        session = RawClient(hub.url + "/mcp")
         await session.initialize()
         samples = await scrape(hub)
         states = samples["interlock_server_state"]
@@ -103,9 +103,9 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
     from interlock.config.settings import Agent
 
     agents = {"cursor": Agent(ask=("busy__echo",))}
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
-        asking = asyncio.ensure_future(Raw(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
-        async with asyncio.timeout(30):
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
+        asking = asyncio.ensure_future(RawClient(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
+        async with asyncio.timeout(120):
             while not hub.hub_app.inbox.open_count:
                 await asyncio.sleep(0.01)
         samples = await scrape(hub)
@@ -116,10 +116,10 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
 
 
 async def test_every_metric_is_in_the_table_and_everything_in_the_table_is_served(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
-        await Raw(hub.url + "/mcp").modern("tools/call", ECHO)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
+        await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
         await hub.hub_app.recorder.flushed()
-        _, _, body = await Raw(hub.url + "/metrics").send("GET")
+        _, _, body = await RawClient(hub.url + "/metrics").send("GET")
         told = set(re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE))
         assert told == set(METRICS) | set(PROCESS)
         for name, metric in METRICS.items():
@@ -128,23 +128,23 @@ async def test_every_metric_is_in_the_table_and_everything_in_the_table_is_serve
 
 @pytest.mark.parametrize("anonymous", [True, False])
 async def test_only_administrators_read_unless_the_operator_says_otherwise(tmp_path: Path, anonymous: bool) -> None:
-    async with house(tmp_path, {}, hub=Hub(anonymous=anonymous)) as hub:
+    async with running_hub(tmp_path, {}, hub=Hub(anonymous=anonymous)) as hub:
         url = hub.url + "/metrics"
-        assert (await Raw(url).send("GET"))[0] == (403 if anonymous else 401)
-        assert (await Raw(url, "ilk_wrong").send("GET"))[0] == 401
-        assert (await Raw(url, await hub.new_key("agent")).send("GET"))[0] == 403
+        assert (await RawClient(url).send("GET"))[0] == (403 if anonymous else 401)
+        assert (await RawClient(url, "ilk_wrong").send("GET"))[0] == 401
+        assert (await RawClient(url, await hub.new_key("agent")).send("GET"))[0] == 403
         reader = await hub.new_key("prometheus", "service", permissions=("admin_read",))
-        assert (await Raw(url, reader).send("GET"))[0] == 200
-        assert (await Raw(url, await hub.new_key("ada", "person")).send("GET"))[0] == 200
-        assert (await Raw(url, reader).send("POST"))[0] == 405
+        assert (await RawClient(url, reader).send("GET"))[0] == 200
+        assert (await RawClient(url, await hub.new_key("ada", "person")).send("GET"))[0] == 200
+        assert (await RawClient(url, reader).send("POST"))[0] == 405
         config = hub.hub_app.config
         await hub.hub_app.apply(msgspec.structs.replace(config, hub=Hub(metrics="off")))
-        assert (await Raw(url, reader).send("GET"))[0] == 404
+        assert (await RawClient(url, reader).send("GET"))[0] == 404
 
 
 async def test_a_hub_that_is_not_asked_counts_nothing_where_it_is_switched_off(tmp_path: Path) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(metrics="off")) as hub:
-        await Raw(hub.url + "/mcp").modern("tools/call", ECHO)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(metrics="off")) as hub:
+        await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
         await hub.hub_app.recorder.flushed()
         await asyncio.sleep(0)
         assert hub.hub_app.counts.entries == 0
@@ -173,6 +173,6 @@ def test_a_rule_is_named_without_who_granted_it_or_how_much_it_allows() -> None:
 
 
 async def test_a_page_is_made_at_most_once_a_second(tmp_path: Path) -> None:
-    async with house(tmp_path, {}, hub=OPEN) as hub:
-        pages = await asyncio.gather(*(Raw(hub.url + "/metrics").send("GET") for _ in range(20)))
+    async with running_hub(tmp_path, {}, hub=OPEN) as hub:
+        pages = await asyncio.gather(*(RawClient(hub.url + "/metrics").send("GET") for _ in range(20)))
         assert len({body for _, _, body in pages}) == 1

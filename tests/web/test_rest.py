@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hub.house import SOURCE, House, Raw, child, house, until
+from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profile, Rate, Server, Timeouts
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
@@ -44,7 +44,7 @@ ANALYZER = "/tools/fin__FinancialAnalyzer"
 class Rest:
     """A client of the REST face."""
 
-    def __init__(self, hub: House, key: str | None = None) -> None:
+    def __init__(self, hub: RunningHub, key: str | None = None) -> None:
         self.hub = hub
         self.key = key
 
@@ -53,7 +53,7 @@ class Rest:
     ) -> tuple[int, dict[str, str], bytes]:
         """One request; a body that is not bytes is sent as JSON."""
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        client = Raw(self.hub.url + path, self.key)
+        client = RawClient(self.hub.url + path, self.key)
         return await client.send(method, payload, {"accept": "application/json", **(headers or {})})
 
     async def get(self, path: str) -> tuple[int, Any]:
@@ -67,7 +67,15 @@ class Rest:
 
 @pytest.fixture
 async def rest(tmp_path: Path) -> AsyncIterator[Rest]:
-    async with house(tmp_path, {"fin": example(), "busy": child("busy_server.py")}) as hub:
+    async with running_hub(tmp_path, {"fin": example(), "busy": child("busy_server.py")}) as hub:
+        yield Rest(hub)
+
+
+@pytest.fixture(scope="module")
+async def shared_rest(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rest]:
+    """One hub for every request that is refused: none of them changes it."""
+    servers = {"fin": example(), "busy": child("busy_server.py")}
+    async with running_hub(tmp_path_factory.mktemp("rest"), servers) as hub:
         yield Rest(hub)
 
 
@@ -127,9 +135,9 @@ async def test_a_rule_that_only_the_server_knows_is_told_the_same_way(rest: Rest
     ],
 )
 async def test_each_mistake_has_its_status_and_body(
-    rest: Rest, method: str, path: str, body: bytes, headers: dict[str, str], status: int, error_type: str | None
+    shared_rest: Rest, method: str, path: str, body: bytes, headers: dict[str, str], status: int, error_type: str | None
 ) -> None:
-    answered, said, content = await rest.ask(method, path, body, headers)
+    answered, said, content = await shared_rest.ask(method, path, body, headers)
     error = json.loads(content)
     assert answered == status, error
     assert error_type is None or error["error_type"] == error_type
@@ -173,7 +181,7 @@ async def test_the_items_of_a_generator_are_streamed_as_they_come(tmp_path: Path
     file = tmp_path / "counting.py"
     file.write_text(COUNTING)
     server = Server(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
-    async with house(tmp_path, {"counting": server}) as hub:
+    async with running_hub(tmp_path, {"counting": server}) as hub:
         headers = {"accept": "text/event-stream"}
         _, _, body = await Rest(hub).ask("POST", "/tools/counting__count", {"to": 3}, headers)
     events = [event.split("\n") for event in body.decode().strip().split("\n\n")]
@@ -199,14 +207,14 @@ async def test_a_stream_in_which_nothing_happens_shows_that_it_lives(
     body = b'{"mark":"alive"}'
     writer.write(f"{head}accept: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
     for _ in range(3):
-        await asyncio.wait_for(reader.readuntil(b":\n\n"), 20)
+        await asyncio.wait_for(reader.readuntil(b":\n\n"), 120)
     writer.close()
     await until(lambda: rest.hub.hub_app.hub.open_calls == 0)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_of_either_era_is_called(tmp_path: Path, era: Era) -> None:
-    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
         status, answer = await Rest(hub).post("/tools/busy__add", {"a": 1})
         assert (status, answer["content"][0]["text"]) == (200, "2")
         status, error = await Rest(hub).post("/tools/busy__ask_name", {})
@@ -269,7 +277,7 @@ async def test_the_document_is_of_what_the_caller_sees_and_holds_real_schemas(re
 
 async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path) -> None:
     settings = Hub(budget=50, timeouts=Timeouts(start_s=30))
-    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         _, listed = await Rest(hub).get("/tools")
         assert {tool["name"] for tool in listed["tools"]} == {"fin__FinancialAnalyzer", "fin__compare", "fin__quote"}
 
@@ -301,7 +309,7 @@ async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path)
     agents = {"bound": Agent(profile="small"), "asked": Agent(ask=("fin__compare",))}
     settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
     servers = {"fin": example(), "busy": child("busy_server.py")}
-    async with house(tmp_path, servers, hub=settings, profiles=profiles, agents=agents) as hub:
+    async with running_hub(tmp_path, servers, hub=settings, profiles=profiles, agents=agents) as hub:
         assert (await Rest(hub).get("/tools"))[0] == 401
         bound = Rest(hub, hub.key("bound"))
         names = {tool["name"] for tool in (await bound.get("/tools"))[1]["tools"]}
@@ -322,7 +330,7 @@ async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path)
 
 async def test_time_and_bounds_hold(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, tool_s=1), limits=Limits(pending_per_agent=1))
-    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         rest = Rest(hub)
         hanging = asyncio.ensure_future(rest.post("/tools/busy__hang", {"mark": "a"}))
         await until(lambda: hub.hub_app.hub.open_calls == 1)
@@ -336,7 +344,7 @@ async def test_time_and_bounds_hold(tmp_path: Path) -> None:
 
 async def test_rates_hold_and_a_dry_run_uses_none_of_them(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), rate=Rate(per_minute=1))
-    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         rest = Rest(hub, hub.key("counted"))
         for _ in range(3):
             assert (await rest.post(f"{ANALYZER}/validate", GOOD))[0] == 200
@@ -349,7 +357,7 @@ async def test_rates_hold_and_a_dry_run_uses_none_of_them(tmp_path: Path) -> Non
 
 async def test_only_what_a_grant_allows_is_seen_and_called_over_rest(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30), access="opt-in")
-    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+    async with running_hub(tmp_path, {"fin": example()}, hub=settings) as hub:
         await hub.allow("local", "fin")
         await hub.allow("narrow", "fin", "quote")
         seen = {"local": {"FinancialAnalyzer", "compare", "quote"}, "narrow": {"quote"}, "stranger": set[str]()}
@@ -366,7 +374,7 @@ async def test_only_what_a_grant_allows_is_seen_and_called_over_rest(tmp_path: P
 
 
 async def test_the_hub_validates_over_mcp_too(rest: Rest) -> None:
-    client = Raw(rest.hub.url + "/mcp")
+    client = RawClient(rest.hub.url + "/mcp")
     answer = await client.modern("tools/validate", {"name": "fin__FinancialAnalyzer", "arguments": GOOD})
     assert answer["result"]["valid"] is True
     bad = {"ticker_symbol": "AAPL", "period_days": 0}

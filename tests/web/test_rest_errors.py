@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hub.house import House, Raw, child, house
+from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Agent, Approvals, Hub, Rate, Timeouts
 
 from .running import example
@@ -28,20 +28,22 @@ TIMEOUT_MENDS = [
 
 
 @pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[House]:
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
     settings = Hub(
         anonymous=False, timeouts=Timeouts(start_s=30, tool_s=1), approvals=Approvals(hold_s=0), rate=Rate(per_minute=2)
     )
     agents = {"asked": Agent(ask=("fin__compare",))}
-    async with house(tmp_path, {"fin": example(), "busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+    async with running_hub(
+        tmp_path, {"fin": example(), "busy": child("busy_server.py")}, hub=settings, agents=agents
+    ) as hub:
         yield hub
 
 
 async def call(
-    hub: House, tool: str, body: object, *, key: str | None = "caller", **headers: str
+    hub: RunningHub, tool: str, body: object, *, key: str | None = "caller", **headers: str
 ) -> tuple[int, dict[str, str], Any]:
     payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-    client = Raw(f"{hub.url}/tools/{tool}", None if key is None else hub.key(key) if key.isalpha() else key)
+    client = RawClient(f"{hub.url}/tools/{tool}", None if key is None else hub.key(key) if key.isalpha() else key)
     traced = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "accept": "application/json"}
     status, said, answer = await client.send("POST", payload, {**traced, **headers})
     return status, said, json.loads(answer)
@@ -66,7 +68,7 @@ def body(code: int, error_type: str, message: str, tool: str | None = ANALYZER, 
     }
 
 
-async def test_400_for_what_is_not_json(hub: House) -> None:
+async def test_400_for_what_is_not_json(hub: RunningHub) -> None:
     status, _, error = await call(hub, ANALYZER, b'{"ticker_symbol": ')
     assert status == 400
     message = "the body is not valid JSON: Input data was truncated"
@@ -74,14 +76,14 @@ async def test_400_for_what_is_not_json(hub: House) -> None:
 
 
 @pytest.mark.parametrize(("key", "challenge"), [(None, "Bearer"), ("ilk_wrong", "Bearer")])
-async def test_401_for_whoever_is_not_known(hub: House, key: str | None, challenge: str) -> None:
+async def test_401_for_whoever_is_not_known(hub: RunningHub, key: str | None, challenge: str) -> None:
     status, said, error = await call(hub, ANALYZER, GOOD, key=key)
     assert (status, said["www-authenticate"]) == (401, challenge)
     assert error == body(-32004, "AuthenticationError", error["message"], suggestions=error["suggestions"])
     assert error["suggestions"]
 
 
-async def test_403_for_whoever_may_read_a_tool_and_not_call_it(hub: House) -> None:
+async def test_403_for_whoever_may_read_a_tool_and_not_call_it(hub: RunningHub) -> None:
     reader = await hub.new_key("reader", permissions=("read:**",))
     status, _, error = await call(hub, ANALYZER, GOOD, key=reader)
     assert status == 403
@@ -89,7 +91,7 @@ async def test_403_for_whoever_may_read_a_tool_and_not_call_it(hub: House) -> No
     assert error["suggestions"]
 
 
-async def test_404_for_a_tool_that_is_not_there(hub: House) -> None:
+async def test_404_for_a_tool_that_is_not_there(hub: RunningHub) -> None:
     status, _, error = await call(hub, "fin__Nothing", GOOD)
     assert status == 404
     expected = body(-32002, "ToolNotFound", error["message"], "fin__Nothing", suggestions=error["suggestions"])
@@ -97,7 +99,7 @@ async def test_404_for_a_tool_that_is_not_there(hub: House) -> None:
     assert "fin__Nothing" in error["reason"]
 
 
-async def test_409_while_a_person_has_yet_to_say_yes(hub: House) -> None:
+async def test_409_while_a_person_has_yet_to_say_yes(hub: RunningHub) -> None:
     status, _, error = await call(hub, "fin__compare", {"first": "AAPL", "second": "MSFT"}, key="asked")
     assert status == 409
     message, suggestions = error["message"], error["suggestions"]
@@ -106,7 +108,7 @@ async def test_409_while_a_person_has_yet_to_say_yes(hub: House) -> None:
     assert "repeat the call" in message
 
 
-async def test_422_says_which_constraint_failed_and_how_to_keep_it(hub: House) -> None:
+async def test_422_says_which_constraint_failed_and_how_to_keep_it(hub: RunningHub) -> None:
     status, _, error = await call(hub, ANALYZER, {"ticker_symbol": "invalid123", "period_days": 90})
     assert status == 422
     reason = "Pattern mismatch: expected ^[A-Z]{1,5}$, got 'invalid123'"
@@ -126,7 +128,7 @@ async def test_422_says_which_constraint_failed_and_how_to_keep_it(hub: House) -
     assert error == body(-32001, "ValidationError", error["message"], **more, **told)
 
 
-async def test_429_when_the_minute_is_used_up(hub: House) -> None:
+async def test_429_when_the_minute_is_used_up(hub: RunningHub) -> None:
     key = await hub.new_key("hurried")
     for _ in range(2):
         assert (await call(hub, ANALYZER, GOOD, key=key))[0] == 200
@@ -138,8 +140,8 @@ async def test_429_when_the_minute_is_used_up(hub: House) -> None:
     assert int(said["retry-after"]) == -(-wait // 1000)
 
 
-async def test_504_when_a_tool_does_not_end_in_time(hub: House) -> None:
-    status, _, error = await asyncio.wait_for(call(hub, "busy__hang", {"mark": "x"}), 20)
+async def test_504_when_a_tool_does_not_end_in_time(hub: RunningHub) -> None:
+    status, _, error = await asyncio.wait_for(call(hub, "busy__hang", {"mark": "x"}), 120)
     assert status == 504
     suggestions = error["suggestions"]
     assert suggestions[-3:] == TIMEOUT_MENDS

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tomllib
 
-from hub.house import SOURCE
+from hub.running_hub import SOURCE
 from interlock.version import VERSION
 
 EXTRAS = ("joserfc", "cryptography", "prometheus_client", "opentelemetry", "psycopg")

@@ -2,10 +2,10 @@
 
 import json
 import sys
-import time
 
 mood = sys.argv[1]
 asked: list[str] = []
+unanswered: list[object] = []
 shaken = False
 
 
@@ -31,8 +31,7 @@ def discover(id_: object) -> None:
         case "modern":
             say(id_, result=discovered())
         case "modern, slow":
-            time.sleep(0.6)
-            say(id_, result=discovered())
+            unanswered.append(id_)
         case "modern, picky":
             if asked.count("server/discover") > 1:
                 say(id_, result=discovered())
@@ -58,7 +57,12 @@ def initialize(id_: object, params: dict) -> None:
     match mood:
         case "never":
             pass
-        case "modern" | "modern, slow" | "modern, picky" | "future":
+        case "modern, slow":
+            # The answer to the probe comes when the client has stopped waiting for it.
+            while unanswered:
+                say(unanswered.pop(), result=discovered())
+            refuse(id_, -32601)
+        case "modern" | "modern, picky" | "future":
             refuse(id_, -32601)
         case _:
             version = "2024-11-05" if mood == "old" else "1999-01-01" if mood == "old, odd code" else "2025-11-25"

@@ -9,7 +9,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_peer import Desk, Ear, until
+from web_peer import Desk, RecordingListener, until
 
 from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.http.channel import PIECE, keep_alive_seconds
@@ -67,7 +67,7 @@ async def test_a_server_that_is_not_there_was_never_asked() -> None:
     port = listener.sockets[0].getsockname()[1]
     listener.close()
     await listener.wait_closed()
-    ear = Ear()
+    ear = RecordingListener()
     link = HttpLink(f"http://127.0.0.1:{port}/", ear)
     fault = await Desk(None, link, ear).lose()
     assert fault.name == "UPSTREAM_UNAVAILABLE"

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from web_peer import Desk, Ear, Web
+from web_peer import Desk, RecordingListener, Web
 
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.idle import default_context
@@ -56,7 +56,7 @@ async def test_only_a_server_whose_certificate_is_trusted_gets_a_request(certifi
     context = default_context()
     if trusted:
         context.load_verify_locations(certificate)
-    ear = Ear()
+    ear = RecordingListener()
     port = server.sockets[0].getsockname()[1]
     link = HttpLink(f"https://127.0.0.1:{port}/mcp", ear, context=context)
     try:

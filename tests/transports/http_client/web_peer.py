@@ -22,7 +22,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what the other side does; bounded."""
-    for _ in range(2000):
+    for _ in range(20_000):
         if condition():
             return
         await asyncio.sleep(0.005)
@@ -45,6 +45,8 @@ class Visit:
         return self.message["id"]
 
     async def raw(self, data: bytes) -> None:
+        if self._writer.is_closing():  # uvloop raises an error of its own kind
+            raise ConnectionResetError("the client is gone")
         self._writer.write(data)
         await self._writer.drain()
 
@@ -121,7 +123,7 @@ class Web:
         return [visit.message.get("method", visit.verb) for visit in self.visits]
 
 
-class Ear:
+class RecordingListener:
     """Hears everything that belongs to no request."""
 
     def __init__(self) -> None:
@@ -148,7 +150,7 @@ class Ear:
 class Desk:
     """A link to such a server."""
 
-    def __init__(self, web: Web, link: HttpLink, ear: Ear) -> None:
+    def __init__(self, web: Web, link: HttpLink, ear: RecordingListener) -> None:
         self.web = web
         self.link = link
         self.ear = ear
@@ -156,7 +158,9 @@ class Desk:
         self.questions: asyncio.Queue[Request] = asyncio.Queue()
         self.handle: object = None
 
-    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
+    def start(
+        self, method: str = "tools/call", params: Json = None, seconds: float = 120, **more: object
+    ) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
         waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.put_nowait)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -173,7 +177,7 @@ class Desk:
 
     async def lose(self, method: str = "tools/call", params: Json = None, **more: object) -> Fault:
         with pytest.raises(Fault) as lost:
-            await asyncio.wait_for(self.start(method, params, **more).future, 20)
+            await asyncio.wait_for(self.start(method, params, **more).future, 120)
         return lost.value
 
 
@@ -185,7 +189,7 @@ async def opened(script: Script, **options: object) -> AsyncIterator[Desk]:
     web = Web(script)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    ear = Ear()
+    ear = RecordingListener()
     link = HttpLink(web.url, ear, **options)
     try:
         yield Desk(web, link, ear)

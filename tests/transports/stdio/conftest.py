@@ -23,7 +23,7 @@ MOODS = str(Path(__file__).parent / "servers" / "moods.py")
 Json = dict[str, object] | None
 
 
-class Ear:
+class RecordingListener:
     """Hears everything that belongs to no request."""
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class Ear:
 class Server:
     """A running server, its link, and what was heard of it."""
 
-    def __init__(self, link: StdioLink, ear: Ear) -> None:
+    def __init__(self, link: StdioLink, ear: RecordingListener) -> None:
         self.link = link
         self.ear = ear
         self.notes: list[tuple[str, bytes]] = []
         self.questions: list[Request] = []
 
-    def start(self, method: str, params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
+    def start(self, method: str, params: Json = None, seconds: float = 120, **more: object) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
         waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.append)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -91,7 +91,7 @@ async def run() -> AsyncIterator[Start]:
         cwd: str | None = None,
         **more: object,
     ) -> Server:
-        ear = Ear()
+        ear = RecordingListener()
         command = Command((*program, *flags), env or {}, cwd)
         server = Server(await StdioLink.spawn(command, ear, **more), ear)
         servers.append(server)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from .web_server import Posted, WebServer
 
 
-class RawTools:
+class RawToolServer:
     """Two tools. `replies` holds, by tool, the bytes that answer its calls instead; empty, it is silent about them."""
 
     def __init__(self, *, modern: bool = False) -> None:
@@ -46,7 +46,7 @@ class RawTools:
         return json.dumps(answer, separators=(",", ":")).encode()
 
 
-class RawWeb(RawTools, WebServer):
+class RawHttpServer(RawToolServer, WebServer):
     """Over HTTP. Counts who comes; `drip` follows for ever on what was chosen to answer."""
 
     def __init__(self, *, modern: bool = False) -> None:
@@ -88,7 +88,7 @@ class RawWeb(RawTools, WebServer):
         return True
 
 
-class RawProgram(RawTools):
+class RawStdioServer(RawToolServer):
     """Over standard streams, of a program that passes on what comes to the test's own process. What it is told of a
     call that it was silent about counts as lost."""
 

@@ -37,7 +37,7 @@ LEGACY = "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
 
 
-class House:
+class RunningHub:
     """The hub and its address."""
 
     def __init__(self, hub_app: HubApp, url: str, endpoint: McpEndpoint) -> None:
@@ -81,7 +81,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(
+async def running_hub(
     tmp_path: Path,
     servers: Mapping[str, Server],
     *,
@@ -90,9 +90,9 @@ async def house(
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
     parking: ParkingLimits | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first."""
-    settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
+    settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
@@ -101,7 +101,7 @@ async def house(
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
-    running = House(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
+    running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     try:
         if wait:
             for server in servers:
@@ -112,7 +112,7 @@ async def house(
         await hub_app.stop()
 
 
-async def until(condition: Callable[[], bool], within: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], within: float = 120) -> None:
     """Wait for something that an event elsewhere will make true."""
     async with asyncio.timeout(within):
         while not condition():
@@ -125,7 +125,7 @@ def child(script: str, *arguments: str, **settings: Any) -> Server:
     return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
-class Raw:
+class RawClient:
     """A client that says exactly what a test wants it to say, over HTTP."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -158,7 +158,7 @@ class Raw:
         reader, writer = await asyncio.open_connection(self.host, int(self.port))
         try:
             writer.write(f"{method} {self.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
-            response = await asyncio.wait_for(reader.read(), 30)
+            response = await asyncio.wait_for(reader.read(), 120)
         finally:
             writer.close()
         top, _, rest = response.partition(b"\r\n\r\n")
@@ -200,7 +200,7 @@ class Raw:
         return last_message((await self.post(msgspec.json.encode(body)))[2])
 
 
-class Kept:
+class KeptHttpClient:
     """One connection that is kept, with compact calls of one era one after the other."""
 
     def __init__(self, url: str, key: str | None = None, *, modern: bool = True) -> None:
@@ -209,7 +209,7 @@ class Kept:
         self.modern = modern
         self.session = ""
 
-    async def __aenter__(self) -> Kept:
+    async def __aenter__(self) -> KeptHttpClient:
         host, _, port = self.host.partition(":")
         self._reader, self._writer = await asyncio.open_connection(host, int(port))
         if not self.modern:
@@ -245,22 +245,22 @@ class Kept:
         head = f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n{headers}"
         head += f"Accept: application/json, text/event-stream\r\n{self.credential}"
         self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)).replace(b"Mcp-", b"mcp-")
+        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 120)).replace(b"Mcp-", b"mcp-")
         if b"transfer-encoding: chunked" in top:
-            return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 30))
+            return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 120))
         length = int(top.partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
-        return top, await asyncio.wait_for(self._reader.readexactly(length), 30)
+        return top, await asyncio.wait_for(self._reader.readexactly(length), 120)
 
 
-class KeptLines:
+class KeptStdioClient:
     """The same on a stream of lines, as `interlock stdio` carries them."""
 
-    def __init__(self, hub: House, key: str | None = None, *, modern: bool = True) -> None:
+    def __init__(self, hub: RunningHub, key: str | None = None, *, modern: bool = True) -> None:
         self._hub = hub
         self._key = key
         self.modern = modern
 
-    async def __aenter__(self) -> KeptLines:
+    async def __aenter__(self) -> KeptStdioClient:
         ours, theirs = socket.socketpair()
         hub_app = self._hub.hub_app
         caller = hub_app.authenticator.admit_key(self._key, "/mcp")
@@ -304,7 +304,7 @@ class KeptLines:
     async def read(self) -> Any:
         """The next answer; notifications are passed over."""
         while True:
-            message = json.loads(await asyncio.wait_for(self._reader.readline(), 30))
+            message = json.loads(await asyncio.wait_for(self._reader.readline(), 120))
             if "method" not in message:
                 return message
 

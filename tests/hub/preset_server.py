@@ -22,7 +22,7 @@ LISTS = {
 CACHED = (*LISTS, "server/discover")
 
 
-class Mirror(WebServer):
+class PresetServer(WebServer):
     """`answers` holds, by method, a result; `acts` what is done on the stream of a request, which gives its result."""
 
     def __init__(self, revision: str = "2026-07-28") -> None:

@@ -1,7 +1,7 @@
 """A server that does on the wire exactly what the arguments of a call say, in either era: what no SDK would do.
 
 Within a test over HTTP, where it also shows what it heard; as a script over standard streams. A call of `do` in the
-handshake era has `steps`, in the stateless era `rounds`; see `Puppet`.
+handshake era has `steps`, in the stateless era `rounds`; see `InstructedServer`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASK = "the task"
 QUIET = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
-class Puppet:
+class InstructedServer:
     """What it is told to do, it does.
 
     Steps are `ask`, a request of its own; `tell`, a notification; `wait` for the answer to one that it asked; each with
@@ -76,7 +76,7 @@ class Puppet:
             arguments = params.get("arguments", {})
             return self._round(params, arguments) if modern else await self._steps(arguments, say, beside)
         if method == "initialize":
-            info = {"name": "puppet", "version": "1"}
+            info = {"name": "instructed", "version": "1"}
             return _result({"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "serverInfo": info})
         if method == "server/discover" and modern:
             return _result({"supportedVersions": ["2026-07-28"], "capabilities": self._capabilities}, modern)
@@ -124,7 +124,7 @@ class Puppet:
     # Over HTTP
 
     @contextlib.asynccontextmanager
-    async def http(self) -> AsyncIterator[Puppet]:
+    async def http(self) -> AsyncIterator[InstructedServer]:
         """Listen, at `url`."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
@@ -192,7 +192,7 @@ def _drop(message: Any) -> None:
 
 async def over_stdio() -> None:
     """Serve standard streams, one message a line."""
-    puppet, work = Puppet(), set()
+    instructed, work = InstructedServer(), set()
     reader = asyncio.StreamReader(limit=2**22)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
 
@@ -200,7 +200,7 @@ async def over_stdio() -> None:
         print(json.dumps(message), flush=True)
 
     while line := await reader.readline():
-        task = asyncio.ensure_future(puppet.take(json.loads(line), say, say))
+        task = asyncio.ensure_future(instructed.take(json.loads(line), say, say))
         work.add(task)
         task.add_done_callback(work.discard)
 

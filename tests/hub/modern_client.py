@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .house import Raw
+from .running_hub import RawClient
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 ALL: dict[str, Any] = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 
-class Rounder(Raw):
+class ModernClient(RawClient):
     """It declares everything, and repeats calls with its answers."""
 
     def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:

@@ -9,16 +9,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .governed_server import Governed
+from .mgp_server import MgpServer
 from .web_server import Posted, WebServer
 
 
-class GovernedWeb(WebServer):
+class MgpHttpServer(WebServer):
     """Answers as its file says."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._governed = Governed(path)
+        self._governed = MgpServer(path)
         self._turned: Counter[str] = Counter()
 
     def _turned_away(self, message: dict[str, Any]) -> bytes | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from .house import Raw
+from .running_hub import RawClient
 
 
-class Talker(Raw):
+class LegacyClient(RawClient):
     """A client of the handshake era that answers what a server asks on the stream of its call."""
 
     def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:
@@ -35,7 +35,7 @@ class Talker(Raw):
         reader, writer = await asyncio.open_connection(self.host, int(self.port))
         try:
             writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while True:
                     line = await reader.readline()
                     if not line:

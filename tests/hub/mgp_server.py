@@ -29,7 +29,7 @@ KEY = "dev.cloto/mgp"
 KNOWN = ["mgp/permission/request", "mgp/permission/response"]
 
 
-class Governed:
+class MgpServer:
     """Answers messages."""
 
     def __init__(self, path: Path) -> None:
@@ -109,7 +109,7 @@ def work(path: Path, params: dict[str, Any]) -> None:
 
 def main(path: Path) -> None:
     """Answer line by line. A call of `changed` also tells that the lists changed."""
-    governed = Governed(path)
+    governed = MgpServer(path)
     for line in sys.stdin:
         message = json.loads(line)
         work(path, message.get("params") or {})

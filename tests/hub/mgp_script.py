@@ -11,8 +11,8 @@ from typing import Any
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 
-from .governed_web import GovernedWeb
-from .house import House, Raw, child, house
+from .mgp_http_server import MgpHttpServer
+from .running_hub import RawClient, RunningHub, child, running_hub
 
 ADA = Principal("person:ada", "person")
 TRANSPORTS = ("stdio", "http")
@@ -29,7 +29,7 @@ def needing(name: str, *permissions: str, **more: Any) -> dict[str, Any]:
     return tool(name, security={"risk_level": "safe", "permissions_required": list(permissions), **more})
 
 
-class Script:
+class MgpScript:
     """What the server reads, and what it wrote down."""
 
     def __init__(self, folder: Path, **said: Any) -> None:
@@ -58,7 +58,7 @@ class Script:
         return [message.get("params") for message in self.heard if message.get("method") == method]
 
     @contextlib.asynccontextmanager
-    async def house(
+    async def running_hub(
         self,
         transport: str = "stdio",
         *,
@@ -67,7 +67,7 @@ class Script:
         hold_s: float = 0,
         waits: Timeouts | None = None,
         **settings: Any,
-    ) -> AsyncIterator[House]:
+    ) -> AsyncIterator[RunningHub]:
         """A hub with this server as `s`."""
         hub = Hub(
             mode=mode,
@@ -76,11 +76,11 @@ class Script:
         )
         async with contextlib.AsyncExitStack() as stack:
             if transport == "http":
-                web = await stack.enter_async_context(GovernedWeb(self.path))
+                web = await stack.enter_async_context(MgpHttpServer(self.path))
                 server = Server(url=web.url, **settings)
             else:
-                server = child("governed_server.py", str(self.path), **settings)
-            yield await stack.enter_async_context(house(self.folder, {"s": server}, hub=hub, wait=wait))
+                server = child("mgp_server.py", str(self.path), **settings)
+            yield await stack.enter_async_context(running_hub(self.folder, {"s": server}, hub=hub, wait=wait))
 
 
 def policy(name: str = "interactive", **more: Any) -> Permissions:
@@ -88,14 +88,14 @@ def policy(name: str = "interactive", **more: Any) -> Permissions:
     return Permissions(policy=name, **more)  # type: ignore[arg-type]
 
 
-async def listed(hub: House) -> list[str]:
+async def listed(hub: RunningHub) -> list[str]:
     """The tools that an agent sees."""
-    return [found["name"] for found in (await Raw(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
+    return [found["name"] for found in (await RawClient(hub.url + "/mcp").modern("tools/list"))["result"]["tools"]]
 
 
-async def call(hub: House, name: str, **arguments: Any) -> Any:
+async def call(hub: RunningHub, name: str, **arguments: Any) -> Any:
     """What a call of a tool of `s` comes to."""
-    return await Raw(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
+    return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
 
 
 def error_of(answer: Any) -> Any:

@@ -24,7 +24,7 @@ Mode = Literal["legacy", "auto"]
 Transport = Literal["http", "stdio"]
 
 
-class Place(msgspec.Struct, frozen=True):
+class PeerHub(msgspec.Struct, frozen=True):
     """A hub that runs, and the folders its servers write to."""
 
     url: str
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True):
         peer: str | StdioServerParameters = self.url + view
         if transport == "stdio":
             peer = stdio(self.home, *(("--server", server) if server else ()))
-        async with Client(peer, mode=mode, read_timeout_seconds=30, **callbacks) as client:
+        async with Client(peer, mode=mode, read_timeout_seconds=120, **callbacks) as client:
             yield client
 
     def all_connected(self) -> bool:
