@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from interlock.hub.audit.record import INTENDED, Record
 
+from .raw_server import RawToolServer
 from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
 from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
 
