@@ -34,7 +34,7 @@ async def change(where: str, home: Path, what: str) -> None:
     before, act = deeds(hub)[what]
     await before()
     await hub.recorder.flushed()
-    Writer._tell = killed  # type: ignore[method-assign]
+    Writer._finish = killed  # type: ignore[method-assign]
     await act()
     await asyncio.sleep(30)
 
