@@ -198,7 +198,7 @@ async def _connected(way: Way, shape: Shape) -> AsyncIterator[Connection]:
         hub_app = HubApp(Config(hub=Hub(), servers={"s0": server}), Path(home))
         endpoint = McpEndpoint(hub_app.service, hub_app.limits)
         http = await start(endpoint, make_app(hub_app), is_mcp=is_mcp_path)
-        await hub_app.begin()
+        await hub_app.start()
         try:
             async with asyncio.timeout(30):
                 while hub_app.upstreams["s0"].state is not ServerState.CONNECTED:
@@ -217,7 +217,7 @@ async def _connected(way: Way, shape: Shape) -> AsyncIterator[Connection]:
             writer.close()
         finally:
             await http.stop(1)
-            await hub_app.end()
+            await hub_app.stop()
             if upstream is not None:
                 upstream.terminate()
                 await upstream.wait()
