@@ -51,8 +51,8 @@ from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """What clients are shown, and who hears of changes."""
+class ListServices(msgspec.Struct, frozen=True):
+    """The parts that list tools for clients and notify them of changes."""
 
     catalog: Catalog
     listings: ToolListings
@@ -62,43 +62,43 @@ class Shown(msgspec.Struct, frozen=True):
     audience: AuditSubscribers
     kept: pages.Pages
     info: bytes
-    """What the hub says of itself."""
+    """The hub's `serverInfo`."""
 
 
-class Rights(msgspec.Struct, frozen=True):
-    """Who may come in and what they may do."""
+class AccessServices(msgspec.Struct, frozen=True):
+    """The parts that authenticate callers and decide on their access."""
 
     authenticator: Authenticator
     access: Access
     access_methods: AccessMethods
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What outlives a request: states that clients bring back, calls that wait for them, and tasks."""
+class CallState(msgspec.Struct, frozen=True):
+    """State that outlives a request: request states, parked calls and tasks."""
 
     states: RequestStates
     parking: CallParking
     tracker: Tracker
 
 
-class Bounds(msgspec.Struct, frozen=True):
-    """How large a request may be, and how many calls may be under way."""
+class ServiceLimits(msgspec.Struct, frozen=True):
+    """The limits of one request, and of all open calls."""
 
     limits: Limits
     room: CallQuota
 
 
-class Judging(Protocol):
-    """How calls and results are judged."""
+class CallPolicy(Protocol):
+    """Builds the pipeline and judges results."""
 
     def pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
-        """The pipeline that sends on what passes."""
+        """The pipeline; it hands calls that pass to `dispatch`."""
 
     def finish_of(self, target: Target) -> ResultPostprocessor | None:
-        """What is done to a target's results; None where nothing is."""
+        """The postprocessor of a target's results, if it has one."""
 
     def risk_of(self, tool: Tool) -> Risk:
-        """How risky a tool is."""
+        """The effective risk of a tool."""
 
 
 class HubService:
@@ -106,13 +106,13 @@ class HubService:
 
     def __init__(
         self,
-        rights: Rights,
-        shown: Shown,
+        rights: AccessServices,
+        shown: ListServices,
         upstreams: Upstreams,
-        kept: Kept,
-        judging: Judging,
+        kept: CallState,
+        judging: CallPolicy,
         recording: Recording,
-        bounds: Bounds,
+        bounds: ServiceLimits,
         clock: Callable[[], float],
     ) -> None:
         authenticator, access, catalog, discovery_tools = (

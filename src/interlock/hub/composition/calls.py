@@ -25,7 +25,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
-from interlock.hub.service import Bounds, HubService, Kept, Rights, Shown
+from interlock.hub.service import ServiceLimits, HubService, CallState, AccessServices, ListServices
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
@@ -79,8 +79,8 @@ class CallParts:
         )
         info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
         self.hub = HubService(
-            Rights(authentication.authenticator, authentication.access, authentication.access_methods),
-            Shown(
+            AccessServices(authentication.authenticator, authentication.access, authentication.access_methods),
+            ListServices(
                 listings.catalog,
                 listings.listings,
                 listings.secured,
@@ -91,10 +91,10 @@ class CallParts:
                 info,
             ),
             upstreams,
-            Kept(states, parking, self.tasks),
+            CallState(states, parking, self.tasks),
             self,
             self.recording,
-            Bounds(limits, _quota(foundation.config)),
+            ServiceLimits(limits, _quota(foundation.config)),
             clock,
         )
         self.service: Service = self._traced(self.hub)
@@ -126,15 +126,15 @@ class CallParts:
         return TracedService(hub, self.spans)
 
     def finish_of(self, target: Target) -> ResultPostprocessor | None:
-        """What is done to a target's results (`hub.Judging`)."""
+        """What is done to a target's results (`service.CallPolicy`)."""
         return self.gate_chain.finish_of(target)
 
     def risk_of(self, tool: Tool) -> Risk:
-        """How risky a tool is (`hub.Judging`)."""
+        """How risky a tool is (`service.CallPolicy`)."""
         return self._approvals.server_policies.risk_of(tool)
 
     def pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
-        """The pipeline that sends on what passes (`hub.Judging`)."""
+        """The pipeline that sends on what passes (`service.CallPolicy`)."""
         refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
             lambda: self.gate_chain.plans,
@@ -144,7 +144,7 @@ class CallParts:
             refused,
             would_refuse,
             release=release,
-            desk=self._approvals.call_approvals,
+            approvals=self._approvals.call_approvals,
         )
 
     def _max_tasks(self) -> tuple[int, int]:

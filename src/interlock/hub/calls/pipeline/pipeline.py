@@ -56,14 +56,14 @@ class Pipeline:
         would_refuse: WouldRefuse,
         *,
         release: Release,
-        desk: CallApprovals,
+        approvals: CallApprovals,
     ) -> None:
         self._plans = plans
         self.policy_version = policy_version
         self._commit = commit
         self._dispatch = dispatch
         self._release = release
-        self._desk = desk
+        self._approvals = approvals
         self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
@@ -159,12 +159,12 @@ class Pipeline:
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):
             try:
-                if self._desk.resumes(call):
+                if self._approvals.resumes(call):
                     return
             except Fault as refused:
                 call.exchange.fail(refused)
                 return
-            call.approval = self._desk.standing(call, verdict)
+            call.approval = self._approvals.standing(call, verdict)
             if call.approval is not None:
                 self.submit(call, plan)
             else:
@@ -186,7 +186,7 @@ class Pipeline:
 
         call.exchange.on_cancel = cancelled
         try:
-            answer = await self._desk.settle(call, ask, plan.lock_s)
+            answer = await self._approvals.settle(call, ask, plan.lock_s)
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:
@@ -202,7 +202,7 @@ class Pipeline:
     async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
         """The last step of a commit: the approval is used up, in the store, before the call goes out."""
         try:
-            taken = await self._desk.take(approval)
+            taken = await self._approvals.take(approval)
         except StoreError as cause:
             self._withdraw(call, plan)
             self._refuse(call, Refuse(fault_of(cause), approval.told), "commit")
@@ -230,7 +230,7 @@ class Pipeline:
             self._refuse(call, _unknown_now(fault), "resolve")
             return
         call.target = again.target
-        fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
+        fits = approval is not None and ask is not None and self._approvals.fits(call, approval, ask)
         call.approval = approval if fits else None
         self.submit(call, again)
 
@@ -250,7 +250,7 @@ class Pipeline:
                 verdict, gate = await self.waited(call, again, verdict, gate)
         except Fault as fault:
             verdict, gate = _unknown_now(fault), "resolve"
-        if isinstance(verdict, Ask) and approval is not None and self._desk.fits(call, approval, verdict):
+        if isinstance(verdict, Ask) and approval is not None and self._approvals.fits(call, approval, verdict):
             call.approval, verdict = approval, PASS
         if type(verdict) is Pass:
             return again
