@@ -25,7 +25,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
-from interlock.hub.service import ServiceLimits, HubService, CallState, AccessServices, ListServices
+from interlock.hub.service import AccessServices, CallState, HubService, ListServices, ServiceLimits
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
