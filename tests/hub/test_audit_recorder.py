@@ -462,7 +462,7 @@ async def test_a_restored_backup_keeps_the_chain_and_adds_what_is_missing(
     await stranger.close()
     other = await Store.open(tmp_path / "other.db")
     await (await Recorder.open(other, "node-1", tmp_path / "third.head")).close()
-    with pytest.raises(StoreError, match="another history"):
+    with pytest.raises(StoreError, match="different history"):
         await other.restore(tmp_path / "backup.db")
     await other.close()
     await elsewhere.close()

@@ -19,7 +19,7 @@ from .test_validators import scripted
 
 ADA = local_person("ada")
 UNSAFE: list[tuple[str, dict[str, object], str]] = [
-    ("run", {"command": "rm -rf build"}, "shell.recursive_delete"),
+    ("run", {"command": "rm -rf notes"}, "shell.recursive_delete"),
     ("fetch", {"url": "http://127.0.0.1/"}, "address.loopback"),
     ("python", {"code": "import os\nos.system('id')"}, "code.process"),
 ]
@@ -74,17 +74,17 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
 async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
-        await call(hub, "run", {"command": "rm -rf build"})
+        await call(hub, "run", {"command": "rm -rf notes"})
         (decision,) = hub.hub_app.inbox.all(only_open=True)
         await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
-        denied = await call(hub, "run", {"command": "rm -rf build"})
+        denied = await call(hub, "run", {"command": "rm -rf notes"})
         assert denied["error"]["data"]["name"] == "PERMISSION_DENIED"
 
 
 async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
-        await call(hub, "run", {"command": "rm -rf build"})
+        await call(hub, "run", {"command": "rm -rf notes"})
         (decision,) = hub.hub_app.inbox.all(only_open=True)
         await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         other = await call(hub, "run", {"command": "rm -rf /"})
@@ -112,7 +112,7 @@ async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
 ) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard(mode=mode)) as hub:
         watch(hub)
-        result = await call(hub, "run", {"command": "rm -rf build"})
+        result = await call(hub, "run", {"command": "rm -rf notes"})
         assert bool(result.get("isError")) is refused
         if refused:
             assert result["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
@@ -125,7 +125,7 @@ async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Pat
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
         legacy_client = LegacyClient(hub.url + "/mcp", answers, hub.key("agent"))
         await legacy_client.initialize({"elicitation": {}})
-        answer = await legacy_client.call("s__run", {"command": "rm -rf build"})
+        answer = await legacy_client.call("s__run", {"command": "rm -rf notes"})
         assert not answer["result"].get("isError")
         asked = next(message for message in legacy_client.heard if message.get("method") == "elicitation/create")
         assert "shell.recursive_delete" in asked["params"]["message"]

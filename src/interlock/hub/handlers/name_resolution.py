@@ -93,5 +93,5 @@ def _withheld(name: str, decision: str) -> Fault:
         "TOOL_DISABLED",
         f"{name[:200]} has changed since it was approved and waits for approval {decision}",
         hint=f"the operator reviews it with `interlock approvals show {decision}`",
-        data={"decision": decision, "rule": "a tool is held to the definition it was approved with"},
+        data={"decision": decision, "rule": "a tool is pinned to its approved definition"},
     )
