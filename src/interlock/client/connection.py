@@ -90,20 +90,20 @@ class Connection:
         """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
         listener is not told of a connection that never was."""
         identity = identity or Identity()
-        ears = _ConnectionListener(listener)
-        meeting = Negotiation(dial, ears, identity)
+        forwarding_listener = _ConnectionListener(listener)
+        negotiation = Negotiation(dial, forwarding_listener, identity)
         try:
             async with asyncio.timeout(timeout):
-                link, peer = await meeting.meet(pin, probe_timeout)
+                link, peer = await negotiation.meet(pin, probe_timeout)
                 connection = cls(link, peer, listener, identity, prepare)
                 await connection._greet(peer)
         except BaseException as cause:
-            if meeting.link is not None:
-                await meeting.link.close()
+            if negotiation.link is not None:
+                await negotiation.link.close()
             if isinstance(cause, TimeoutError):
                 raise Fault("UPSTREAM_TIMEOUT", f"the server did not introduce itself within {timeout:g} s") from None
             raise
-        ears.open = True
+        forwarding_listener.open = True
         return connection
 
     @property
