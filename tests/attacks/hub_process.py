@@ -98,8 +98,8 @@ def _wait_for(process: subprocess.Popen[bytes], hub: HubProcess) -> None:
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            # A hub that listens already and has not finished starting says 503.
-            if (said := hub.small_call()) and not said.startswith(b"HTTP/1.1 503"):
+            # A hub that listens and is still starting refuses keyless callers already, so only `/readyz` tells.
+            if hub.answer(hub.head("GET", "/readyz", 0)).startswith(b"HTTP/1.1 200 "):
                 return
         time.sleep(0.05)
     raise RuntimeError("the hub did not start")
