@@ -1,4 +1,4 @@
-"""T47: a hub that cannot know whether a key is good refuses it after a stated time."""
+"""T49: a hub that cannot know whether a key is good refuses it after a stated time."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def readiness(hub: RunningHub) -> tuple[int, bytes]:
     return answered, body
 
 
-async def test_t47_a_revoked_key_is_refused_although_the_listening_connection_hangs(
+async def test_t49_a_revoked_key_is_refused_although_the_listening_connection_hangs(
     tmp_path: Path, postgres: str
 ) -> None:
     async with two_hubs(tmp_path, postgres) as (north, south):
@@ -118,7 +118,7 @@ async def test_t47_a_revoked_key_is_refused_although_the_listening_connection_ha
             await becomes(refused)
 
 
-async def test_t47_a_hub_refuses_while_its_database_is_frozen_and_resumes(tmp_path: Path, postgres: str) -> None:
+async def test_t49_a_hub_refuses_while_its_database_is_frozen_and_resumes(tmp_path: Path, postgres: str) -> None:
     async with two_hubs(tmp_path, postgres, behind_s=2) as (north, south):
         client = await caller_at(north, south)
         watcher = connect(postgres)
@@ -190,7 +190,7 @@ class StallingProxy:
         sink.close()
 
 
-async def test_t47_a_stalled_network_path_costs_one_connection_and_no_revocation(tmp_path: Path, postgres: str) -> None:
+async def test_t49_a_stalled_network_path_costs_one_connection_and_no_revocation(tmp_path: Path, postgres: str) -> None:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -223,7 +223,7 @@ async def stalling_hub(tmp_path: Path, store: str) -> AsyncIterator[RunningHub]:
         yield west
 
 
-async def test_t47_a_key_revoked_by_another_hub_on_the_same_file_is_refused(tmp_path: Path) -> None:
+async def test_t49_a_key_revoked_by_another_hub_on_the_same_file_is_refused(tmp_path: Path) -> None:
     async with two_hubs(tmp_path, str(tmp_path / "shared.db")) as (north, south):
         client = await caller_at(north, south)
         await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
@@ -245,7 +245,7 @@ def unreadable(database: Path) -> Iterator[None]:
         locker.communicate(b"\n")
 
 
-async def test_t47_a_hub_refuses_while_its_file_cannot_be_read_and_resumes(
+async def test_t49_a_hub_refuses_while_its_file_cannot_be_read_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "STALLED_S", 0.5)

@@ -28,7 +28,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Servers": {
         "add": Entry("servers:add", "Add a server: a program or a URL."),
         "remove": Entry("servers:remove", "Remove a server."),
-        "import": Entry("servers:import_", "Import the servers of another program's file."),
+        "import": Entry("importing:import_", "Import the servers of another program's file."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {

@@ -5,6 +5,7 @@ These files are never changed, and settings that Interlock does not know are ign
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,10 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
     server = Server(source=str(report.file))
     if not isinstance(table, Mapping):
         report.add(at, f"the server must be an object, not {kind(table)}", server=name)
+    elif not _is_encodable(table):
+        report.add(
+            at, f"server `{name}` has half a surrogate pair in a text", "remove the broken character", server=name
+        )
     elif any(isinstance(value, list) and len(value) > MAX_ARGUMENTS for value in table.values()):
         report.add(
             at, f"the command of `{name}` is too long: over {MAX_ARGUMENTS} words", "start it with fewer", server=name
@@ -78,6 +83,15 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
             server = replace(server, command=(_absolute_program(server.command[0], base), *server.command[1:]))
     problems = report.problems[before:]
     return replace(server, problem=problems[0]) if problems else server
+
+
+def _is_encodable(table: object) -> bool:
+    r"""Whether every text is valid Unicode. JSON can spell half a character (`"\ud83d"`), which no program accepts."""
+    try:
+        json.dumps(table, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _ImportedTable:
