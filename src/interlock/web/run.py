@@ -19,7 +19,7 @@ from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operations import Operations
-from interlock.hub.app import DRAIN_S, HubApp
+from interlock.hub.app import HubApp
 from interlock.hub.approvals.notifiers import check_webhook
 from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
@@ -27,6 +27,7 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.garbage_collection import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
+from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.store import StoreError
 from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
