@@ -163,6 +163,7 @@ class ControlOperations:
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in hub_app.keys.list()],
             "calls": hub_app.hub.open_calls,
             "memory_mb": resident_mb(),
+            "warnings": hub_app.warnings,
         }
 
     def _server(self, upstream: Upstream) -> dict[str, object]:

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from interlock.hub.audit import search as records
-from interlock.hub.audit.heads import heads_of
-from interlock.hub.audit.verify import verify
+from interlock.hub.audit.home_check import verify_home
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.foundation import Foundation
@@ -62,8 +61,8 @@ class AuditLogOperations:
         """Verify every record."""
         self._access.demand(principal, "read the audit log")
         await self._foundation.recorder.flushed()
-        heads = heads_of(self._foundation.home)
-        report = await self._foundation.store.read(lambda database: verify(database, heads))
+        home = self._foundation.home
+        report = await self._foundation.store.read(lambda database: verify_home(database, home))
         return {**msgspec.to_builtins(report), "sound": report.sound}
 
     async def export(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
