@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {
+        "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },

@@ -54,7 +54,7 @@ def import_(files: tuple[Path, ...], yes: bool, trust: bool, config: Path | None
             if name in present or name in taken:
                 warnings.append(f"Skipped `{name}` of {file}: already configured.")
                 continue
-            taken[name] = _with_program_path(server)
+            taken[name] = server
             warnings += start_warnings(name, taken[name])
     if taken and not yes:
         _confirm([planned(name, server) for name, server in taken.items()], refused)
@@ -126,12 +126,3 @@ def _with_bare_program(server: Server) -> Server:
     bare = os.path.basename(program)
     is_found = bool(bare) and shutil.which(bare) == program
     return replace(server, cwd=None, command=(bare, *server.command[1:]) if is_found else server.command)
-
-
-def _with_program_path(server: Server) -> Server:
-    """The server with the full path of its program, because the hub may have another PATH than this shell."""
-    from msgspec.structs import replace
-
-    if not server.command or not (found := shutil.which(server.command[0])):
-        return server
-    return replace(server, command=(os.path.abspath(found), *server.command[1:]))

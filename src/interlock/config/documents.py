@@ -21,6 +21,7 @@ from .lines import json_lines, toml_lines
 from .problems import KeyPath, Problem
 
 MAX_DEPTH = 64
+MAX_VALUES = 4_000_000
 MAX_NUMBER_BITS = 256
 """Longer integers fail in later steps: Python prints none of more than 4,300 digits."""
 
@@ -35,7 +36,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_document(path: Path) -> Document | Problem:
-    """Read a TOML or JSON file, by its suffix. JSON may have comments and trailing commas."""
+    """Read a TOML, YAML or JSON file, by its suffix. JSON may have comments and trailing commas."""
     try:
         raw = read_regular(path)
     except FileNotFoundError:
@@ -47,8 +48,7 @@ def read_document(path: Path) -> Document | Problem:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Problem(str(path), raw.count(b"\n", 0, error.start) + 1, "the file is not UTF-8", "save it as UTF-8")
-    parse = parse_toml if path.suffix == ".toml" else parse_json
-    parsed = parse(text, str(path))
+    parsed = parser_of(path)(text, str(path))
     if isinstance(parsed, Problem):
         return parsed
     content, lines = parsed
@@ -56,6 +56,11 @@ def read_document(path: Path) -> Document | Problem:
 
 
 Parsed = tuple[Mapping[str, object], Callable[[], Mapping[KeyPath, int]]]
+
+
+def parser_of(path: Path) -> Callable[[str, str], Parsed | Problem]:
+    """The parser for a file, by its suffix."""
+    return {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}.get(path.suffix, parse_json)
 
 
 def parse_toml(text: str, file: str) -> Parsed | Problem:
@@ -99,6 +104,25 @@ def parse_json(text: str, file: str) -> Parsed | Problem:
     return _problem_in(content, file) or (content, lambda: json_lines(plain))
 
 
+def parse_yaml(text: str, file: str) -> Parsed | Problem:
+    from ruamel.yaml import YAML  # slow to import, and only Goose writes YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        content = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        message = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
+        return Problem(file, None if mark is None else mark.line + 1, message, "correct this line")
+    except RecursionError:
+        return _too_deep(file)
+    except ValueError:
+        return _out_of_range(file, text)
+    if not isinstance(content, dict | None):
+        return Problem(file, 1, "the file must contain a YAML mapping", "begin it with a key and a colon")
+    return _problem_in(content or {}, file) or (content or {}, dict)
+
+
 def _toml_place(message: str, text: str) -> tuple[str, int | None]:
     """The parser's message in plain words, and its line."""
     line: int | None = None
@@ -132,6 +156,8 @@ def _problem_in(content: object, file: str) -> Problem | None:
         if any(isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS for value in level):
             return _out_of_range(file)
         tables = [value for value in level if isinstance(value, dict | list)]
+        if sum(map(len, tables)) > MAX_VALUES:  # aliases of YAML multiply
+            return Problem(file, None, "the file has too many values", f"use at most {MAX_VALUES:,} on one level")
         level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
         if not level:
             return None

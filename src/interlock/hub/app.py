@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
@@ -65,7 +64,6 @@ class HubApp:
         self.counts = Counts()
         self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
-        self.audit_operations = AuditLogOperations(self._foundation, self.access)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -96,7 +94,6 @@ class HubApp:
         self.policy_version = foundation.policy_version
         self.journal = foundation.journal
         self.keys = authentication.keys
-        self.key_operations = authentication.key_operations
         self.rates = authentication.rates
         self.grants = authentication.grants
         self.access = authentication.access
@@ -107,7 +104,6 @@ class HubApp:
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
-        self.permission_operations = approvals.permission_operations
         self.catalog = listings.catalog
         self.tokens = listings.tokens
         self.listings = listings.listings
@@ -151,14 +147,14 @@ class HubApp:
         return None
 
     @property
-    def warnings(self) -> list[dict[str, str]]:
+    def warnings(self) -> list[tuple[str, str]]:
         """What an operator must know at once, each with a hint."""
         found = []
         if self.is_started and (refusal := self.refusal) is not None:
-            found.append({"message": f"every call is refused: {refusal[1].message}", "hint": refusal[1].hint})
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
         if self.is_started and (tampering := self.recorder.resumed.tampering):
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
-            found.append({"message": tampering, "hint": hint})
+            found.append((tampering, hint))
         return found
 
     @property

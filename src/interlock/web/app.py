@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.exchange import Service
 from interlock.version import VERSION
@@ -31,12 +31,12 @@ NOT_READY: Final = {
 def make_app(
     hub_app: HubApp,
     service: Service | None = None,
-    operator: ControlOperations | None = None,
+    operations: Operations | None = None,
     metrics: MetricsPage | None = None,
 ) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
-    `operator` the admin API has one of its own."""
-    operator = operator or ControlOperations(hub_app, lambda: None)
+    `operations` the admin API makes its own."""
+    operations = operations or Operations(hub_app, lambda: None)
     metrics = metrics or MetricsPage(hub_app)
 
     async def root(request: Request) -> PlainTextResponse:
@@ -64,5 +64,5 @@ def make_app(
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
     rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app), hub_app.limits)
-    admin = admin_routes(hub_app, operator)
+    admin = admin_routes(hub_app, operations)
     return Starlette(routes=[*own, *metrics.routes, *well_known_routes(hub_app), *rest, *admin])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.inbox import asker_of
 from interlock.hub.audit.client_subscribers import AuditSubscribers
@@ -38,7 +37,6 @@ class AuthenticationParts:
         self.grants = Grants()
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
-        self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audience = AuditSubscribers(self.access)
         self.oauth: TokenAuthentication | None = None
