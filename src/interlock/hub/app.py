@@ -145,6 +145,17 @@ class HubApp:
         return None
 
     @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What an operator must know at once, each with a hint."""
+        found = []
+        if self.is_started and (refusal := self.refusal) is not None:
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
+        if self.is_started and (tampering := self.recorder.resumed.tampering):
+            hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
+            found.append((tampering, hint))
+        return found
+
+    @property
     def node(self) -> str:
         """The name of this hub's audit chain."""
         return self._foundation.node
