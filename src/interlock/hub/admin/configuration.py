@@ -17,7 +17,6 @@ from interlock.hub.app import HubApp
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 
-
 log = logging.getLogger("interlock.configuration")
 
 
