@@ -14,6 +14,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.auth.principals import Principal
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 pytestmark = pytest.mark.slow
@@ -106,7 +107,7 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
             return [one.id for one in north.hub_app.inbox.all(only_open=True)] == [decision.id]
 
         await within_a_second(seen)
-        await north.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(north.hub_app.inbox, decision.id, "once", ADA)
 
         async def heard() -> bool:
             return not south.hub_app.inbox.all(only_open=True)

@@ -111,7 +111,13 @@ async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: R
         "moderate",
         "standard",
     )
-    told = await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    path = f"/admin/decisions/{decision}/answer"
+    shown = await admin.good("GET", f"/admin/decisions/{decision}")
+    for unopened in ({"answer": "once"}, {"answer": "always"}, {"answer": "once", "view": "0" * 64}):
+        status, refused = await admin.ask("POST", path, unopened)
+        assert (status, "not shown in full" in refused["message"]) == (400, True)
+    assert '"text": ' in shown["view"]
+    told = await admin.good("POST", path, {"answer": "once", "view": shown["view_hash"]})
     assert (told["decision"]["state"], told["decision"]["answered_by"]) == ("approved", "ada")
     assert told["decision"]["answered_in"] == "api"
     agent = RawClient(hub.url + "/mcp", hub.key("careful"))
@@ -122,7 +128,8 @@ async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: R
 
 async def test_rules_are_made_listed_and_revoked(hub: RunningHub, admin: Admin) -> None:
     decision = await asked(hub)
-    await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    seen = (await admin.good("GET", f"/admin/decisions/{decision}"))["view_hash"]
+    await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once", "view": seen})
     rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]
     assert [known["id"] for known in (await admin.good("GET", "/admin/rules"))["rules"]] == [rule["id"]]
     await admin.good("DELETE", f"/admin/rules/{rule['id']}")

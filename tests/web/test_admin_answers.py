@@ -114,9 +114,10 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     await hub.hub_app.permissions.caught_up()
     decision = await asked(hub)
     assert len((await admin.good("GET", "/admin/decisions"))["decisions"]) == 1
-    await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")
+    shown = await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")
     answer = f"/admin/decisions/{decision}/answer"
-    await admin.good("POST", answer, {"answer": "once"}, template="/admin/decisions/{id}/answer")
+    opened = {"answer": "once", "view": shown["view_hash"]}
+    await admin.good("POST", answer, opened, template="/admin/decisions/{id}/answer")
     rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]["id"]
     await admin.good("GET", "/admin/rules")
     await admin.good("DELETE", f"/admin/rules/{rule}", template="/admin/rules/{id}")

@@ -59,11 +59,11 @@ def show(id: str, as_json: bool) -> None:
     Example:
       interlock approvals show a3f
     """
-    found = as_dict(ask_hub("hub/approvals.show", {"id": id}).get("decision"))
+    found = ask_hub("hub/approvals.show", {"id": id})
     if as_json:
-        show_json(found)
+        show_json({**as_dict(found.get("decision")), "view": found.get("view"), "view_hash": found.get("view_hash")})
     else:
-        details(found)
+        details(as_dict(found.get("decision")), str(found.get("view") or ""))
 
 
 @approvals.command()
@@ -71,7 +71,7 @@ def show(id: str, as_json: bool) -> None:
 @click.option("--always", is_flag=True, help="Also allow this exact call of this agent in the future.")
 @json_option
 def approve(id: str, always: bool, as_json: bool) -> None:
-    """Approve a call once, or always. Needs a terminal.
+    """Approve a call once, or always. It shows the call in full and asks. Needs a terminal.
 
     \b
     Example:
@@ -122,8 +122,8 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
         say("No rules. → `interlock approvals approve ID --always` makes one")
 
 
-def details(row: dict[str, Any]) -> None:
-    """Print one approval request in full, with the text of agents and servers escaped."""
+def details(row: dict[str, Any], view: str) -> None:
+    """Print one approval request with its whole arguments, and the text of agents and servers escaped."""
     say(f"{bold(str(row.get('id')))}  {plain(str(row.get('question')))}")
     facts = [
         ("requested by", f"{row.get('asker')} ({row.get('asker_kind')})"),
@@ -140,7 +140,7 @@ def details(row: dict[str, Any]) -> None:
     if row.get("answered_by"):
         facts.append(("answered", f"{row['answer']} by {row['answered_by']} at {row['answered_at']}"))
     say_table((f"  {name}", plain(value)) for name, value in facts)
-    for text in str(row.get("summary") or "").splitlines():
+    for text in (view or str(row.get("summary") or "")).splitlines():
         say(f"    {plain(text)}")
 
 
@@ -174,7 +174,14 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _answer(id: str, answer: str, as_json: bool) -> None:
     need_person()
-    after = as_dict(ask_hub("hub/approvals.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
+    params: dict[str, Any] = {"id": id, "answer": answer, "terminal": True}
+    if answer != "no":
+        found = ask_hub("hub/approvals.show", {"id": id})
+        details(as_dict(found.get("decision")), str(found.get("view") or ""))
+        click.confirm("Approve it?", default=False, abort=True, err=True)
+        if found.get("view_hash"):
+            params["view"] = found["view_hash"]
+    after = as_dict(ask_hub("hub/approvals.answer", params).get("decision"))
     if as_json:
         show_json(after)
     else:

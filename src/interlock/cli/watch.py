@@ -10,9 +10,12 @@ import click
 from .approvals import answered, details
 from .failures import Failure
 from .hub_link import HubLink
-from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, show_json
+from .show import as_dict, bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
+MAX_SHOWN_CHARS = 1500
+MAX_SHOWN_LINES = 25
+"""Longer arguments are shown by a key press, and can be approved only after it."""
 
 
 @click.command()
@@ -56,18 +59,27 @@ def _open_requests(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[s
 
 def _ask_person(row: dict[str, Any], link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
-    current = as_dict(link.ask("hub/approvals.show", {"id": row.get("id")}).get("decision"))
+    shown = link.ask("hub/approvals.show", {"id": row.get("id")})
+    current = as_dict(shown.get("decision"))
     if current.get("state") != "open":
         return
-    _headline(current)
+    view = str(shown.get("view") or "")
+    is_read = _is_short(view)
+    _headline(current, view if is_read else f"{counted(len(view), 'character')}; press d to read all of them")
     while True:
         say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
         key = click.getchar()[:1].lower()
         if key == "d":
-            details(current)
+            details(current, view)
+            is_read = True
+            continue
+        if key in ("y", "a") and not is_read:
+            say("  the arguments are not shown in full yet; press d to read them")
             continue
         if key in KEYS:
             params = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
+            if shown.get("view_hash"):
+                params["view"] = shown["view_hash"]
             try:
                 answered(as_dict(link.ask("hub/approvals.answer", params).get("decision")))
             except Failure as failure:
@@ -77,11 +89,16 @@ def _ask_person(row: dict[str, Any], link: HubLink) -> None:
         return
 
 
-def _headline(row: dict[str, Any]) -> None:
+def _is_short(view: str) -> bool:
+    """Whether the arguments fit on the screen beside the question."""
+    return len(view) <= MAX_SHOWN_CHARS and view.count("\n") < MAX_SHOWN_LINES
+
+
+def _headline(row: dict[str, Any], arguments: str = "") -> None:
     risk = f" [{row['risk']}]" if row.get("risk") else ""
     say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
     say(f"  {one_line(str(row.get('question') or ''), 160)}")
     for finding in row.get("findings") or ():
         say(f"  {coloured('finding', 'yellow')} {one_line(str(finding), 150)}")
-    if row.get("summary"):
-        say(f"  {one_line(str(row['summary']), 160)}")
+    for line in (arguments or one_line(str(row.get("summary") or ""), 160)).splitlines():
+        say(f"    {plain(line)}")

@@ -9,6 +9,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import VIEWS
 from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
@@ -31,6 +32,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     KEY_USES,
     GRANTS,
     DECISIONS,
+    VIEWS,
     RULES,
     PINS,
     CLEAN,

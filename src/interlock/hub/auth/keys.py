@@ -72,6 +72,10 @@ class Keys:
         self._token_key = token_key
         """Finds an accepted access token by its hash, as a key."""
 
+    def derived(self, purpose: bytes) -> bytes:
+        """A key of this hub for one purpose."""
+        return hmac.digest(self._secret, b"interlock:" + purpose, hashlib.sha256)
+
     async def start(self, store: Store) -> None:
         """Load the stored keys, and import the file of earlier versions once."""
         self._store = store
