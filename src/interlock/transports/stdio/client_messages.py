@@ -56,6 +56,21 @@ class Stream(Protocol):
         """No request is open any more."""
 
 
+class _ClosedStream:
+    """Drops everything: the conversation is over."""
+
+    draining = False
+
+    def send(self, message: bytes) -> None:
+        pass
+
+    def offer(self, message: bytes) -> None:
+        pass
+
+    def all_answered(self) -> None:
+        pass
+
+
 class ClientMessages:
     """The conversation with one client."""
 
@@ -162,8 +177,11 @@ class ClientMessages:
             waiter.cancel()
         for exchange in exchanges:
             exchange.cancel("the connection was closed")
-        if self._session is not None:
-            self._service.on_session_closed(self._session)
+        # The stream and the session refer to this object. Without them it is freed now, and not by the collector.
+        self._stream = _ClosedStream()
+        session, self._session = self._session, None
+        if session is not None:
+            self._service.on_session_closed(session)
 
     # Exchanges, sessions and batches call these (`exchange.Client`).
 
