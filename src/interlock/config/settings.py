@@ -528,10 +528,18 @@ class Origin(msgspec.Struct, frozen=True):
     """Every file that was read or looked for. The hub watches them for changes."""
 
 
+class AuditLog(msgspec.Struct, frozen=True):
+    """`[audit]`: what the audit log holds of a call."""
+
+    arguments: Literal["redacted", "hash"] = "redacted"
+    """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""
+
+
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration, checked, with variables filled in."""
 
     hub: Hub = Hub()
+    audit: AuditLog = AuditLog()
     servers: dict[str, Server] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}
