@@ -223,6 +223,10 @@ class Recorder:
         return cannot_record(self.write_error) if full or self.write_error is not None else None
 
     @property
+    def last_seq(self) -> int:
+        return self._seq
+
+    @property
     def waiting(self) -> int:
         """Entries that are not committed yet."""
         return len(self._queue) + len(self._batch)
