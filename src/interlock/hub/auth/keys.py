@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 from interlock.config.files import write_atomically
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.cannot_start import CannotStart
 from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
@@ -244,12 +246,19 @@ def expired() -> Fault:
 
 
 def _secret(path: Path) -> bytes:
-    if path.exists():
-        secret = path.read_bytes()
-        # Random bytes have many different values; a typed word or a repeated byte has few.
-        if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
-            raise ValueError(f"{path} is too weak to be a secret; delete it and create the keys again")
-        return secret
-    secret = secrets.token_bytes(32)
-    write_atomically(path, secret)
+    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    try:
+        if not path.exists():
+            secret = secrets.token_bytes(32)
+            write_atomically(path, secret)
+            return secret
+        secret, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as cause:
+        hint = "make room on that disk, and see that this user can read and write the folder"
+        raise CannotStart(f"{path}: {cause.strerror or cause}", hint) from None
+    if sys.platform != "win32" and mode & 0o077:
+        raise CannotStart(f"other users can read or write {path}, the secret of all keys", f"run `chmod 600 {path}`")
+    # Random bytes have many different values; a typed word or a repeated byte has few.
+    if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
+        raise CannotStart(f"{path} is too weak to be a secret", "delete it, and create the keys again")
     return secret
