@@ -43,6 +43,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
+    ("[audit]", settings.AuditLog),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),

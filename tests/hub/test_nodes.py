@@ -36,6 +36,7 @@ async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[RunningHub
         (home / "home").mkdir(parents=True)
         if homes:
             (home / "home" / "keys.secret").write_bytes((homes[0] / "home" / "keys.secret").read_bytes())
+            (home / "home" / "keys.secret").chmod(0o600)
         else:
             async with running_hub(home, {}):
                 pass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +12,10 @@ import click
 from .failures import Failure, NoHub
 from .hub_link import ask_hub
 from .show import as_dict, bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
+
+FOLLOW_EVERY_S = 0.5
+FOLLOW_PAGE = 100
+MAX_FOLLOWED = 10_000
 
 
 @click.group()
@@ -24,15 +30,21 @@ def audit() -> None:
 
 @audit.command()
 @click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option("-f", "--follow", is_flag=True, help="Print new entries as they are written, until Ctrl-C.")
 @json_option
-def tail(lines: int, as_json: bool) -> None:
+def tail(lines: int, follow: bool, as_json: bool) -> None:
     """Print the newest entries.
+
+    With `--follow --json`, each entry is one line.
 
     \b
     Example:
-      interlock audit tail -n 50
+      interlock audit tail -f
     """
-    _print(ask_hub("hub/audit.search", {"most": lines}), as_json)
+    if follow:
+        _follow(lines, as_json)
+    else:
+        _print(ask_hub("hub/audit.search", {"most": lines}), as_json)
 
 
 @audit.command()
@@ -84,8 +96,17 @@ def show(number: int, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
-    for key, value in as_dict(as_dict(found["entry"])["record"]).items():
-        say(f"{bold(key)}: {plain(str(value))}")
+    entry = as_dict(found["entry"])
+    if entry.get("problem"):
+        say(coloured(f"This entry {plain(str(entry['problem']))}", "red"))
+    for key, value in as_dict(entry["record"]).items():
+        text = json.dumps(value, ensure_ascii=False, indent=2) if key == "given" else str(value)
+        say(f"{bold(_SHOWN_AS.get(key, key))}: {plain(text)}")
+    approvals = [one for one in found["related"] if str(as_dict(one["record"]).get("event", "")).startswith(_DECISION)]
+    if approvals:
+        say(bold("approval:"))
+        _print({"entries": approvals}, as_json=False)
+    say(bold("all entries of this trace:"))
     _print({"entries": found["related"]}, as_json=False)
 
 
@@ -172,7 +193,36 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
     say_table(_row(as_dict(entry)) for entry in found["entries"])
 
 
+def _follow(lines: int, as_json: bool) -> None:
+    """Print entries as they are written. Each is identified by its chain and number, so none is shown twice."""
+    from time import sleep
+
+    from .hub_link import HubLink
+
+    shown: dict[tuple[str, int], None] = {}
+    most = lines
+    with HubLink.open() as link, suppress(KeyboardInterrupt):
+        while True:
+            found = link.ask("hub/audit.search", {"most": most})["entries"]
+            new = [entry for entry in found if (entry["chain"], entry["seq"]) not in shown]
+            if shown and len(new) == most < MAX_FOLLOWED:
+                most = min(10 * most, MAX_FOLLOWED)  # More were written meanwhile than this page holds.
+                continue
+            for entry in new:
+                shown[entry["chain"], entry["seq"]] = None
+                if as_json:
+                    say(json.dumps(entry))
+            if new and not as_json:
+                _print({"entries": new}, as_json=False)
+            for key in list(shown)[: max(0, len(shown) - 2 * MAX_FOLLOWED)]:
+                del shown[key]
+            most = FOLLOW_PAGE
+            sleep(FOLLOW_EVERY_S)
+
+
 _OURS = "dev.interlock."
+_DECISION = "dev.interlock.decision_"
+_SHOWN_AS = {"arguments": "sha256 of the arguments", "given": "arguments"}
 _COLOURS = {"SUCCESS": "green", "PENDING": "yellow"}
 
 

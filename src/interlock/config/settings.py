@@ -422,8 +422,8 @@ class Server(msgspec.Struct, frozen=True):
     `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
     permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
-    """Whether the server receives the whole audit log (`notifications/mgp.audit`): `all`, `off`, or `auto`, if it asked
-    for it at its first connection (MGP's `audit` extension)."""
+    """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
+    `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
@@ -528,10 +528,18 @@ class Origin(msgspec.Struct, frozen=True):
     """Every file that was read or looked for. The hub watches them for changes."""
 
 
+class AuditLog(msgspec.Struct, frozen=True):
+    """`[audit]`: what the audit log holds of a call."""
+
+    arguments: Literal["redacted", "hash"] = "redacted"
+    """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""
+
+
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration, checked, with variables filled in."""
 
     hub: Hub = Hub()
+    audit: AuditLog = AuditLog()
     servers: dict[str, Server] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}

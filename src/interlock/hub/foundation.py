@@ -67,6 +67,7 @@ class Foundation:
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact=redact)
+        self.recorder.show_arguments(self.config.audit.arguments == "redacted")
         return head
 
     def log(self, server: str, text: str) -> None:
