@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from .failures import Failure
-from .hub_link import ask_hub
-from .show import as_dict, bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
+from .perform import Json, perform, performs
+from .show import bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
 
 
 @click.group()
@@ -23,19 +23,20 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(1, 10_000))
-@json_option
-def tail(lines: int, as_json: bool) -> None:
+@performs("audit.search")
+@click.option("-n", "--lines", "most", default=20, show_default=True, type=click.IntRange(1, 10_000))
+def tail(found: Json, most: int) -> None:
     """Print the newest entries.
 
     \b
     Example:
       interlock audit tail -n 50
     """
-    _print(ask_hub("hub/audit.search", {"most": lines}), as_json)
+    _print(found["entries"])
 
 
 @audit.command()
+@performs("audit.search")
 @click.option(
     "--event", metavar="TYPE", help="Only this kind: TOOL_EXECUTED, ACCESS_GRANTED, dev.interlock.key_created, …"
 )
@@ -45,67 +46,43 @@ def tail(lines: int, as_json: bool) -> None:
 @click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only this result.")
 @click.option("--trace", metavar="ID", help="Only this trace.")
 @click.option("--chain", metavar="NAME", help="Only entries of this hub, if several share a store.")
-@click.option("-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000))
-@json_option
-def search(
-    event: str | None,
-    agent: str | None,
-    server: str | None,
-    tool: str | None,
-    result: str | None,
-    trace: str | None,
-    chain: str | None,
-    lines: int,
-    as_json: bool,
-) -> None:
+@click.option("-n", "--lines", "most", default=100, show_default=True, type=click.IntRange(1, 10_000))
+def search(found: Json, **given: Any) -> None:
     """Find entries.
 
     \b
     Example:
       interlock audit search --agent cursor --result BLOCKED
     """
-    wanted = {"event": event, "agent": agent, "server": server, "tool": tool, "result": result, "trace": trace}
-    wanted |= {"chain": chain}
-    params: dict[str, object] = {"most": lines, **{key: value for key, value in wanted.items() if value is not None}}
-    _print(ask_hub("hub/audit.search", params), as_json)
+    _print(found["entries"])
 
 
 @audit.command()
-@click.argument("number", type=click.IntRange(1))
-@json_option
-def show(number: int, as_json: bool) -> None:
+@performs("audit.show")
+@click.argument("seq", metavar="NUMBER", type=click.IntRange(1))
+def show(found: Json, seq: int) -> None:
     """Show one entry in full, with all entries of the same trace.
 
     \b
     Example:
       interlock audit show 42
     """
-    found = ask_hub("hub/audit.show", {"seq": number})
-    if as_json:
-        show_json(found)
-        return
-    for key, value in as_dict(as_dict(found["entry"])["record"]).items():
+    for key, value in found["entry"]["record"].items():
         say(f"{bold(key)}: {plain(str(value))}")
-    _print({"entries": found["related"]}, as_json=False)
+    _print(found["related"])
 
 
 @audit.command()
-@click.argument("file", type=click.Path(dir_okay=False, writable=True))
-@json_option
-def export(file: str, as_json: bool) -> None:
+@performs("audit.export", timeout=600)
+@click.argument("file", type=click.Path(dir_okay=False, writable=True, resolve_path=True))
+def export(found: Json, file: str) -> None:
     """Write every entry to FILE, one JSON object per line. The file can be verified by itself.
 
     \b
     Example:
       interlock audit export audit.jsonl
     """
-    from pathlib import Path
-
-    found = ask_hub("hub/audit.export", {"file": str(Path(file).absolute())}, timeout=600)
-    if as_json:
-        show_json(found)
-    else:
-        say(f"{found['records']:,} entries in {plain(file)}")
+    say(f"{found['records']:,} entries in {plain(file)}")
 
 
 @audit.command()
@@ -118,7 +95,7 @@ def verify(file: str | None, as_json: bool) -> None:
     Example:
       interlock audit verify --file audit.jsonl
     """
-    found = ask_hub("hub/audit.verify", {}, timeout=600) if file is None else _verified(file)
+    found = perform("audit.verify", timeout=600) if file is None else _verified(file)
     if as_json:
         show_json(found)
     else:
@@ -129,7 +106,7 @@ def verify(file: str | None, as_json: bool) -> None:
         raise Failure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
 
 
-def _verified(file: str) -> dict[str, Any]:
+def _verified(file: str) -> Json:
     import msgspec
 
     from interlock.hub.audit.verify import verify_export
@@ -142,26 +119,22 @@ def _verified(file: str) -> dict[str, Any]:
     return {**msgspec.to_builtins(report), "sound": report.sound}
 
 
-def _print(found: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        show_json(found)
-        return
-    say_table(_row(as_dict(entry)) for entry in found["entries"])
+def _print(entries: list[Json]) -> None:
+    say_table(_row(entry) for entry in entries)
 
 
 _OURS = "dev.interlock."
 _COLOURS = {"SUCCESS": "green", "PENDING": "yellow"}
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    record = as_dict(entry["record"])
-    at = datetime.fromtimestamp(int(record.get("at", 0)) / 1_000_000).strftime("%m-%d %H:%M:%S")
+def _row(entry: Json) -> tuple[str, ...]:
+    record = entry["record"]
+    at = datetime.fromtimestamp(record["at"] / 1_000_000).strftime("%m-%d %H:%M:%S")
     target = "__".join(part for part in (record.get("server", ""), record.get("name", "")) if part)
-    result = str(entry.get("result", ""))
-    event = str(record.get("event", ""))
+    result, event = entry["result"], record["event"]
     shown = coloured(result, _COLOURS.get(result, "red")) if result != "RECORDED" else plain(event.removeprefix(_OURS))
     if record.get("claimed_by"):
-        shown = coloured(f"{plain(str(record['claimed_by']))} claims", "yellow")
-    why = str(record.get("reason") or record.get("rule") or "")
-    took = f"{int(record['duration_us']) / 1000:.1f} ms" if record.get("duration_us") is not None else ""
+        shown = coloured(f"{plain(record['claimed_by'])} claims", "yellow")
+    why = record.get("reason") or record.get("rule") or ""
+    took = f"{record['duration_us'] / 1000:.1f} ms" if record.get("duration_us") is not None else ""
     return (str(entry["seq"]), at, plain(record.get("actor", "")), plain(target), shown, took, one_line(why, 60))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .failures import WrongUsage
-from .hub_link import ask_hub
+from .perform import Json, perform, performs
 from .show import bold, counted, json_option, one_line, plain, say, say_table, show_json
 
 BAR = 40
@@ -43,8 +43,8 @@ def find(
         return
     if not query:
         raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
-    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy}
-    found = ask_hub("hub/find", {**wanted, **({"agent": agent} if agent else {})})
+    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy, "agent": agent}
+    found = perform("find", wanted)
     if as_json:
         show_json(found)
         return
@@ -71,7 +71,7 @@ def find(
 
 
 def _forget(as_json: bool) -> None:
-    forgotten = ask_hub("hub/find.forget", {})
+    forgotten = perform("find.forget")
     if as_json:
         show_json(forgotten)
         return
@@ -80,9 +80,9 @@ def _forget(as_json: bool) -> None:
 
 
 @click.command()
+@performs("budget")
 @click.argument("agent", required=False)
-@json_option
-def budget(agent: str | None, as_json: bool) -> None:
+def budget(found: Json, agent: str | None) -> None:
     """Show what fills an agent's context, in tokens.
 
     Without AGENT: for callers without a key.
@@ -91,10 +91,6 @@ def budget(agent: str | None, as_json: bool) -> None:
     Example:
       interlock budget cursor
     """
-    found = ask_hub("hub/budget", {"agent": agent} if agent else {})
-    if as_json:
-        show_json(found)
-        return
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
     rows = [

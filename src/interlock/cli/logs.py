@@ -31,9 +31,9 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
     """
     from .hub_link import HubLink
 
-    wanted: dict[str, Any] = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
+    wanted = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
     with HubLink.open() as link:
-        for line in link.ask("hub/logs", wanted).get("lines", []):
+        for line in link.ask("hub/logs", wanted)["lines"]:
             _print(line, as_json)
         if follow:
             for message in link.notifications():
