@@ -225,7 +225,7 @@ async def test_a_request_that_means_nothing_is_refused_with_the_reason(
 )
 async def test_a_number_that_nothing_can_hold_is_refused(shared_admin: Admin, path: str, number: str) -> None:
     status, refused = await shared_admin.ask("GET", path.format(number))
-    assert (status, refused["error_type"]) == (400, "InvalidRequest")
+    assert (status, refused["error_type"]) == (400, "InvalidParams")
 
 
 async def test_a_parameter_of_the_control_socket_is_none_of_the_api(shared_admin: Admin) -> None:
