@@ -35,6 +35,8 @@ def show_status(found: Json) -> None:
     if found.get("memory_mb"):
         facts.append(f"{found['memory_mb']:.0f} MB")
     say(bold(" · ".join(facts)))
+    for line in warning_lines(found):
+        say(line)
     servers = found["servers"]
     if not servers:
         say("No servers yet.")
@@ -50,6 +52,16 @@ def show_status(found: Json) -> None:
         say(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
         if problem.get("hint"):
             say(f"  → {plain(problem['hint'])}")
+
+
+def warning_lines(found: Json) -> list[str]:
+    """What the hub warns of, each with its fix below."""
+    lines: list[str] = []
+    for warning in found.get("warnings") or []:
+        lines.append(coloured(f"warning: {plain(warning['message'])}", "red"))
+        if warning.get("hint"):
+            lines.append(f"  → {plain(warning['hint'])}")
+    return lines
 
 
 def server_lines(servers: list[Json]) -> list[str]:

@@ -34,6 +34,7 @@ from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
@@ -131,6 +132,28 @@ class HubApp:
     @property
     def recorder(self) -> Recorder:
         return self._foundation.recorder
+
+    @property
+    def refusal(self) -> tuple[str, Fault] | None:
+        """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
+        if not self.is_started:
+            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (stale := self.access.freshness.refusal()) is not None:
+            return "keys", stale
+        if (unwritable := self.recorder.stopped) is not None:
+            return "audit", unwritable
+        return None
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What an operator must know at once, each with a hint."""
+        found = []
+        if self.is_started and (refusal := self.refusal) is not None:
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
+        if self.is_started and (tampering := self.recorder.resumed.tampering):
+            hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
+            found.append((tampering, hint))
+        return found
 
     @property
     def node(self) -> str:

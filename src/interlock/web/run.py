@@ -141,7 +141,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(hub_app.config)
-    await configuration.look()
+    with contextlib.suppress(Exception):  # the configuration in use was read a moment ago
+        await configuration.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = _stamps(hub_app.config)
@@ -149,7 +150,7 @@ async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) 
             await configuration.read_again()
             for problem in configuration.problems:
                 hub_app.logs.add("hub", "config", f"{problem.place}: {problem.message}")
-            seen = _stamps(hub_app.config)
+            seen = now  # a change during the reload is seen next time
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:

@@ -55,6 +55,13 @@ class AuthenticationParts:
         self.keys.mirror.on_change(key_changed)
         await self.grants.start(self._foundation.store, on_change)
 
+        def freshness_changed() -> None:
+            stale = self.access.freshness.refusal()
+            self._foundation.log("hub", "the database answers again" if stale is None else stale.message)
+            on_change()
+
+        self.access.freshness.start(self._foundation.store, freshness_changed)
+
     async def reload(self) -> None:
         """Accept tokens as the configuration now says.
 
@@ -82,6 +89,7 @@ class AuthenticationParts:
             await previous.close()
 
     async def close(self) -> None:
+        self.access.freshness.close()
         if self.oauth is not None:
             await self.oauth.close()
 
