@@ -39,7 +39,7 @@ def find(
       interlock find --forget
     """
     if forget:
-        _forget(as_json)
+        _forget(as_json=as_json)
         return
     if not query:
         raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
@@ -70,12 +70,9 @@ def find(
         say(f"left out, over the budget: {plain(name)}")
 
 
-def _forget(as_json: bool) -> None:
-    forgotten = perform("find.forget")
-    if as_json:
-        show_json(forgotten)
-        return
-    count = forgotten["forgotten"]
+@performs("find.forget")
+def _forget(done: Json) -> None:
+    count = done["forgotten"]
     say(f"forgot {count} {'use' if count == 1 else 'uses'} of tools" if count else "nothing was learned from use")
 
 
@@ -102,9 +99,9 @@ def budget(found: Json, agent: str | None) -> None:
     if found["budget"] is not None:
         rows.append(("budget", found["budget"], ""))
     say_table((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows)
-    for name in found.get("pinned_over_budget", ()):
+    for name in found["pinned_over_budget"]:
         say(f"pinned, but over the budget: {plain(name)}")
-    for name in found.get("instructions_without_room", ()):
+    for name in found["instructions_without_room"]:
         say(f"instructions left out, over the budget: {plain(name)}")
     say_table((f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"])
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from .approvals import answered, details
 from .failures import Failure
 from .hub_link import HubLink
-from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, show_json
+from .perform import Json
+from .show import bold, coloured, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
 
@@ -35,7 +35,7 @@ def watch(as_json: bool) -> None:
         if as_json:
             show_json(found)
             return
-        rows = [as_dict(row) for row in found.get("decisions") or []]
+        rows = found["decisions"]
         if not attended:
             for row in rows:
                 _headline(row)
@@ -46,18 +46,17 @@ def watch(as_json: bool) -> None:
                 _ask_person(row, answers)
 
 
-def _open_requests(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
+def _open_requests(rows: list[Json], link: HubLink) -> Iterator[Json]:
     yield from rows
     for message in link.notifications():
-        row = as_dict(message.get("params"))
-        if message["method"] == "hub/decision" and row.get("state") == "open":
-            yield row
+        if message["method"] == "hub/decision" and message["params"]["state"] == "open":
+            yield message["params"]
 
 
-def _ask_person(row: dict[str, Any], link: HubLink) -> None:
+def _ask_person(row: Json, link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
-    current = as_dict(link.ask("hub/approvals.show", {"id": row.get("id")}).get("decision"))
-    if current.get("state") != "open":
+    current = link.ask("hub/approvals.show", {"id": row["id"]})["decision"]
+    if current["state"] != "open":
         return
     _headline(current)
     while True:
@@ -67,9 +66,9 @@ def _ask_person(row: dict[str, Any], link: HubLink) -> None:
             details(current)
             continue
         if key in KEYS:
-            params = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
+            params = {"id": current["id"], "answer": KEYS[key], "terminal": True}
             try:
-                answered(as_dict(link.ask("hub/approvals.answer", params).get("decision")))
+                answered(link.ask("hub/approvals.answer", params)["decision"])
             except Failure as failure:
                 say(f"  {plain(failure.message)}")
         else:
@@ -77,11 +76,11 @@ def _ask_person(row: dict[str, Any], link: HubLink) -> None:
         return
 
 
-def _headline(row: dict[str, Any]) -> None:
-    risk = f" [{row['risk']}]" if row.get("risk") else ""
-    say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
-    say(f"  {one_line(str(row.get('question') or ''), 160)}")
-    for finding in row.get("findings") or ():
-        say(f"  {coloured('finding', 'yellow')} {one_line(str(finding), 150)}")
-    if row.get("summary"):
-        say(f"  {one_line(str(row['summary']), 160)}")
+def _headline(row: Json) -> None:
+    risk = f" [{row['risk']}]" if row["risk"] else ""
+    say(f"{bold(row['id'])}{plain(risk)} {plain(row['asker'])} → {plain(row['target'])}")
+    say(f"  {one_line(row['question'], 160)}")
+    for finding in row["findings"]:
+        say(f"  {coloured('finding', 'yellow')} {one_line(finding, 150)}")
+    if row["summary"]:
+        say(f"  {one_line(row['summary'], 160)}")
