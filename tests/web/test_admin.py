@@ -219,7 +219,7 @@ async def test_a_request_that_means_nothing_is_refused_with_the_reason(
     assert refused["message"]
 
 
-@pytest.mark.parametrize("number", ["99999999999999999999999999", str(2**63), "-1", "0", "1e9", "x", "1.5"])
+@pytest.mark.parametrize("number", ["99999999999999999999999999", str(2**63), "-1", "0", "x", "1.5"])
 @pytest.mark.parametrize(
     "path", ["/admin/audit?before={}", "/admin/audit?most={}", "/admin/audit/{}", "/admin/grants?most={}"]
 )
