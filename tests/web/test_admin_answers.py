@@ -125,10 +125,15 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     seq = next(entry["seq"] for entry in entries if entry["record"].get("trace"))
     await admin.good("GET", f"/admin/audit/{seq}", template="/admin/audit/{seq}")
     await admin.good("POST", "/admin/audit/verify")
-    await admin.good("POST", "/admin/servers/busy/restart", template="/admin/servers/{server}/restart")
+    for act in ("stop", "start", "restart"):
+        body = {"because": "x"}
+        await admin.good("POST", f"/admin/servers/busy/{act}", body, template=f"/admin/servers/{{server}}/{act}")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}
+    written = {entry["record"]["event"] for entry in (await admin.good("GET", "/admin/audit?most=1000"))["entries"]}
+    for operation in ADDRESSED:
+        assert not operation.events or written & {*operation.events}, operation.name
 
 
 def test_what_the_document_leaves_out_is_seen() -> None:
@@ -149,6 +154,8 @@ def test_what_the_document_leaves_out_is_seen() -> None:
         ("POST", "/admin/permissions/nope/deny", {"permissions": ["camera"]}),
         ("POST", "/admin/permissions/nope/revoke", {"permissions": ["camera"]}),
         ("POST", "/admin/servers/nope/restart", None),
+        ("POST", "/admin/servers/nope/stop", {"now": True}),
+        ("POST", "/admin/servers/nope/start", None),
         ("POST", "/admin/keys/nope/rotate", None),
         ("DELETE", "/admin/keys/nope", None),
         ("POST", "/admin/why", {"agent": "nope", "tool": "busy__echo"}),

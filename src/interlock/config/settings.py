@@ -26,7 +26,7 @@ Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Tokens = Annotated[int, Meta(ge=600)]
 """The tools for finding tools need almost this many tokens."""
 
