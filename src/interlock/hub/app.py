@@ -12,6 +12,7 @@ from typing import Final
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
 from interlock.hub.admin.audit_log import AuditLogOperations
+from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
@@ -58,13 +59,17 @@ class HubApp:
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
         self._parking_limits = parking
-        self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self._foundation = Foundation(config, home)
+        limits = parking or _parking_limits(config)
+        self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
-        self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
         self.audit_operations = AuditLogOperations(self._foundation, self.access)
+        self.session_operations = SessionOperations(
+            self.hub.clients, lambda: self.authenticator.callers, self.access, self.journal, time.monotonic
+        )
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -168,6 +173,7 @@ class HubApp:
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
+        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
 
@@ -227,8 +233,12 @@ class HubApp:
             self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")
 
     def _end_streams(self) -> None:
-        """End the streams of revoked and expired credentials."""
-        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
+        """End the sessions and streams of revoked and expired credentials."""
+        self.hub.clients.end_revoked(lambda principal: self.access.rights(principal) is not None)
+
+    def _note_principals(self, now: float) -> None:
+        """Note which principals made requests since the last tick."""
+        self.hub.clients.principals.collect(self.authenticator.callers)
 
     def _reap(self, now: float) -> None:
         self._end_streams()

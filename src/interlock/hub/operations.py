@@ -55,7 +55,7 @@ class ControlOperations:
         self.person = local_person(user_name())
         self.approvals = ApprovalOperations(hub_app.inbox, "terminal")
         audit, keys, grants = hub_app.audit_operations, hub_app.key_operations, hub_app.access_methods
-        permissions = hub_app.permission_operations
+        permissions, sessions = hub_app.permission_operations, hub_app.session_operations
         self.operations: dict[str, Operation] = {
             "status": self._status,
             "tools": self._tools,
@@ -84,6 +84,8 @@ class ControlOperations:
             "permissions.approve": permissions.approve_at_terminal,
             "permissions.deny": permissions.deny,
             "permissions.revoke": permissions.revoke,
+            "sessions.list": sessions.list,
+            "sessions.end": sessions.end,
             "why": self._why,
             "confirm": self._confirm,
             **self.approvals.operations,

@@ -33,10 +33,11 @@ from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.malformed import Malformed
-from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.sessions import HttpSession, HttpSessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
@@ -76,7 +77,7 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self._bounds = bounds
-        self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
+        self.sessions = HttpSessions(service, limits, bounds, clock)
         self.legacy_sse = LegacySse(service, limits, bounds)
         self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
@@ -131,6 +132,7 @@ class McpEndpoint:
     def tick(self) -> None:
         """Sessions that nobody uses end."""
         self.sessions.expire()
+        self.legacy_sse.tick()
         self._listening = {exchange for exchange in self._listening if exchange.open}
 
     def drain(self) -> None:
@@ -143,7 +145,7 @@ class McpEndpoint:
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""
         self.legacy_sse.close()
-        self.sessions.close_all("the server is shutting down")
+        self.sessions.end_all("the server is shutting down")
 
     def _post(self, turn: Turn, message: Request | None = None) -> None:
         """Serve the request in a POST, which is read from its body where it was not read already."""
@@ -170,9 +172,9 @@ class McpEndpoint:
             return
         else:
             session = head.session
-            if session is None or session.over or session.caller.owner != caller.owner:
+            if session is None or session.over or session.owner != caller.owner:
                 session = head.session = self._session(turn, caller)
-            dialect = session.dialect
+            dialect = session.session.dialect
         exchange = HttpExchange(request, view, dialect, caller, turn, session)
         if session is None:
             turn.on_gone = exchange.client_gone
@@ -231,18 +233,14 @@ class McpEndpoint:
         self, turn: Turn, session: HttpSession, caller: Caller, request: Request, batch: Batch
     ) -> None:
         view = preview(request.params)
-        exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
+        exchange = HttpExchange(request, view, session.session.dialect, caller, turn, session, batch)
         session.take(request.id, exchange)
         self._serve(exchange)
 
     def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
-        session = self.sessions.open(caller, read_initialize(request.params))
-        try:
-            result = self._service.initialize(session)
-        except BaseException:
-            self.sessions.discard(session)
-            raise
-        turn.answer(200, encode_result(request.id, result), b"mcp-session-id: %b\r\n" % session.id.encode())
+        opened, greeting = self.sessions.open(caller, read_initialize(request.params))
+        named = b"mcp-session-id: %b\r\n" % opened.session.id.encode()
+        turn.answer(200, encode_result(request.id, greeting), named)
 
     def _notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
         view = preview(notification.params)
@@ -263,15 +261,15 @@ class McpEndpoint:
                 exchange.cancel(reason)
             return
         if notification.method == INITIALIZED:
-            session.initialized = True
-        self._service.on_notification(caller, session, notification)
+            session.session.confirm()
+        self._service.on_notification(caller, session.session, notification)
 
     def _batch(self, turn: Turn, caller: Caller) -> None:
         if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
         session = self._session(turn, caller)
-        if not session.dialect.revision.batches:
-            raise Fault("INVALID_REQUEST", f"revision {session.dialect.revision.name} has no batches")
+        if not session.session.dialect.revision.batches:
+            raise Fault("INVALID_REQUEST", f"revision {session.session.dialect.revision.name} has no batches")
         messages = turn.message if isinstance(turn.message, list) else decode_batch(turn.body, self._limits)
         refused = [_failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
         requests = [message for message in messages if isinstance(message, Request)]
@@ -306,14 +304,14 @@ class McpEndpoint:
             _refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
         last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
-        session.streams.listen(turn, None if last_event is None else last_event.decode("latin-1"))
+        session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1"))
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
         if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
             _refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return
-        self.sessions.close(self._session(turn, caller), "the client ended the session")
+        self.sessions.end(self._session(turn, caller), SessionEvent.LEAVE, "the client ended the session")
         turn.answer(204)
 
     def _session(self, turn: Turn, caller: Caller) -> HttpSession:
@@ -328,7 +326,7 @@ class McpEndpoint:
                 hint="open a session with initialize, or send the request in the form of revision 2026-07-28",
             )
         session = self.sessions.find(named, caller)
-        check_session_version(turn.head.headers, session.dialect.revision)
+        check_session_version(turn.head.headers, session.session.dialect.revision)
         return session
 
 

@@ -14,7 +14,7 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, RequestPreview
-from interlock.transports.exchange import GONE, Caller, OpenExchange, why_cancelled
+from interlock.transports.exchange import GONE, Caller, OpenExchange, Session, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
@@ -53,7 +53,8 @@ class HttpExchange(OpenExchange):
     """A request in a POST."""
 
     # What few requests ever change stands here once, not in each of them.
-    session: HttpSession | None = None
+    session: Session | None = None
+    _channel: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
     _batch: Batch | None = None
     _open = True
@@ -67,7 +68,7 @@ class HttpExchange(OpenExchange):
         dialect: Dialect,
         caller: Caller,
         turn: Turn,
-        session: HttpSession | None = None,
+        channel: HttpSession | None = None,
         batch: Batch | None = None,
     ) -> None:
         self.request = request
@@ -75,8 +76,9 @@ class HttpExchange(OpenExchange):
         self.dialect = dialect
         self.caller = caller
         self._turn = turn
-        if session is not None:
-            self.session = session
+        if channel is not None:
+            self.session = channel.session
+            self._channel = channel
             self._batch = batch
 
     @property
@@ -148,8 +150,8 @@ class HttpExchange(OpenExchange):
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on this request's own stream."""
-        session = self.session
-        if session is None:
+        channel = self._channel
+        if channel is None:
             raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
         if not self._open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
@@ -158,7 +160,7 @@ class HttpExchange(OpenExchange):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
         params = _line(params)
         outlet = self._stream()
-        id_, future = session.expect()
+        id_, future = channel.expect()
         if self._asks is None:
             self._asks = {}
         self._asks[id_] = future
@@ -210,9 +212,9 @@ class HttpExchange(OpenExchange):
         """From here on nothing more is sent for this request, except what the caller of this has in hand."""
         self._open = False
         self.on_cancel = None
-        session = self.session
-        if session is not None:
-            session.settle(self.request.id)
+        channel = self._channel
+        if channel is not None:
+            channel.settle(self.request.id)
             if self._asks:
                 for id_ in list(self._asks):
                     self._withdraw(id_)
@@ -221,8 +223,8 @@ class HttpExchange(OpenExchange):
         if self._outlet is None:
             if self._batch is not None:
                 self._outlet = self._batch.stream()
-            elif self.session is not None:
-                self._outlet = self.session.open_stream(self._turn)
+            elif self._channel is not None:
+                self._outlet = self._channel.open_stream(self._turn)
             else:
                 self._outlet = _TurnStream(self._turn)
         return self._outlet
@@ -236,9 +238,9 @@ class HttpExchange(OpenExchange):
     def _withdraw(self, id_: int) -> None:
         """Tell the client that its answer is no longer wanted."""
         assert self._asks is not None
-        assert self.session is not None
+        assert self._channel is not None
         future = self._asks.pop(id_)
-        self.session.unexpect(id_)
+        self._channel.unexpect(id_)
         if future.done() and not future.cancelled():
             return
         why = why_cancelled(future, "the request it belongs to is over")
@@ -250,11 +252,11 @@ class HttpExchange(OpenExchange):
 class Batch:
     """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
 
-    __slots__ = ("_answers", "_missing", "_outlet", "_session", "_turn")
+    __slots__ = ("_answers", "_channel", "_missing", "_outlet", "_turn")
 
-    def __init__(self, turn: Turn, session: HttpSession, expected: int, refused: list[bytes]) -> None:
+    def __init__(self, turn: Turn, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
         self._turn = turn
-        self._session = session
+        self._channel = channel
         self._missing = expected
         self._answers = refused
         self._outlet: Outlet | None = None
@@ -282,7 +284,7 @@ class Batch:
     def stream(self) -> Outlet:
         """Stream from here on."""
         if self._outlet is None:
-            self._outlet = self._session.open_stream(self._turn)
+            self._outlet = self._channel.open_stream(self._turn)
             for payload in self._answers:
                 self._outlet.send(payload)
             self._answers = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import time
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Session
+from interlock.transports.sessions.session import SessionChannel
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request, encode_failure, encode_result, one_line
 
@@ -20,20 +21,32 @@ if TYPE_CHECKING:
 Waiter: TypeAlias = asyncio.Future[bytes]
 
 
-class StreamSession(Session):
-    """The one session that a stream can hold."""
+class StreamSession(SessionChannel):
+    """The client of the one session that a stream can hold."""
 
-    __slots__ = ("_server",)
+    __slots__ = ("_server", "transport")
 
-    def __init__(self, server: StdioServer, caller: Caller, dialect: Dialect) -> None:
-        super().__init__(secrets.token_urlsafe(16), caller, dialect)
+    def __init__(self, server: StdioServer, transport: str) -> None:
+        super().__init__(time.monotonic())
         self._server = server
+        self.transport = transport
+
+    @property
+    def open_calls(self) -> int:
+        return self._server.open_calls
+
+    @property
+    def open_streams(self) -> int:
+        return 1
 
     def notify(self, method: str, params: bytes) -> None:
         self._server.notify(method, params)
 
     def ask(self, method: str, params: bytes) -> Waiter:
-        return self._server.ask(self.dialect, method, params)
+        return self._server.ask_in_session(method, params)
+
+    def close(self, reason: str) -> None:
+        self._server.end(reason)
 
 
 class StreamExchange(OpenExchange):

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from itertools import chain
-from time import thread_time
+from time import monotonic, thread_time
 from typing import Final, cast
 
 from interlock.protocols.mcp.capabilities import missing_capability
@@ -18,8 +18,9 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method, preview
 from interlock.transports.batching import Batching
-from interlock.transports.exchange import Caller, OpenExchange, Service, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, why_cancelled
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
@@ -67,8 +68,10 @@ class StdioServer(asyncio.Protocol):
         *,
         limits: Limits = DEFAULT,
         admit: Callable[[bytes], Caller] | None = None,
+        transport: str = "stdio",
     ) -> None:
         """With `admit`, a request may bring a credential of its own beside its method."""
+        self._transport = transport
         self._service = service
         self._caller = caller
         self._admit = admit
@@ -78,7 +81,8 @@ class StdioServer(asyncio.Protocol):
         self._talk: Conversation[Waiter] = Conversation(limits)
         self._open: dict[Id, OpenExchange] = {}
         self._rounds = Batching.of(self._loop)
-        self._session: StreamSession | None = None
+        self._channel: StreamSession | None = None
+        self._session: Session | None = None
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._out: list[bytes] = []
@@ -110,6 +114,8 @@ class StdioServer(asyncio.Protocol):
 
     def take_in(self, data: bytes) -> None:
         if not self._closed.done():
+            if self._channel is not None:
+                self._channel.last_used = monotonic()
             self._take_lines(self._lines.each(data))
 
     def give_up(self) -> None:
@@ -172,15 +178,26 @@ class StdioServer(asyncio.Protocol):
             exchange.cancel("the connection was closed")
         self._open.clear()
         if self._session is not None:
-            self._service.on_session_closed(self._session)
+            self._service.end_session(self._session, SessionEvent.LEAVE, "the connection was closed")
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
 
+    def end(self, reason: str) -> None:
+        """End the conversation because its session ended: work under way is cancelled and answered."""
+        for exchange in list(self._open.values()):
+            exchange.abort(reason)
+        self.close()
+
     @property
-    def busy(self) -> bool:
-        """Whether requests are under way."""
-        return bool(self._open)
+    def open_calls(self) -> int:
+        """The requests under way."""
+        return len(self._open)
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a session was opened."""
+        return self._session is not None
 
     def on_closed(self, told: Callable[[], None]) -> None:
         """Call this when the conversation is over."""
@@ -395,14 +412,14 @@ class StdioServer(asyncio.Protocol):
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already", hint="use it, or open another connection")
-        session = StreamSession(self, caller, read_initialize(request.params))
-        result = self._service.initialize(session)
-        self._session = session
+        channel = StreamSession(self, self._transport)
+        self._session, result = self._service.open_session(channel, caller, read_initialize(request.params))
+        self._channel = channel
         self.answer(request.id, encode_result(request.id, one_line(result)))
 
     def _told(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._session is not None:
-            self._session.initialized = True
+            self._session.confirm()
         self._service.on_notification(self.caller, self._session, notification)
 
     # What goes out.
@@ -442,6 +459,12 @@ class StdioServer(asyncio.Protocol):
         waiter.add_done_callback(lambda done: self._given_up(number, done) if done.cancelled() else None)
         self.send(self._talk.ask(number, method, one_line(params), waiter, math.inf))
         return waiter
+
+    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+        """Send a request that belongs to the session rather than to a request of the client."""
+        if self._session is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
+        return self.ask(self._session.dialect, method, params)
 
     def send(self, message: bytes) -> None:
         """Queue one message; all of a loop turn leave in one write."""

@@ -13,6 +13,7 @@ from msgspec import Meta
 from interlock.hub.admin.audit_log import SearchRecords, ShowRecord
 from interlock.hub.admin.keys import CreateKey, KeysOf
 from interlock.hub.admin.permissions import ApprovePermissions, ChangePermissions, ListPermissions
+from interlock.hub.admin.sessions import Ended, EndSession, ListSessions, SessionRows
 from interlock.hub.permissions.access_methods import Give, ListGrants, Query, Take
 from interlock.web.admin.answers import (
     AccessAnswer,
@@ -132,6 +133,24 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "reload",
     ),
     Address("POST", "/admin/why", "Judge a call without making it", READ, OneCall, Why, "why"),
+    Address(
+        "GET",
+        "/admin/sessions",
+        "Sessions of clients, and principals seen lately",
+        READ,
+        ListSessions,
+        SessionRows,
+        "sessions.list",
+    ),
+    Address(
+        "DELETE",
+        "/admin/sessions/{id}",
+        "End a session, or everything that a principal has open",
+        WRITE,
+        EndSession,
+        Ended,
+        "sessions.end",
+    ),
     Address("GET", "/admin/keys", "All keys", READ, Nothing, KeyRows, "keys.list"),
     Address(
         "POST",

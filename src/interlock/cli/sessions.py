@@ -1,0 +1,91 @@
+"""`interlock sessions`: the clients of the hub, and how one of them is ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .hub_link import ask_hub
+from .show import as_dict, bold, counted, json_option, one_line, plain, say, say_table, show_json
+
+
+@click.group(invoke_without_command=True)
+@click.option("--agent", metavar="NAME", help="Only the sessions of this agent.")
+@json_option
+@click.pass_context
+def sessions(ctx: click.Context, agent: str | None, as_json: bool) -> None:
+    """List and end the sessions of clients.
+
+    Without a command, it lists them. Clients of revision 2026-07-28 have no sessions: for these it lists who was seen
+    lately, with their open streams.
+
+    \b
+    Example:
+      interlock sessions
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    found = ask_hub("hub/sessions.list", {} if agent is None else {"agent": agent})
+    if as_json:
+        show_json(found)
+        return
+    opened = [as_dict(row) for row in found.get("sessions") or []]
+    seen = [as_dict(row) for row in found.get("principals") or []]
+    say_table(_session(row) for row in opened)
+    if not opened:
+        say("No sessions are open.")
+    if seen:
+        say("Seen lately:")
+        say_table(_principal(row) for row in seen)
+
+
+@sessions.command()
+@click.argument("id")
+@json_option
+def end(id: str, as_json: bool) -> None:
+    """End a session, or everything that a principal such as agent:NAME has open.
+
+    \b
+    Example:
+      interlock sessions end agent:nightly
+    """
+    ended = ask_hub("hub/sessions.end", {"id": id})
+    if as_json:
+        show_json(ended)
+        return
+    done = (
+        f"{counted(int(ended.get('sessions') or 0), 'session')} and {counted(int(ended.get('streams') or 0), 'stream')}"
+    )
+    say(f"Ended {done} of {plain(id)}.")
+
+
+def _session(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        bold(plain(str(row.get("id")))),
+        plain(str(row.get("agent"))),
+        _client(row),
+        str(row.get("revision")),
+        str(row.get("transport")),
+        f"since {_minute(row.get('since'))}",
+        counted(int(row.get("calls") or 0), "call"),
+        counted(int(row.get("subscriptions") or 0), "subscription"),
+    )
+
+
+def _principal(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        "  " + bold(plain(str(row.get("id")))),
+        _client(row),
+        str(row.get("revision")),
+        f"last seen {_minute(row.get('last_seen'))}",
+        counted(int(row.get("streams") or 0), "stream"),
+    )
+
+
+def _client(row: dict[str, Any]) -> str:
+    return one_line(f"{row.get('client') or 'unnamed client'} {row.get('version') or ''}".strip(), 40)
+
+
+def _minute(instant: object) -> str:
+    return str(instant or "")[:16].replace("T", " ")
