@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeAlias
 
+from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestPreview
 from interlock.transports.sessions.session import Caller as Caller
@@ -33,6 +34,16 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
         said = given_up.args[0] if given_up.args else None
         return said if isinstance(said, str) else otherwise
     return otherwise
+
+
+def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
+    """A client is only asked what it declared that it answers. Raises MISSING_CAPABILITY."""
+    if not dialect.capabilities.can_answer(method, params):
+        raise Fault(
+            "MISSING_CAPABILITY",
+            f"the client did not declare that it answers {method}",
+            data={"requiredCapabilities": missing_capability(method, params)},
+        )
 
 
 class SessionExchange(abc.ABC, Generic[S_co]):

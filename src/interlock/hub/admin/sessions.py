@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
 
-from interlock.hub.auth.access import Access
+from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
-from interlock.hub.journal import Journal
-from interlock.hub.permissions.access_methods import read
 from interlock.hub.sessions.clients import claim_of
-from interlock.hub.sessions.principals import SeenCaller, SeenPrincipal
-from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.principals import SeenPrincipal
 from interlock.hub.sessions.session import Session
 from interlock.transports.sessions.states import SessionEvent, SessionState
 from interlock.wire.errors import Fault
@@ -90,25 +87,15 @@ class Ended(msgspec.Struct):
 class SessionOperations:
     """The operations on the clients of one hub."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        callers: Callable[[], Iterable[SeenCaller]],
-        access: Access,
-        journal: Journal,
-        clock: Callable[[], float],
-    ) -> None:
-        self._clients = clients
-        self._callers = callers
-        self._access = access
-        self._journal = journal
-        self._clock = clock
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._clients = hub_app.hub.clients
+        self._journal = hub_app.journal
 
-    async def list(self, principal: Principal, params: bytes, trace: str = "") -> SessionRows:
+    async def list(self, by: Principal, params: ListSessions, trace: str) -> SessionRows:
         """Every session, and every principal seen lately."""
-        self._access.demand(principal, "read sessions")
-        agent = read(params, ListSessions).agent
-        self._clients.principals.collect(self._callers())
+        agent = params.agent
+        self._clients.principals.collect(self._hub_app.authenticator.callers)
         sessions = sorted(self._clients.sessions, key=lambda session: session.since, reverse=True)
         principals = self._clients.principals.latest()
         return SessionRows(
@@ -116,10 +103,9 @@ class SessionOperations:
             [self._principal(owner, each) for owner, each in principals if agent in (None, each.principal.id)],
         )
 
-    async def end(self, principal: Principal, params: bytes, trace: str = "") -> Ended:
+    async def end(self, by: Principal, params: EndSession, trace: str) -> Ended:
         """End a session, or every session and stream of a principal. Their calls are cancelled and answered."""
-        self._access.demand(principal, "end sessions", write=True)
-        id_ = read(params, EndSession).id
+        id_ = params.id
         session = self._clients.sessions.get(id_)
         if session is not None:
             owner, found = session.caller.owner, [session]
@@ -134,12 +120,12 @@ class SessionOperations:
         if streams:
             self._clients.end_streams(owner, BY_OPERATOR)
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
-        self._journal.session_ended(principal, kind, id_, owner, len(found), streams, trace)
+        self._journal.session_ended(by, kind, id_, owner, len(found), streams, trace)
         return Ended(id_, len(found), streams)
 
     def _session(self, session: Session) -> SessionRow:
         claim, principal = claim_of(session.dialect), session.caller.principal
-        idle = timedelta(seconds=max(0.0, self._clock() - session.channel.last_used))
+        idle = timedelta(seconds=max(0.0, time.monotonic() - session.channel.last_used))
         return SessionRow(
             session.handle,
             principal.id,

@@ -58,6 +58,7 @@ DECISION: Final = "dev.interlock.decision_"
 SERVER_STATE: Final = "dev.interlock.server_state"
 SESSION_ENDED: Final = "dev.interlock.session_ended"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
+OPERATED: Final = "dev.interlock.operation"
 TASK_ENDED: Final = "dev.interlock.task_ended"
 """A task ended; an earlier run had recorded the outcome of its call as unknown."""
 EXECUTED: Final = {

@@ -9,10 +9,9 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import Caller, OpenExchange, Service, Session, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.exchange import check_capability
-from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
+from interlock.transports.http.streams import ReplayBudget, Streams
 from interlock.transports.http.turn import Turn
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
@@ -125,10 +124,6 @@ class HttpSession(SessionChannel):
         """A request is over. The session is idle from now on."""
         self.last_used = self._clock()
         self.opened.pop(id, None)
-
-    def open_stream(self, turn: Turn) -> SessionStream:
-        """A stream for what belongs to one POST."""
-        return self.streams.open(turn)
 
     def listen(self, turn: Turn, caller: Caller, last_event: str | None) -> None:
         """Serve a GET: the client listens on a stream."""
