@@ -141,7 +141,7 @@ async def test_stateless_clients_show_as_principals_and_ending_one_closes_its_st
         assert (await listed(hub)).principals[0].streams == 0
 
 
-async def test_t41_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> None:
+async def test_t50_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> None:
     timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
     settings = Hub(timeouts=timeouts, limits=Limits(sessions=20, sessions_per_agent=8))
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
@@ -157,7 +157,7 @@ async def test_t41_idle_sessions_of_one_key_lock_nobody_out(tmp_path: Path) -> N
         assert len((await listed(hub)).sessions) == 9
 
 
-async def test_t41_a_server_without_authentication_takes_new_clients_when_full() -> None:
+async def test_t50_a_server_without_authentication_takes_new_clients_when_full() -> None:
     server = ToolServer("small")
     assert server.sessions.limits == SessionLimits(10_000, 10_000)
     server.sessions.limits = SessionLimits(5, 5)
@@ -170,7 +170,7 @@ async def test_t41_a_server_without_authentication_takes_new_clients_when_full()
 
 
 @pytest.mark.parametrize("how", ["revoke", "rotate"])
-async def test_t22_sessions_and_streams_end_with_their_key(tmp_path: Path, how: str) -> None:
+async def test_t51_sessions_and_streams_end_with_their_key(tmp_path: Path, how: str) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         key = await hub.new_key("ci")
         client, other = RawClient(hub.url + "/mcp", key), RawClient(hub.url + "/mcp", await hub.new_key("other"))
@@ -188,7 +188,7 @@ async def test_t22_sessions_and_streams_end_with_their_key(tmp_path: Path, how: 
         assert "result" in await other.legacy("ping")
 
 
-async def test_t22_a_stream_ends_with_the_key_that_opened_it_though_another_opened_the_session(tmp_path: Path) -> None:
+async def test_t51_a_stream_ends_with_the_key_that_opened_it_though_another_opened_the_session(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
         await client.initialize()
@@ -202,7 +202,7 @@ async def test_t22_a_stream_ends_with_the_key_that_opened_it_though_another_open
                 await listening.readuntil(b"0\r\n\r\n")
 
 
-async def test_t22_a_pipe_closes_when_its_key_is_revoked() -> None:
+async def test_t51_a_pipe_closes_when_its_key_is_revoked() -> None:
     async with running_with_socket() as hub:
         key = await hub.new_key("ci")
         async with stream(hub, key) as client:

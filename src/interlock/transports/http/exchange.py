@@ -83,9 +83,12 @@ class HttpExchange(OpenExchange):
             self._batch = batch
 
     def serve(self, service: Service) -> None:
-        """Have the request answered. An error of the service's is the answer."""
+        """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
+        channel = self._channel
+        if channel is not None:
+            channel.take(self.request.id, self)
         try:
-            if self.request.method == "ping" and self.session is not None:
+            if channel is not None and self.request.method == "ping":
                 self.result(b"{}")
             else:
                 service.serve(self)

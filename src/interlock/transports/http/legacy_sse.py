@@ -83,7 +83,7 @@ class LegacySse:
     def drain(self) -> None:
         """End the conversations in which nothing is under way."""
         for stream in list(self._streams.values()):
-            if not stream.server.open_calls:
+            if not stream.server.busy:
                 stream.server.close()
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class LegacySse:
     def _displace(self, owner: str | None) -> None:
         """Close the oldest stream without open calls, of one owner or of all."""
         for stream in self._streams.values():
-            if not stream.server.open_calls and owner in (None, stream.caller.owner):
+            if not stream.server.busy and owner in (None, stream.caller.owner):
                 stream.server.close()
                 self._gone(stream.id)
                 return
