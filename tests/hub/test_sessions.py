@@ -263,3 +263,45 @@ async def test_ids_name_the_node_which_a_home_keeps(tmp_path: Path) -> None:
     assert node_id(home) == node
     (home / FILE).write_bytes(b"\xff not a node")
     assert is_node(node_id(home))
+
+
+async def test_a_session_over_http_survives_a_restart_for_its_principal_alone(tmp_path: Path) -> None:
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        key, thief = await hub.new_key("ci"), await hub.new_key("thief")
+        client, deleted, ended = (RawClient(hub.url + "/mcp", key) for _ in range(3))
+        for each in (client, deleted, ended):
+            await each.initialize({"roots": {}})
+        await client.legacy("logging/setLevel", {"level": "error"})
+        assert (await deleted.send("DELETE"))[0] == 204
+        rows = (await listed(hub)).sessions
+        await end(hub, next(row.id for row in rows if row.log_level is None))
+        kept = client.session
+        assert kept is not None
+    stored = (tmp_path / "home" / "sessions.kept").read_bytes()
+    assert kept.rpartition(".")[2].encode() not in stored
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        assert not (tmp_path / "home" / "sessions.kept").exists()
+        for session, secret in ((kept, thief), (deleted.session, key), (ended.session, key)):
+            other = RawClient(hub.url + "/mcp", secret)
+            other.session = session
+            assert (await other.post(ping))[0] == 404
+        client = RawClient(hub.url + "/mcp", key)
+        client.session = kept
+        answer = await client.legacy("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
+        assert answer["result"]["content"][0]["text"] == "x"
+        (row,) = (await listed(hub)).sessions
+        assert (row.agent, row.client, row.revision, row.log_level) == ("ci", "raw", "2025-11-25", "error")
+        assert row.capabilities == ["roots"]
+        async with open_request(client, "GET") as listening, asyncio.timeout(PATIENCE_S):
+            await listening.readuntil(b"notifications/tools/list_changed")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\xff", b'[{"id_hash":"x"}]', b"[" * 100_000])
+async def test_a_damaged_file_of_kept_sessions_has_none(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "sessions.kept").write_bytes(damage)
+    async with running_hub(tmp_path, {}) as hub:
+        client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
+        client.session = "n1.w0.x"
+        assert (await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 404

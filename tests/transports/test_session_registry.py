@@ -77,7 +77,7 @@ class Registry(RuleBasedStateMachine):
         self.opened: list[Session] = []
         self.model: list[tuple[Session, Channel]] = []
         self.registry: SessionRegistry[Session] = SessionRegistry(
-            self.limits, lambda: self.now, self.opened.append, self.ended.append
+            self.limits, lambda: self.now, self.opened.append, lambda session, _: self.ended.append(session)
         )
 
     def tick(self) -> float:

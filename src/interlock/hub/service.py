@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
@@ -204,6 +205,19 @@ class HubService:
         self.clients.sessions.open(session)
         return session, result
 
+    def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
+        """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
+        kept = self.clients.resumable.take(id, caller.owner)
+        if kept is None:
+            return None
+        known = cast(Caller, caller)  # admitted here, so one of ours
+        session = Session(id, channel, known, speaking(kept.dialect))
+        session.log_level = kept.log_level
+        self.clients.sessions.open(session)
+        session.confirm()
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session)
+        return session
+
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already."""
         self.clients.sessions.end(session, event, reason)
@@ -251,8 +265,10 @@ class HubService:
     def _on_session_opened(self, session: Session) -> None:
         self.subscriptions.on_session_opened(session)
 
-    def _on_session_ended(self, session: Session) -> None:
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         """Drop everything that belongs to a session."""
+        if event is SessionEvent.SHUT_DOWN and session.channel.transport == "http":
+            self.clients.resumable.keep(session)
         self._discovery_tools.forget(session)
         self._tracker.leave(session)
         self.subscriptions.on_session_ended(session)

@@ -92,7 +92,7 @@ class Server:
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
         listeners = self._offers.listeners
         self.sessions: SessionRegistry[Session] = SessionRegistry(
-            session_limits, time.monotonic, listeners.join, listeners.leave
+            session_limits, time.monotonic, listeners.join, lambda session, _: listeners.leave(session)
         )
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self._worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
@@ -243,6 +243,10 @@ class Server:
             instructions=self._instructions,
         )
         return session, msgspec.json.encode(result)
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        """None: a server keeps no sessions over a restart."""
+        return None
 
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already."""

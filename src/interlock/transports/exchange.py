@@ -147,6 +147,9 @@ class SessionService(Protocol[S]):
     def count_malformed(self, caller: Caller) -> None:
         """A request of the caller could not be read: it counts like any other. Raises RATE_LIMITED."""
 
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> S | None:
+        """Go on with a session of the same caller that an earlier run of the service opened; None for any other id."""
+
     def end_session(self, session: S, event: SessionEvent, reason: str) -> None:
         """End a session, unless it is over already. Closes its channel."""
 

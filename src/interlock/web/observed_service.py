@@ -58,6 +58,10 @@ class ObservedService:
         """A request could not be read."""
         self._service.count_malformed(caller)
 
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        """Go on with a session of an earlier run."""
+        return self._service.resume_session(channel, id, caller)
+
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         """End a session."""
         self._service.end_session(session, event, reason)

@@ -65,6 +65,9 @@ class Desk:
         result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "desk"}}
         return session, msgspec.json.encode(result)
 
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return None
+
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         self.registry.end(session, event, reason)
 
@@ -89,7 +92,7 @@ class Desk:
     def count_malformed(self, caller: Caller) -> None:
         pass
 
-    def _on_session_ended(self, session: Session) -> None:
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         self.over.append(session)
         self.one_over.set()
 

@@ -14,7 +14,7 @@ from interlock.hub.calls.pipeline.pipeline import Resolve
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.name_resolution import NameResolution
-from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.registry import Clients
 from interlock.hub.sessions.session import Exchange, Session
@@ -78,6 +78,11 @@ class SubscriptionHandler:
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
         self._audience.join(session.id, session.caller.principal, session.dialect, session.notify)
+
+    def on_session_resumed(self, session: Session) -> None:
+        """Tell a session of an earlier run to read every list again."""
+        for which in KINDS:
+            session.notify(f"notifications/{which}/list_changed", b"{}")
 
     def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""

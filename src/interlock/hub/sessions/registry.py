@@ -11,8 +11,10 @@ from typing import Protocol
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.principals import SeenPrincipals
+from interlock.hub.sessions.resumable import ResumableSessions
 from interlock.hub.sessions.session import Session
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
+from interlock.transports.sessions.states import SessionEvent
 
 
 class OpenStream(Protocol):
@@ -34,11 +36,12 @@ class Clients:
         limits: SessionLimits,
         clock: Callable[[], float],
         opened: Callable[[Session], None],
-        ended: Callable[[Session], None],
+        ended: Callable[[Session, SessionEvent], None],
     ) -> None:
         self.sessions: SessionRegistry[Session] = SessionRegistry(limits, clock, opened, ended)
         self.streams: set[OpenStream] = set()
         self.principals = SeenPrincipals()
+        self.resumable = ResumableSessions()
 
     def streams_of(self, owner: str) -> list[OpenStream]:
         """The open streams of an owner."""

@@ -31,11 +31,9 @@ class HttpSession(SessionChannel):
 
     transport = "http"
 
-    def __init__(
-        self, streams: Streams, limits: Limits, clock: Callable[[], float], forget: Callable[[HttpSession], None]
-    ) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float], forget: Callable[[HttpSession], None]) -> None:
         super().__init__(clock())
-        self.streams = streams
+        self.streams: Streams
         self.opened: dict[Id, OpenExchange] = {}
         """The requests that are being served."""
         self.over = False
@@ -49,9 +47,10 @@ class HttpSession(SessionChannel):
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
 
-    def begin(self, session: Session) -> None:
+    def begin(self, session: Session, streams: Streams) -> None:
         """The service opened its half."""
         self.session = session
+        self.streams = streams
         self.owner = session.caller.owner
 
     @property
@@ -159,16 +158,15 @@ class HttpSessions:
 
     def open(self, caller: Caller, dialect: Dialect) -> tuple[HttpSession, bytes]:
         """A new session with its InitializeResult. Raises RESOURCE_EXHAUSTED."""
-        streams = Streams(self._bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        channel = HttpSession(streams, self._limits, self._clock, self._forget)
+        channel = HttpSession(self._limits, self._clock, self._forget)
         session, greeting = self._service.open_session(channel, caller, dialect)
-        channel.begin(session)
-        self._by_id[session.id] = channel
+        self._begin(channel, session)
         return channel, greeting
 
     def find(self, id: bytes, caller: Caller) -> HttpSession:
         """A session of this caller's. Raises SESSION_UNKNOWN, for another owner's in the same words."""
-        channel = self._by_id.get(id.decode("latin-1"))
+        named = id.decode("latin-1")
+        channel = self._by_id.get(named) or self._resume(named, caller)
         if channel is None or channel.owner != caller.owner:
             raise Fault("SESSION_UNKNOWN", "no such session", hint="open a new one with initialize")
         channel.touch()
@@ -194,6 +192,20 @@ class HttpSessions:
         """The server stops."""
         for channel in list(self._by_id.values()):
             self.end(channel, SessionEvent.SHUT_DOWN, reason)
+
+    def _resume(self, id: str, caller: Caller) -> HttpSession | None:
+        """A session that an earlier run of the service opened."""
+        channel = HttpSession(self._limits, self._clock, self._forget)
+        session: Session | None = self._service.resume_session(channel, id, caller)
+        if session is None:
+            return None
+        self._begin(channel, session)
+        return channel
+
+    def _begin(self, channel: HttpSession, session: Session) -> None:
+        primes = session.dialect.revision is R2025_11_25
+        channel.begin(session, Streams(self._bounds, self._budget, primes=primes))
+        self._by_id[session.id] = channel
 
     def _forget(self, channel: HttpSession) -> None:
         self._by_id.pop(channel.session.id, None)

@@ -36,7 +36,7 @@ class SessionRegistry(Generic[S]):
         limits: SessionLimits,
         clock: Callable[[], float],
         opened: Callable[[S], None] = lambda _: None,
-        ended: Callable[[S], None] = lambda _: None,
+        ended: Callable[[S, SessionEvent], None] = lambda *_: None,
     ) -> None:
         self.limits = limits
         self._clock = clock
@@ -89,7 +89,7 @@ class SessionRegistry(Generic[S]):
             if not of_owner:
                 del self._owners[owner]
         session.channel.close(reason)
-        self._ended(session)
+        self._ended(session, event)
         session.detach()
         return True
 

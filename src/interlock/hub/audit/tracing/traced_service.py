@@ -51,6 +51,9 @@ class TracedService:
         """A request could not be read."""
         self._service.count_malformed(caller)
 
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return self._service.resume_session(channel, id, caller)
+
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
         self._service.end_session(session, event, reason)
 
