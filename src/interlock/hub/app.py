@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
-from interlock.config.files import write_atomically
 from interlock.config.settings import Config, Server
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
@@ -28,8 +26,6 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.upstream_events import UpstreamEventRouter
 from interlock.hub.foundation import Foundation
-from interlock.hub.sessions.resumable import FILE as KEPT_SESSIONS
-from interlock.hub.sessions.resumable import MAX_FILE_BYTES
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
@@ -67,7 +63,7 @@ class HubApp:
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
         self._build(RequestStates(secrets.token_bytes(32)))
-        self._load_sessions()
+        self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -186,8 +182,7 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.apply(self.config)
-        # Kept sessions are good for one run.
-        (self.home / KEPT_SESSIONS).unlink(missing_ok=True)
+        self.hub.clients.resumable.discard_file(self.home)
         self.is_started = True
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
@@ -224,7 +219,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await asyncio.to_thread(self._keep_sessions)
+        await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
@@ -256,22 +251,6 @@ class HubApp:
     def _end_streams(self) -> None:
         """End the sessions and streams of revoked and expired credentials."""
         self.hub.clients.end_revoked(lambda principal: self.access.rights(principal) is not None)
-
-    def _keep_sessions(self) -> None:
-        """Write the sessions that were open, for the next run."""
-        if not self.hub.clients.resumable:
-            return
-        try:
-            write_atomically(self.home / KEPT_SESSIONS, self.hub.clients.resumable.encode(), private=True)
-        except OSError as cause:
-            self._foundation.log("hub", f"sessions could not be kept: {cause.strerror}")
-
-    def _load_sessions(self) -> None:
-        """Read the sessions of the last run, before the first request."""
-        path = self.home / KEPT_SESSIONS
-        with contextlib.suppress(OSError):
-            if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-                self.hub.clients.resumable.load(path.read_bytes())
 
     def _note_principals(self, now: float) -> None:
         """Note which principals made requests since the last tick."""

@@ -6,13 +6,16 @@ been idle for too long. Sessions that ended before the hub stopped are not kept.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from interlock.config.files import write_atomically
 from interlock.hub.sessions.session import Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
@@ -50,9 +53,6 @@ class ResumableSessions:
         self._clock = clock
         self._kept: dict[str, KeptSession] = {}
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def keep(self, session: Session) -> None:
         """Keep a session that was open when the hub stopped."""
         dialect = session.dialect
@@ -78,25 +78,42 @@ class ResumableSessions:
         if kept is None or kept.owner != owner:
             return None
         del self._kept[digest]
-        return kept if self._clock() - kept.kept_at < IDLE_S else None
+        return kept if self._is_good(kept) else None
 
-    def encode(self) -> bytes:
-        """All of them, for a file."""
-        return msgspec.json.encode(list(self._kept.values()))
-
-    def load(self, data: bytes) -> None:
-        """Read the file of an earlier run. A damaged file has no sessions."""
+    def write(self, home: Path, log: Callable[[str, str], None]) -> None:
+        """Write the kept sessions for the next run. Runs in a thread."""
+        kept = [each for each in self._kept.values() if self._is_good(each)]
+        if not kept:
+            return
         try:
-            found = msgspec.json.decode(data, type=list[KeptSession])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            write_atomically(home / FILE, msgspec.json.encode(kept), private=True)
+        except OSError as cause:
+            log("hub", f"sessions could not be kept: {cause.strerror}")
+
+    def read(self, home: Path) -> None:
+        """Read the sessions of the last run, before the first request. A damaged file has none."""
+        path = home / FILE
+        try:
+            if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+                return
+            found = msgspec.json.decode(path.read_bytes(), type=list[KeptSession])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for kept in found[:MAX_KEPT]:
             try:
                 known = kept.dialect
             except Fault:
                 continue
-            if not known.modern:
+            if not known.modern and self._is_good(kept):
                 self._kept[kept.id_hash] = kept
+
+    def discard_file(self, home: Path) -> None:
+        """The hub has started: the file was good for one run."""
+        with contextlib.suppress(OSError):
+            (home / FILE).unlink(missing_ok=True)
+
+    def _is_good(self, kept: KeptSession) -> bool:
+        return self._clock() - kept.kept_at < IDLE_S
 
 
 def _digest(id: str) -> str:
