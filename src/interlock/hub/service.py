@@ -272,6 +272,8 @@ class HubService:
         self._discovery_tools.forget(session)
         self._tracker.leave(session)
         self.subscriptions.on_session_ended(session)
+        # Each of these refers to the session in turn.
+        session.connection_keys.clear()
 
     async def close(self) -> None:
         """End the hub's own background work."""
