@@ -125,6 +125,11 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     await admin.good("GET", f"/admin/audit/{seq}", template="/admin/audit/{seq}")
     await admin.good("POST", "/admin/audit/verify")
     await admin.good("POST", "/admin/servers/busy/restart", template="/admin/servers/{server}/restart")
+    for step in ("stop", "start"):
+        await admin.good("POST", f"/admin/servers/busy/{step}", template=f"/admin/servers/{{server}}/{step}")
+    await RawClient(hub.url + "/mcp", hub.key("connected")).initialize()
+    sessions = (await admin.good("GET", "/admin/sessions"))["sessions"]
+    await admin.good("DELETE", f"/admin/sessions/{sessions[0]['id']}", template="/admin/sessions/{id}")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}
