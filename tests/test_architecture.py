@@ -29,8 +29,8 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
+    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
     "calls.bridges", "calls.pipeline", "tool_search", "calls.dispatch", "tasks", "foundation",
     "authentication", "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip

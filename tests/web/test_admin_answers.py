@@ -128,6 +128,9 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     for act in ("stop", "start", "restart"):
         body = {"because": "x"}
         await admin.good("POST", f"/admin/servers/busy/{act}", body, template=f"/admin/servers/{{server}}/{act}")
+    await RawClient(hub.url + "/mcp", hub.key("connected")).initialize()
+    sessions = (await admin.good("GET", "/admin/sessions"))["sessions"]
+    await admin.good("DELETE", f"/admin/sessions/{sessions[0]['id']}", template="/admin/sessions/{id}")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}

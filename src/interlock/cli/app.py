@@ -37,6 +37,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Clients": {
         "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
+        "sessions": Entry("sessions:sessions", "List and end the sessions of clients."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {

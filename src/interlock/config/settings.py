@@ -108,7 +108,9 @@ class Limits(msgspec.Struct, frozen=True):
     pending_per_agent: Count = 1024
     """Calls in progress of one principal."""
     sessions: Count = 10_000
-    """Open downstream sessions."""
+    """Open downstream sessions. Beyond that the longest idle session without open calls ends."""
+    sessions_per_agent: Count = 256
+    """Open downstream sessions of one principal. Beyond that the longest idle one of them ends."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (on stdio: processes) that one principal has for itself."""
     parked: Count = 4096

@@ -56,12 +56,14 @@ class HubApp:
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
         self._parking_limits = parking
-        self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self._foundation = Foundation(config, home)
+        limits = parking or _parking_limits(config)
+        self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
-        self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
+        self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -180,11 +182,13 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.apply(self.config)
+        self.hub.clients.resumable.discard_file(self.home)
         self.is_started = True
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
+        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
 
@@ -216,6 +220,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
+        await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
@@ -245,8 +250,12 @@ class HubApp:
             self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")
 
     def _end_streams(self) -> None:
-        """End the streams of revoked and expired credentials."""
-        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
+        """End the sessions and streams of revoked and expired credentials."""
+        self.hub.clients.end_revoked(lambda principal: self.access.rights(principal) is not None)
+
+    def _note_principals(self, now: float) -> None:
+        """Note which principals made requests since the last tick."""
+        self.hub.clients.principals.collect(self.authenticator.callers)
 
     def _reap(self, now: float) -> None:
         self._end_streams()

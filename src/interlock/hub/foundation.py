@@ -17,6 +17,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PolicyVersion
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.journal import Journal
+from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
@@ -26,6 +27,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver
+from interlock.wire.ids import Worker
 
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     KEYS,
@@ -51,6 +53,8 @@ class Foundation:
     def __init__(self, config: Config, home: Path) -> None:
         self.config = config
         self.home = home
+        self.worker = Worker(node_id(home))
+        """The node and worker that ids of sessions, parked calls and tasks name."""
         self.policy_version = PolicyVersion()
         self.logs = Logs()
         self.resolver = Resolver()

@@ -19,6 +19,7 @@ from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.servers import ServerOperations
+from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.admin.tools import ToolOperations
@@ -58,6 +59,7 @@ class Operations:
             PermissionOperations(hub_app),
             self._approvals,
             AuditLogOperations(hub_app),
+            SessionOperations(hub_app),
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
 

@@ -17,11 +17,11 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission, Source
 from interlock.store import StoreError
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)

@@ -11,6 +11,7 @@ from typing import Protocol
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
@@ -22,7 +23,6 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
