@@ -37,7 +37,7 @@ async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict
 
 def watch(hub: RunningHub) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    return ControlOperations(hub.hub_app, lambda: None).approvals.follow(lambda _: None)
+    return ControlOperations(hub.hub_app, lambda: None).approvals.follow().close
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)

@@ -42,16 +42,19 @@ def watch(as_json: bool) -> None:
             return
         say("Waiting for approval requests; stop with Ctrl-C.", err=True)
         with HubLink.open(home) as answers:
-            for row in _open_requests(rows, link):
+            for row in _open_requests(rows, link, answers):
                 _ask_person(row, answers)
 
 
-def _open_requests(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
+def _open_requests(rows: list[dict[str, Any]], link: HubLink, answers: HubLink) -> Iterator[dict[str, Any]]:
     yield from rows
     for message in link.notifications():
         row = as_dict(message.get("params"))
         if message["method"] == "hub/decision" and row.get("state") == "open":
             yield row
+        elif message["method"] == "hub/gap":
+            # Requests came faster than they were read here: ask for all that are open.
+            yield from map(as_dict, answers.ask("hub/approvals.list").get("decisions") or [])
 
 
 def _ask_person(row: dict[str, Any], link: HubLink) -> None:

@@ -100,9 +100,6 @@ class TaskChanged(Event, frozen=True, gc=False):
     task: str
     """The hub's id of it."""
     status: str
-    method: str
-    """The notification that tells its owner."""
-    params: msgspec.Raw
 
 
 class ToolRequestDecided(Event, frozen=True, gc=False):

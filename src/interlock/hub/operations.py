@@ -18,6 +18,8 @@ import msgspec
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.config.home import user_name
 from interlock.config.imports import project_folder
+from interlock.events import EventFilter, Subscription
+from interlock.events.types import ConfigurationReloaded, LogWritten, now_us
 from interlock.hub.admin.approvals import ApprovalOperations, Operation
 from interlock.hub.admin.server_address import where_shown
 from interlock.hub.app import HubApp
@@ -31,14 +33,12 @@ from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.memory import resident_mb
 from interlock.hub.permissions.access_methods import read
 from interlock.hub.tool_search.pinned_tools import pins_over_budget
-from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
 from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
-Follow = Callable[[LogLine], None]
 MAX_QUARANTINED = 100
 """Of one server, in one answer."""
 START_S = 30.0
@@ -93,14 +93,10 @@ class ControlOperations:
         }
         """The methods of the control socket, which take params."""
 
-    def follow(self, server: str | None, on_line: Follow) -> Callable[[], None]:
-        """Call `on_line` for new log lines of one server, or of all. Returns the function that ends this."""
-
-        def on_any_line(line: LogLine) -> None:
-            if server is None or line.server == server:
-                on_line(line)
-
-        return self._hub_app.logs.follow(on_any_line)
+    def follow(self, server: str | None) -> Subscription:
+        """New log lines of one server, or of all."""
+        sources = None if server is None else frozenset({server})
+        return self._hub_app.bus.subscribe(EventFilter.of(LogWritten, sources=sources))
 
     def _as_person(self, operation: Operation) -> Callable[[bytes], Awaitable[object]]:
         return lambda params: operation(self.person, params, new_trace_id())
@@ -115,7 +111,13 @@ class ControlOperations:
         result = await self._read_again()
         problems = [f"{problem['file']}: {problem['message']}" for problem in self._problems]
         changed = [str(name) for name in result["changed"]] if isinstance(result["changed"], list) else []
-        self._hub_app.journal.configured(by, applied=result["applied"] is True, changed=changed, problems=problems)
+        applied, bus = result["applied"] is True, self._hub_app.bus
+        self._hub_app.journal.configured(by, applied=applied, changed=changed, problems=problems)
+        if bus.wants(ConfigurationReloaded):
+            event = ConfigurationReloaded(
+                "configuration", bus.next(), now_us(), applied, tuple(changed), tuple(problems)
+            )
+            bus.publish(event)
         return result
 
     async def look(self) -> Loaded:
@@ -159,6 +161,8 @@ class ControlOperations:
             "home": str(hub_app.home),
             "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_over_budget()]},
             "mode": config.hub.mode,
+            "policy_version": hub_app.policy_version.number,
+            "catalog_generation": hub_app.catalog.generation,
             "servers": [self._server(upstream) for upstream in hub_app.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in hub_app.keys.list()],
             "calls": hub_app.hub.open_calls,

@@ -10,23 +10,24 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 
+from interlock.events.types import ApprovalChanged, Delivery, LogWritten
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
 from interlock.hub.operations import ControlOperations, Hello
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.logs import LogLine
+from interlock.hub.upstreams.logs import line_of
 from interlock.store import StoreError
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
 from interlock.version import VERSION
+from interlock.web.following import Following
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -44,8 +45,6 @@ from interlock.wire.ndjson import LineReader, Oversize
 
 HELLO_WITHIN_S: Final = 10.0
 MOST_CONNECTIONS: Final = 1000
-HELD_BYTES: Final = 16 * 1024 * 1024
-"""Log lines for a follower that does not read are dropped beyond this."""
 
 
 class ControlSocket:
@@ -127,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._greeted = False
         self._impatient: asyncio.TimerHandle | None = None
         self._working: set[asyncio.Task[None]] = set()
-        self._unfollow: list[Callable[[], None]] = []
+        self._following: Following | None = None
         self._stdio: StdioServer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,10 +157,18 @@ class _Connection(asyncio.Protocol):
         self._all.discard(self)
         if self._impatient is not None:
             self._impatient.cancel()
-        for stop in self._unfollow:
-            stop()
+        if self._following is not None:
+            self._following.close()
         for task in self._working:
             task.cancel()
+
+    def pause_writing(self) -> None:
+        if self._following is not None:
+            self._following.pause()
+
+    def resume_writing(self) -> None:
+        if self._following is not None:
+            self._following.resume()
 
     def close(self) -> None:
         """The hub is going."""
@@ -263,20 +270,21 @@ class _Connection(asyncio.Protocol):
 
     def _follow(self, method: str, params: bytes) -> None:
         asked = msgspec.json.decode(params, type=_Follow)
-        if not asked.follow or self._unfollow:
+        if not asked.follow or self._following is not None:
             return
         if method == "hub/logs":
-            self._unfollow.append(self._operator.follow(asked.server, self._tell_line))
+            self._following = Following(self._operator.follow(asked.server), _line, self._write)
         else:
-            self._unfollow.append(self._operator.approvals.follow(self._tell_decision))
+            self._following = Following(self._operator.approvals.follow(), self._decision, self._write)
 
-    def _tell_line(self, line: LogLine) -> None:
-        if self._transport.get_write_buffer_size() < HELD_BYTES:
-            self._write(encode_notification("hub/log", msgspec.json.encode(line)))
-
-    def _tell_decision(self, decision: dict[str, object]) -> None:
-        if self._transport.get_write_buffer_size() < HELD_BYTES:
-            self._write(encode_notification("hub/decision", msgspec.json.encode(decision)))
+    def _decision(self, event: Delivery) -> bytes | None:
+        if not isinstance(event, ApprovalChanged):
+            return None
+        try:
+            shown = self._operator.approvals.shown(event.id)
+        except Fault:
+            return None  # It was deleted meanwhile.
+        return encode_notification("hub/decision", msgspec.json.encode(shown))
 
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():
@@ -288,6 +296,12 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, id: Id | None, fault: Fault) -> None:
         self._write_fault(id, fault)
         self._transport.close()
+
+
+def _line(event: Delivery) -> bytes | None:
+    if not isinstance(event, LogWritten):
+        return None
+    return encode_notification("hub/log", msgspec.json.encode(line_of(event)))
 
 
 class _HandedOn(asyncio.Protocol):

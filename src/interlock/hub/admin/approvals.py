@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from interlock.events import Subscription
 from interlock.hub.approvals.decision import Decision, Where
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import Rule
@@ -38,9 +39,13 @@ class ApprovalOperations:
             "rules.revoke": self._revoke_rule,
         }
 
-    def follow(self, on_change: Callable[[dict[str, object]], None]) -> Callable[[], None]:
-        """Call `on_change` for every decision, for a person who can answer. Returns the function that ends this."""
-        return self._inbox.watch(lambda decision: on_change(self._shown(decision)))
+    def follow(self) -> Subscription:
+        """The changes of decisions, for a person who can answer until it is closed."""
+        return self._inbox.watch()
+
+    def shown(self, id: str) -> dict[str, object]:
+        """A decision for a person to read. Raises NOT_FOUND."""
+        return self._shown(self._inbox.get(id))
 
     async def _list(self, principal: Principal, params: bytes, trace: str) -> object:
         found = self._inbox.all(only_open=not read(params, ListDecisions).all)

@@ -7,7 +7,7 @@ as late as possible.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import time_ns
 from typing import Final, TypeAlias
 
@@ -70,21 +70,6 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 Entry: TypeAlias = Record | Ticket
-
-
-class CommittedEntries:
-    """Entries as they were committed. Calls become records only when a follower iterates."""
-
-    __slots__ = ("entries",)
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Record]:
-        return (entry.record() if isinstance(entry, Ticket) else entry for entry in self.entries)
 
 
 NOBODY: Final = Principal("", "service")

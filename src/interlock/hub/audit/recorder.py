@@ -15,19 +15,21 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.events import Bus
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
-from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, CommittedEntries, Entry, Ticket, digest, event_record
+from interlock.hub.audit.commit_publisher import CommitPublisher
+from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, Entry, Ticket, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
+from interlock.hub.audit.recorder_faults import cannot_record, not_recorded
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.store import Conflict, NotRecorded, Store, StoreError
+from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import Change, Changes
-from interlock.wire.errors import Fault
 
 WINDOW_S: Final = 0.02
 """How long an entry waits for others."""
@@ -47,7 +49,14 @@ class Recorder:
     """Writes one chain. Made by `Recorder.open`, used on the loop's thread."""
 
     def __init__(
-        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact: RedactText, limit: int
+        self,
+        store: Store,
+        head_file: HeadFile,
+        head: Head,
+        resumed: Resumed,
+        redact: RedactText,
+        limit: int,
+        publisher: CommitPublisher,
     ) -> None:
         self.chain = head.chain
         self.resumed = resumed
@@ -81,14 +90,21 @@ class Recorder:
         """Changes that are committed with their records, by the sequence numbers of these."""
         self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._unrecorded = 0
-        self._followers: list[Callable[[CommittedEntries], None]] = []
+        self._publisher = publisher
         self._issue = head_file.issue
         self._update_capacity()
         store.commit_records_with(self.commit)
 
     @classmethod
     async def open(
-        cls, store: Store, chain: str, head_file: Path, *, redact: RedactText = unredacted, limit: int = MAX_WAITING
+        cls,
+        store: Store,
+        chain: str,
+        head_file: Path,
+        *,
+        redact: RedactText = unredacted,
+        limit: int = MAX_WAITING,
+        publisher: CommitPublisher | None = None,
     ) -> Recorder:
         """Continue a chain: find and record what the last run lost or left without an outcome.
 
@@ -98,7 +114,7 @@ class Recorder:
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
-        return cls(store, file, head, resumed, redact, limit)
+        return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher(Bus()))
 
     def intent(
         self,
@@ -115,7 +131,7 @@ class Recorder:
         """
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
-            raise self._cannot_record()
+            raise cannot_record(self.write_error)
         seq = self._seq = self._seq + 1
         kept = arguments if len(arguments) <= MAX_KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
@@ -197,7 +213,7 @@ class Recorder:
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
         """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
         if self.write_error is not None or self._used() + len(records) > self._limit:
-            raise _not_recorded(self.write_error)
+            raise not_recorded(self.write_error)
         change = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
@@ -207,7 +223,7 @@ class Recorder:
         try:
             await self.flushed()
         except StoreError as cause:
-            raise _not_recorded(cause) from None
+            raise not_recorded(cause) from None
         if change.error is not None:
             raise change.error
         return change.done
@@ -226,11 +242,6 @@ class Recorder:
         at_ns = oldest.at_ns if isinstance(oldest, Ticket) else oldest.at * 1000
         return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
 
-    def follow(self, on_commit: Callable[[CommittedEntries], None]) -> Callable[[], None]:
-        """Call `on_commit` with entries as they were committed. Returns the function that ends this."""
-        self._followers.append(on_commit)
-        return lambda: self._followers.remove(on_commit)
-
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
         if self._queue or self._batch:
@@ -247,13 +258,6 @@ class Recorder:
         finally:
             self._cancel_timer()
             await asyncio.to_thread(self._head.close)
-
-    def _cannot_record(self) -> Fault:
-        error = self.write_error
-        if error is None:
-            return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
-        message = f"the hub makes no call while it cannot write the audit log: {error.message}"
-        return Fault("RESOURCE_EXHAUSTED", message, hint=error.hint, retry_after_ms=1000)
 
     def _used(self) -> int:
         return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
@@ -355,8 +359,7 @@ class Recorder:
             if change.error is None:
                 self._store.deliver(change.done)
         self._answer(last, None)
-        for on_commit in tuple(self._followers):
-            on_commit(CommittedEntries(written))
+        self._publisher.on_committed(self.chain, written)
         if self._flush_waiters or self._strict or len(self._queue) >= FLUSH_AT:
             self._flush()
         elif self._queue:
@@ -392,8 +395,3 @@ class Recorder:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
-
-
-def _not_recorded(cause: StoreError | None) -> NotRecorded:
-    why, hint = ("too many entries wait", "") if cause is None else (cause.message, cause.hint)
-    return NotRecorded(f"the hub changes nothing while it cannot write the audit log: {why}", hint)

@@ -40,7 +40,7 @@ class AuthenticationParts:
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
         self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
-        self.audience = AuditSubscribers(self.access)
+        self.audience = AuditSubscribers(self.access, foundation.bus)
         self.oauth: TokenAuthentication | None = None
         """Access tokens, if the configuration accepts any."""
         self.authenticator = Authenticator(lambda: foundation.config, self.keys, catalog, self.access, self._tokens)
@@ -84,6 +84,7 @@ class AuthenticationParts:
             await previous.close()
 
     async def close(self) -> None:
+        await self.audience.close()
         if self.oauth is not None:
             await self.oauth.close()
 

@@ -135,6 +135,10 @@ class Status(msgspec.Struct):
     home: str
     config: ConfigStatus
     mode: Mode
+    policy_version: int
+    """The store's revision of the last change to keys, grants, permissions and rules: equal on every node."""
+    catalog_generation: int
+    """How often the lists of this node changed."""
     servers: list[ServerStatus]
     agents: list[AgentStatus]
     calls: int

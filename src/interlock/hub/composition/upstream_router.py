@@ -1,9 +1,9 @@
-"""Takes the events of all servers to the parts of the hub that they concern."""
+"""Connects servers to the parts of the hub that decide and record, and publishes the rest as events."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from interlock.events import Bus
+from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.handlers.notifications import ChangeNotifier
@@ -13,14 +13,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 
 
-class ConnectedListener(Protocol):
-    """Hears of servers that were just connected."""
-
-    def on_connected(self, upstream: Upstream) -> None:
-        """A server is connected."""
-
-
-class UpstreamEventRouter:
+class UpstreamRouter:
     """Implements `UpstreamHost` with the parts of one hub."""
 
     def __init__(
@@ -30,21 +23,28 @@ class UpstreamEventRouter:
         tasks: Tracker,
         journal: Journal,
         claims: ServerClaims,
-        connected: ConnectedListener,
+        bus: Bus,
     ) -> None:
         self._journal = journal
-        self._connected = connected
+        self._bus = bus
         self.prepare = approvals.server_policies.prepared
         self.on_offer = approvals.take
         self.on_claim = claims.take
-        self.on_resource_updated = changes.resource_updated
         self.subscriptions = changes.subscriptions
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed
 
     def on_state(self, upstream: Upstream, before: ServerState) -> None:
-        """Record the change in the audit log, and report a server that is connected."""
+        """Record the change in the audit log, and publish it."""
         state, problem = upstream.state, upstream.problem
         self._journal.server_stepped(upstream.id, before, state, problem, given_up=upstream.given_up)
-        if state is ServerState.CONNECTED:
-            self._connected.on_connected(upstream)
+        if self._bus.wants(ServerStateChanged):
+            reason = "" if problem is None else problem.message
+            self._bus.publish(
+                ServerStateChanged(upstream.id, self._bus.next(), now_us(), before.value, state.value, reason)
+            )
+
+    def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
+        """Publish that a resource changed."""
+        if self._bus.wants(ResourceUpdated):
+            self._bus.publish(ResourceUpdated(server, self._bus.next(), now_us(), uri, connection_key))
