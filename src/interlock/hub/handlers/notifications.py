@@ -61,7 +61,7 @@ class ChangeNotifier:
 
     def __init__(self, catalog: Catalog, listings: ToolListings, bus: Bus) -> None:
         self._catalog = catalog
-        self._bus = bus
+        self.bus = bus
         self._task: SubscriberTask | None = None
         self._listings = listings
         self._listeners: dict[ListScope, set[Listener]] = {}
@@ -70,7 +70,7 @@ class ChangeNotifier:
 
     def start(self) -> None:
         """Pass on updated resources and decided requests from now on."""
-        subscription = self._bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided), LIMIT)
+        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided), LIMIT)
         self._task = SubscriberTask(subscription, self._pass_on)
 
     async def close(self) -> None:

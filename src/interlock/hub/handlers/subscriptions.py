@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
 
+from interlock.events.types import SessionEnded, SessionOpened, now_us
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import Later, Serve
@@ -18,6 +20,7 @@ from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, Lis
 from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.tool_search.searching_clients import name_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
 from interlock.hub.upstreams.sharing import SessionState
@@ -30,6 +33,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
 MAX_STREAMS: Final = 10_000
+MAX_NAME: Final = 128
+"""Of a client's own name for itself, in events."""
 
 
 class Reach(Protocol):
@@ -78,11 +83,18 @@ class SubscriptionHandler:
         """Notify a session of changes from now on."""
         self._change_notifier.listen(SessionListener.of(session, caller))
         self._audience.join(session.id, caller.principal, session.dialect, session.notify)
+        bus = self._change_notifier.bus
+        if bus.wants(SessionOpened):
+            id_, client = shown_id(session.id), name_of(session.dialect.client_info or b"")
+            bus.publish(SessionOpened("sessions", bus.next(), now_us(), id_, caller.principal.id, client[:MAX_NAME]))
 
     def on_session_closed(self, session: Session, caller: Caller) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(SessionListener.of(session, caller))
         self._audience.leave(session.id)
+        bus = self._change_notifier.bus
+        if bus.wants(SessionEnded):
+            bus.publish(SessionEnded("sessions", bus.next(), now_us(), shown_id(session.id), caller.principal.id))
         state = session.state
         if not isinstance(state, SessionState):
             return
@@ -195,6 +207,11 @@ class SubscriptionHandler:
         found = ((self._upstreams.get(server), name) for server, name in state.private_connections)
         pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
         return [(upstream, private) for upstream, private in pairs if private is not None]
+
+
+def shown_id(session_id: str) -> str:
+    """A session's name for people: its id opens the session, and is shown to nobody."""
+    return hashlib.sha256(session_id.encode()).hexdigest()[:12]
 
 
 def _session(exchange: Exchange) -> tuple[Session, SessionState]:
