@@ -32,8 +32,8 @@ from interlock.events.types import (
     TaskChanged,
     ToolRequestDecided,
 )
+from interlock.hub.admin.operations import Operations
 from interlock.hub.auth.principals import Principal
-from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -175,7 +175,7 @@ async def test_a_session_is_told_by_a_name_that_does_not_open_it(tmp_path: Path)
 async def test_a_reload_is_told_with_what_changed(tmp_path: Path) -> None:
     async with hub_of(tmp_path) as hub:
         followed = Followed(hub, ConfigurationReloaded)
-        await ControlOperations(hub.hub_app, lambda: None).reload(ADA)
+        await Operations(hub.hub_app, lambda: None).configuration.read_again(ADA)
         (event,) = followed.of(ConfigurationReloaded)
         assert "busy" in event.changed
         assert event.applied
@@ -236,7 +236,7 @@ async def test_nothing_is_made_while_nobody_listens(tmp_path: Path) -> None:
 
 async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory(tmp_path: Path) -> None:
     async with hub_of(tmp_path) as hub:
-        control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
+        control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
         path = tmp_path / "control.sock"
         await control.listen(path)
         reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 24)
@@ -256,7 +256,7 @@ async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory
             (connection,) = control._connections
             assert connection._transport.get_write_buffer_size() < 1 << 20
             assert connection._following is not None
-            rings = connection._following._subscription.rings
+            rings = connection._following.subscription.rings
             assert sum(len(ring.events) for ring in rings) <= 1024
             reader._transport.resume_reading()  # type: ignore[attr-defined]
             seen: list[Any] = []

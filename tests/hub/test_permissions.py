@@ -16,7 +16,6 @@ from interlock.config.settings import Permissions
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState as Asked
 from interlock.hub.auth.principals import Principal
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
@@ -54,8 +53,7 @@ async def standing(hub: RunningHub, permission: str, *grants: str) -> None:
 
 async def control(hub: RunningHub, method: str, **params: Any) -> Any:
     """What the person at the terminal gets."""
-    answer = await ControlOperations(hub.hub_app, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
-    return json.loads(msgspec.json.encode(answer))
+    return await hub.operate(method, **params)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

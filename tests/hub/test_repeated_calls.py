@@ -18,7 +18,6 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Server
-from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Plan
@@ -279,7 +278,7 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
             await warmed(client)
-            await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
+            await hub.operate("keys.revoke", agent="ci")
             told = await client.call(STRANGE, LIKE, 4)
             assert "key is not known" in told["error"]["message"]
             assert web.called == 3

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Server, Tools
-from interlock.hub.auth.principals import local_person
 from interlock.transports.http.client import HttpLink
 
 from .raw_server import RawHttpServer
@@ -46,7 +45,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str
 
 
 async def _revoke(hub: RunningHub) -> None:
-    await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
+    await hub.operate("keys.revoke", agent="ci")
 
 
 async def _deny(hub: RunningHub) -> None:

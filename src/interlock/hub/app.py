@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
@@ -34,6 +33,7 @@ from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
@@ -62,7 +62,6 @@ class HubApp:
         self.upstreams = Upstreams(self._upstream)
         self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
-        self.audit_operations = AuditLogOperations(self._foundation, self.access)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus
@@ -96,7 +95,6 @@ class HubApp:
         self.plan_generation = foundation.plan_generation
         self.journal = foundation.journal
         self.keys = authentication.keys
-        self.key_operations = authentication.key_operations
         self.rates = authentication.rates
         self.grants = authentication.grants
         self.access = authentication.access
@@ -107,7 +105,6 @@ class HubApp:
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
-        self.permission_operations = approvals.permission_operations
         self.catalog = listings.catalog
         self.tokens = listings.tokens
         self.listings = listings.listings
@@ -138,6 +135,17 @@ class HubApp:
     @property
     def recorder(self) -> Recorder:
         return self._foundation.recorder
+
+    @property
+    def refusal(self) -> tuple[str, Fault] | None:
+        """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
+        if not self.is_started:
+            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (stale := self.access.freshness.refusal()) is not None:
+            return "keys", stale
+        if (unwritable := self.recorder.stopped) is not None:
+            return "audit", unwritable
+        return None
 
     @property
     def node(self) -> str:

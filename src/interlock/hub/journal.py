@@ -20,6 +20,7 @@ from interlock.hub.audit.record import (
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
+    OPERATED,
     RULE_MADE,
     RULE_REVOKED,
     SERVER_STATE,
@@ -125,6 +126,10 @@ class Journal:
         """Record a reload of the configuration."""
         details = {"applied": applied, "changed": list(changed[:MAX_NAMED]), "problems": list(problems[:MAX_NAMED])}
         self._recorder().event(CONFIGURED, by, details=details)
+
+    def operated(self, by: Principal, operation: str, server: str, because: str, trace: str) -> None:
+        """Record an operation that no other event shows."""
+        self._recorder().event(OPERATED, by, Target("admin", server, operation), trace, reason=because)
 
 
 def _access(event: str, by: Principal, grant: Grant, trace: str) -> Record:

@@ -51,6 +51,12 @@ class Database(Protocol):
     def tables(self) -> set[str]:
         """The names of all tables."""
 
+    def listen(self) -> None:
+        """Subscribe to the commits of other nodes; `wait` returns when one arrives."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when another node commits a change, as far as the database announces it, or after that time."""
+
     def interrupt(self) -> None:
         """Make the running statement fail. Called from another thread."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -16,6 +17,8 @@ from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, St
 
 BUSY_S: Final = 5.0
 """How long to wait for another process that writes."""
+POLL_S: Final = 0.5
+"""How often a process looks for commits of others to the same file."""
 _WAL_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -26,6 +29,7 @@ class Sqlite:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._woken = threading.Event()
         with _store_errors(path):
             if read_only:
                 self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
@@ -63,7 +67,13 @@ class Sqlite:
         """A write transaction locks the whole file already."""
 
     def announce(self) -> None:
-        """No other node reads the file."""
+        """A file cannot notify anyone: other processes look for changes every `POLL_S`."""
+
+    def listen(self) -> None:
+        """A file announces no commits."""
+
+    def wait(self, seconds: float) -> None:
+        self._woken.wait(min(seconds, POLL_S))
 
     def other_connections(self) -> int:
         # A file does not show who has it open; the hub's lock file does.
@@ -86,7 +96,9 @@ class Sqlite:
         return [str(row[0]) for row in self.execute("PRAGMA integrity_check") if row[0] != "ok"]
 
     def interrupt(self) -> None:
-        self._connection.interrupt()
+        self._woken.set()
+        with suppress(sqlite3.Error):  # The connection may be closed already.
+            self._connection.interrupt()
 
     def close(self) -> None:
         with suppress(sqlite3.Error):

@@ -11,22 +11,20 @@ from typing import Final
 
 import msgspec
 
-from interlock.events import Gap, Subscription
+from interlock.events import Gap
 from interlock.events.types import Delivery
+from interlock.hub.admin.operations import Following
 from interlock.wire.messages import encode_notification
 
 GAP: Final = "hub/gap"
 
-Encode = Callable[[Delivery], bytes | None]
-"""Makes the notification for an event; None for nothing."""
 
+class FollowingTask:
+    """Reads for a connection until it ends. The connection reports when its buffer is full."""
 
-class Following:
-    """Reads a subscription for a connection until it ends. The connection reports when its buffer is full."""
-
-    def __init__(self, subscription: Subscription, encode: Encode, write: Callable[[bytes], None]) -> None:
-        self._subscription = subscription
-        self._encode = encode
+    def __init__(self, following: Following, write: Callable[[bytes], None]) -> None:
+        self.subscription = following.subscription
+        self._notification = following.notification
         self._write = write
         self._writable = asyncio.Event()
         self._writable.set()
@@ -41,18 +39,19 @@ class Following:
         self._writable.set()
 
     def close(self) -> None:
-        self._subscription.close()
+        self.subscription.close()
         self._task.cancel()
 
     async def _run(self) -> None:
-        async for event in self._subscription:
+        async for event in self.subscription:
             await self._writable.wait()
-            line = gap_line(event) if isinstance(event, Gap) else self._encode(event)
+            line = self._line(event)
             if line is not None:
                 self._write(line)
 
-
-def gap_line(gap: Gap) -> bytes:
-    """The notification for events that the reader lost."""
-    lost = {"event": gap.type.__name__, "source": gap.source, "first": gap.first, "last": gap.last}
-    return encode_notification(GAP, msgspec.json.encode(lost))
+    def _line(self, event: Delivery) -> bytes | None:
+        if isinstance(event, Gap):
+            lost = {"event": event.type.__name__, "source": event.source, "first": event.first, "last": event.last}
+            return encode_notification(GAP, msgspec.json.encode(lost))
+        told = self._notification(event)
+        return None if told is None else encode_notification(told[0], msgspec.json.encode(told[1]))

@@ -22,14 +22,15 @@ from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, Entry, Ticket, d
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
-from interlock.hub.audit.recorder_faults import cannot_record, not_recorded
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
+from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, not_recorded
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import Change, Changes
+from interlock.wire.errors import Fault
 
 WINDOW_S: Final = 0.02
 """How long an entry waits for others."""
@@ -72,6 +73,7 @@ class Recorder:
         self._state = RecorderState.IDLE
         self._timer: asyncio.Handle | None = None
         """Sends the next batch: in GATHERING, DUE and FAILED."""
+        self._deadline = CommitDeadline(self._on_overdue)
         self._failures = 0
         self._seq = head.seq
         self._queue: list[Entry] = []
@@ -229,6 +231,12 @@ class Recorder:
         return change.done
 
     @property
+    def stopped(self) -> Fault | None:
+        """The fault that an intent would raise now."""
+        full = len(self._queue) + len(self._pending) >= self._capacity
+        return cannot_record(self.write_error) if full or self.write_error is not None else None
+
+    @property
     def waiting(self) -> int:
         """Entries that are not committed yet."""
         return len(self._queue) + len(self._batch)
@@ -257,6 +265,7 @@ class Recorder:
             await self.flushed()
         finally:
             self._cancel_timer()
+            self._deadline.stop()
             await asyncio.to_thread(self._head.close)
 
     def _used(self) -> int:
@@ -309,6 +318,7 @@ class Recorder:
             self._wait()
             return
         self._step(RecorderEvent.SEND)
+        self._deadline.start(self.lag_s)
         try:
             write = partial(self._writer.write, self._batch, self._hash, self._changes, retry)
             self._store.write(write, self._on_written)
@@ -342,6 +352,7 @@ class Recorder:
             self._on_failure(error)
             return
         self._step(RecorderEvent.COMMIT)
+        self._deadline.stop()
         self.write_error, self._failures = None, 0
         batch, self._batch = self._batch, []
         self._hash, written = result
@@ -372,12 +383,17 @@ class Recorder:
                 f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
             )
         self._step(RecorderEvent.FAIL)
+        self._deadline.stop()
         self.write_error = error
         self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
         self._failures += 1
         for change in self._changes.values():
             change.given_up = True
         self._answer(self._seq, error)
+
+    def _on_overdue(self, error: StoreError) -> None:
+        """Refuse new calls until the database has committed the batch; the outcomes of earlier calls have space."""
+        self.write_error = error
 
     def _answer(self, last: int, error: StoreError | None) -> None:
         """Answer everyone who waits for the commit of an entry up to `last`."""

@@ -1,0 +1,67 @@
+"""Operations on servers: restart one, and read its log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from interlock.hub.admin.operation import ControlFlag, Text
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.logs import LogLine
+from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.wire.errors import Fault
+
+
+class ServerOperations:
+    """The operations on the servers of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    async def restart(self, by: Principal, params: OneServer, trace: str) -> ServerAfter:
+        """End a server's present run and start it again."""
+        upstream = self._known(params.server)
+        await upstream.restart()
+        return ServerAfter(upstream.state)
+
+    async def logs(self, by: Principal, params: ReadLogs, trace: str) -> LogLines:
+        """The newest log lines of one server, or of all."""
+        if params.server not in (None, "hub"):
+            self._known(params.server)
+        return LogLines(self._hub_app.logs.tail(params.server, params.lines))
+
+    def _known(self, server: str) -> Upstream:
+        upstream = self._hub_app.upstreams.get(server)
+        if upstream is None:
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all of them")
+        return upstream
+
+
+class OneServer(msgspec.Struct):
+    """A server, by its id."""
+
+    server: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class ServerAfter(msgspec.Struct):
+    """The state of the server after the command."""
+
+    state: ServerState
+
+
+class ReadLogs(msgspec.Struct):
+    """Which log lines to read."""
+
+    server: Text | None = None
+    lines: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    follow: ControlFlag = False
+
+
+class LogLines(msgspec.Struct):
+    """Log lines, the oldest first."""
+
+    lines: list[LogLine]
