@@ -20,8 +20,8 @@ PIECE: Final = 256
 class CommitPublisher:
     """Takes the batches of one recorder. While nobody subscribes, an entry costs nothing here."""
 
-    def __init__(self, bus: Bus, counts: Counts | None = None) -> None:
-        self._bus = bus
+    def __init__(self, bus: Bus | None = None, counts: Counts | None = None) -> None:
+        self._bus = bus or Bus()
         self._counts = counts
 
     def on_committed(self, chain: str, written: list[Entry]) -> None:

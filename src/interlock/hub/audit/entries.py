@@ -72,6 +72,12 @@ class Ticket(msgspec.Struct, eq=False):
 Entry: TypeAlias = Record | Ticket
 
 
+def age_s(entry: Entry) -> float:
+    """How long ago an entry was made."""
+    at_ns = entry.at_ns if isinstance(entry, Ticket) else entry.at * 1000
+    return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
+
+
 NOBODY: Final = Principal("", "service")
 
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.events import Bus
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, Entry, Ticket, digest, event_record
+from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, Entry, Ticket, age_s, digest, event_record
+from interlock.hub.audit.flush_waiters import FlushWaiters
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
@@ -90,7 +90,7 @@ class Recorder:
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
-        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._flush_waiters = FlushWaiters()
         self._unrecorded = 0
         self._publisher = publisher
         self._issue = head_file.issue
@@ -116,7 +116,7 @@ class Recorder:
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
-        return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher(Bus()))
+        return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher())
 
     def intent(
         self,
@@ -226,9 +226,7 @@ class Recorder:
             await self.flushed()
         except StoreError as cause:
             raise not_recorded(cause) from None
-        if change.error is not None:
-            raise change.error
-        return change.done
+        return change.outcome()
 
     @property
     def stopped(self) -> Fault | None:
@@ -245,16 +243,12 @@ class Recorder:
     def lag_s(self) -> float:
         """How long the oldest of them has waited."""
         oldest = next(iter(self._batch or self._queue), None)
-        if oldest is None:
-            return 0.0
-        at_ns = oldest.at_ns if isinstance(oldest, Ticket) else oldest.at * 1000
-        return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
+        return 0.0 if oldest is None else age_s(oldest)
 
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
         if self._queue or self._batch:
-            waiter = self._loop.create_future()
-            self._flush_waiters.append((self._seq, waiter))
+            waiter = self._flush_waiters.add(self._seq)
             self._flush()
             await waiter
 
@@ -403,11 +397,4 @@ class Recorder:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
             committed(error)
-        while self._flush_waiters and self._flush_waiters[0][0] <= last:
-            _, waiter = self._flush_waiters.pop(0)
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
+        self._flush_waiters.answer(last, error)
