@@ -34,6 +34,7 @@ from interlock.events.types import (
 )
 from interlock.hub.admin.operations import Operations
 from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.commands import Command, Reason
 from interlock.web.control import ControlSocket
 
 from .running_hub import RawClient, RunningHub, child, running_hub, until
@@ -72,10 +73,11 @@ async def hub_of(tmp_path: Path, **agents: Agent) -> AsyncIterator[RunningHub]:
 async def test_a_servers_states_come_in_the_order_of_its_life(tmp_path: Path) -> None:
     async with hub_of(tmp_path) as hub:
         followed = Followed(hub, ServerStateChanged)
-        await hub.hub_app.upstreams["busy"].restart()
+        await hub.hub_app.upstreams["busy"].command(Command("restart", Reason.OPERATOR_REQUEST, ADA, "it hangs"))
         await until(lambda: "connected" in [event.after for event in followed.of(ServerStateChanged)])
         events = followed.of(ServerStateChanged)
         assert {event.source for event in events} == {"busy"}
+        assert events[0].reason == "operator_request, by ada: it hangs"
         assert all(after.before == before.after for before, after in pairwise(events))
         assert [event.sequence for event in events] == sorted({event.sequence for event in events})
 

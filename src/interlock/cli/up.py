@@ -191,14 +191,20 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
 def _follow_servers(home: Path) -> None:
     """Print each server once, when it is ready or has failed."""
     from .hub_link import HubLink
-    from .status import STARTING, server_lines
+    from .status import STARTING, server_lines, warning_lines
 
     shown: set[str] = set()
+    warned: set[str] = set()
     deadline = monotonic() + FOLLOW_SERVERS_S
     try:
         with HubLink.open(home) as link:
             while monotonic() < deadline:
-                servers = link.ask("hub/status").get("servers", [])
+                status = link.ask("hub/status")
+                servers = status.get("servers", [])
+                for line in warning_lines(status):
+                    if line not in warned:
+                        say(line)
+                warned.update(warning_lines(status))
                 settled = [one for one in servers if one["state"] not in STARTING]
                 for line in server_lines([one for one in settled if one["id"] not in shown]):
                     say(line)

@@ -40,8 +40,6 @@ MAINTENANCE_STOP_S: Final = 2.0
 """How long periodic tasks may take to finish when the hub stops."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often old audit records are pruned."""
-DRAIN_S: Final = 10.0
-"""How long calls may take to finish when a server or the hub stops."""
 
 
 class HubApp:
@@ -148,6 +146,17 @@ class HubApp:
         return None
 
     @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What an operator must know at once, each with a hint."""
+        found = []
+        if self.is_started and (refusal := self.refusal) is not None:
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
+        if self.is_started and (tampering := self.recorder.resumed.tampering):
+            hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
+            found.append((tampering, hint))
+        return found
+
+    @property
     def node(self) -> str:
         """The name of this hub's audit chain."""
         return self._foundation.node
@@ -190,7 +199,7 @@ class HubApp:
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
             await self._listings.notify()
@@ -204,7 +213,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await self.upstreams.end(DRAIN_S)
+        await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
         await self.forwarding.close()

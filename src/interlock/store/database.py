@@ -22,7 +22,7 @@ class Database(Protocol):
     """Whether other nodes may write to the same database."""
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """Run one statement and return all rows."""
+        """Run one statement and return all rows. Text that is no UTF-8 is returned as bytes."""
 
     def run_script(self, sql: str) -> None:
         """Run several statements inside the open transaction."""
@@ -74,6 +74,14 @@ def transaction(database: Database, *, read_only: bool = False, exclusive: bool 
     except BaseException:
         database.rollback()
         raise
+
+
+def decoded(text: bytes) -> str | bytes:
+    """Stored text; its bytes if it is no UTF-8."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 def in_chunks(items: Sequence[T], limit: int = 256) -> Iterator[Sequence[T]]:

@@ -14,9 +14,11 @@ from typing import Final
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 
-from .database import Row, Value
+from .database import Row, Value, decoded
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 SCHEMA: Final = "interlock"
@@ -54,6 +56,9 @@ class Postgres:
                 keepalives_count=3,
                 tcp_user_timeout=20_000,
             )
+            if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+                # Such a database stores any bytes as text, and the driver would return every text as bytes.
+                self._connection.adapters.register_loader("text", _TolerantText)
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         with _store_errors():
@@ -133,6 +138,13 @@ class Postgres:
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
         self._synchronous = True
+
+
+class _TolerantText(Loader):
+    """Returns a text that is no UTF-8 as bytes."""
+
+    def load(self, data: Buffer) -> str | bytes:
+        return decoded(bytes(data))
 
 
 def _check(url: str) -> None:

@@ -12,13 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from .database import Row, Value, in_chunks
+from .database import Row, Value, decoded, in_chunks
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 BUSY_S: Final = 5.0
 """How long to wait for another process that writes."""
 POLL_S: Final = 0.5
 """How often a process looks for commits of others to the same file."""
+_UNDECODABLE: Final = "Could not decode to UTF-8"
 _WAL_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -40,7 +41,17 @@ class Sqlite:
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         with _store_errors(self.path):
-            return self._connection.execute(sql, values).fetchall()
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            except sqlite3.OperationalError as cause:
+                if not str(cause).startswith(_UNDECODABLE) or not sql.startswith("SELECT"):
+                    raise
+            # Decoding by a function costs a call for each text, so only this statement pays for it.
+            self._connection.text_factory = decoded
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            finally:
+                self._connection.text_factory = str
 
     def run_script(self, sql: str) -> None:
         # executescript would commit first.
@@ -165,5 +176,7 @@ def _store_errors(path: Path) -> Iterator[None]:
         kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         raise kind(f"{path}: {cause}", hint) from cause
+    except OverflowError as cause:
+        raise StoreError(f"{path}: {cause}", "use a smaller number") from cause
     except OSError as cause:
         raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

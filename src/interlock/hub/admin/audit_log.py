@@ -12,8 +12,8 @@ from msgspec import Meta
 from interlock.hub.admin.operation import MAX_NUMBER, Nothing, Text
 from interlock.hub.app import HubApp
 from interlock.hub.audit import search as records
-from interlock.hub.audit.heads import heads_of
-from interlock.hub.audit.verify import Finding, verify
+from interlock.hub.audit.home_check import verify_home
+from interlock.hub.audit.verify import Finding
 from interlock.hub.auth.principals import Principal
 from interlock.store.database import Database
 from interlock.store.records import Search
@@ -53,8 +53,8 @@ class AuditLogOperations:
     async def verify(self, by: Principal, params: Nothing, trace: str) -> Verified:
         """Verify every record."""
         await self._hub_app.recorder.flushed()
-        heads = heads_of(self._hub_app.home)
-        report = await self._hub_app.store.read(lambda database: verify(database, heads))
+        home = self._hub_app.home
+        report = await self._hub_app.store.read(lambda database: verify_home(database, home))
         return Verified(report.sound, report.records, report.chains, report.findings)
 
     async def export(self, by: Principal, params: ToFile, trace: str) -> Exported:

@@ -41,7 +41,9 @@ class StatusOperations:
     async def show(self, by: Principal, params: Nothing, trace: str) -> Status:
         """The hub, its configuration and its servers."""
         hub_app, config = self._hub_app, self._hub_app.config
-        pins = pins_over_budget(config, self._list_scope, hub_app.listings)
+        # No caller can be admitted while the hub cannot know the grants, and the status says so.
+        stale = hub_app.access.freshness.refusal() is not None
+        pins = [] if stale else pins_over_budget(config, self._list_scope, hub_app.listings)
         return Status(
             version=VERSION,
             pid=os.getpid(),
@@ -56,6 +58,7 @@ class StatusOperations:
             agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
             calls=hub_app.hub.open_calls,
             memory_mb=resident_mb(),
+            warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],
         )
 
     def _server(self, upstream: Upstream) -> ServerStatus:
@@ -188,6 +191,13 @@ class AgentStatus(msgspec.Struct):
     profile: str | None
 
 
+class HubWarning(msgspec.Struct):
+    """What an operator must know at once."""
+
+    message: str
+    hint: str
+
+
 class Status(msgspec.Struct):
     """The status of the hub."""
 
@@ -206,3 +216,4 @@ class Status(msgspec.Struct):
     agents: list[AgentStatus]
     calls: int
     memory_mb: float | None
+    warnings: list[HubWarning]

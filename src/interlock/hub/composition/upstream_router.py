@@ -9,7 +9,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
 from interlock.hub.tasks.tracker import Tracker
-from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.upstream import Upstream
 
 
@@ -34,15 +34,16 @@ class UpstreamRouter:
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed
 
-    def on_state(self, upstream: Upstream, before: ServerState) -> None:
+    def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """Record the change in the audit log, and publish it."""
-        state, problem = upstream.state, upstream.problem
-        self._journal.server_stepped(upstream.id, before, state, problem, given_up=upstream.given_up)
+        problem, command = upstream.problem, change.command
+        self._journal.server_stepped(upstream.id, change, problem, given_up=upstream.given_up)
         if self._bus.wants(ServerStateChanged):
             reason = "" if problem is None else problem.message
-            self._bus.publish(
-                ServerStateChanged(upstream.id, self._bus.next(), now_us(), before.value, state.value, reason)
-            )
+            if command is not None:
+                reason = f"{command.reason.value}, by {command.explained}"
+            states = change.before.value, change.after.value
+            self._bus.publish(ServerStateChanged(upstream.id, self._bus.next(), now_us(), *states, reason))
 
     def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
         """Publish that a resource changed."""
