@@ -34,6 +34,7 @@ from interlock.events.types import (
 )
 from interlock.hub.admin.operations import Operations
 from interlock.hub.auth.principals import Principal
+from interlock.hub.handlers.notifications import AT_ONCE
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.web.control import ControlSocket
 
@@ -274,6 +275,30 @@ async def test_a_terminal_that_does_not_read_gets_a_gap_line_and_costs_no_memory
             writer.close()
             await control.close()
         await until(lambda: not hub.hub_app.bus.wants(LogWritten))
+
+
+async def test_ten_thousand_clients_are_notified_of_a_changed_list_in_small_turns(tmp_path: Path) -> None:
+    async with hub_of(tmp_path) as hub:
+        scope = hub.hub_app.authenticator.admit_principal(Principal("a", "agent"), "/mcp").list_scope
+        in_turn = notified = most = 0
+
+        class CountingClient:
+            list_scope = scope
+
+            def list_changed(self, which: str) -> None:
+                nonlocal in_turn, notified
+                in_turn, notified = in_turn + 1, notified + 1
+
+            def on_tool_request(self, event: bytes) -> None: ...
+
+        for _ in range(10_000):
+            hub.hub_app.change_notifier.listen(CountingClient())
+        await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "busy__grow", "arguments": {"name": "fresh"}})
+        while notified < 10_000:
+            in_turn = 0
+            await asyncio.sleep(0)
+            most = max(most, in_turn)
+        assert 0 < most <= 2 * AT_ONCE
 
 
 async def test_clients_read_again_after_a_gap(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ class Subscription:
             self.closed = True
             self._taken.clear()
             self._bus.unsubscribe(self)
+            self._rings = []
             self.wake()
 
     @property
