@@ -226,6 +226,31 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
         assert found.record.actor == ADA.id
 
 
+async def test_a_reload_that_fails_unexpectedly_is_reported_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.config import load
+    from interlock.hub.app import HubApp
+
+    file = tmp_path / "interlock.toml"
+    file.write_text("[hub]\nmode = 'guard'\n")
+    async with running_hub(tmp_path, {}) as hub:
+        hub.hub_app.config = load(file, home=hub.hub_app.home).config
+
+        async def fails(*_: object) -> list[str]:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(HubApp, "apply", fails)
+            await hub.operate("reload", ADA)
+        found = await only(hub, "dev.interlock.configuration_reloaded")
+        assert found.record.details["applied"] is False
+        assert "ZeroDivisionError" in str(found.record.details["problems"])
+        file.write_text("[hub]\nmode = 'observe'\n")
+        await hub.operate("reload", ADA)
+        assert hub.hub_app.config.hub.mode == "observe"
+
+
 async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> None:
     rules = {"echo": Validation(use=("code_safety",), arguments={"code": ("text",)}, level="strict")}
     busy = child("busy_server.py", validators=rules)

@@ -456,7 +456,7 @@ async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(
     script = shelly(tmp_path, *(f"com.example.a{number}" for number in range(40)), tools=[tool("a")])
     async with script.running_hub() as hub:
         script.say(mgp={**OFFER, "permissions_required": [f"com.example.b{number}" for number in range(40)]})
-        await hub.hub_app.upstreams["s"].restart()
+        await hub.operate("servers.restart", server="s")
         await until(lambda: "com.example.b39" in asked_about(hub))
         assert asked_about(hub) == {f"com.example.b{number}" for number in range(40)}
 

@@ -112,7 +112,7 @@ async def test_the_operator_is_told_and_trusts_exactly_one_definition(tmp_path: 
         assert hub.hub_app.upstreams["s"] is before, "nothing was started again for that"
         changed = {**SCRIPT, "tools": [described("hidden", HIDDEN + "!"), described("changed", "Says so.")]}
         (tmp_path / "script.json").write_text(json.dumps(changed))
-        await hub.hub_app.upstreams["s"].restart()
+        await hub.operate("servers.restart", server="s")
         await until(lambda: "changed" in hub.hub_app.catalog.offer("s").tools)  # type: ignore[union-attr]
         assert await listed(hub) == {"s__changed"}, "another definition under the trusted name is not trusted"
 

@@ -587,7 +587,7 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
         hub, web = place[:2]
         await warmed(client)
         line = hub.hub_app.upstreams["web"].shared_connection
-        await hub.hub_app.upstreams["web"].restart()
+        await hub.operate("servers.restart", server="web")
         await until(lambda: hub.hub_app.upstreams["web"].shared_connection not in (None, line))
         assert text_of(await client.call(STRANGE, LIKE, 4)) == "fine"
         assert web.called == 4

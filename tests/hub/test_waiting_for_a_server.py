@@ -39,7 +39,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str
     async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
         key = await hub.new_key("ci")
         web.gate.clear()
-        await hub.hub_app.upstreams["web"].restart()
+        await hub.operate("servers.restart", server="web")
         await until(lambda: hub.hub_app.upstreams["web"].shared_connection is None)
         yield hub, web, key
 

@@ -41,8 +41,6 @@ MAINTENANCE_STOP_S: Final = 2.0
 """How long periodic tasks may take to finish when the hub stops."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often old audit records are pruned."""
-DRAIN_S: Final = 10.0
-"""How long calls may take to finish when a server or the hub stops."""
 
 
 class HubApp:
@@ -204,7 +202,7 @@ class HubApp:
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
             self._listings.notify()
@@ -218,7 +216,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await self.upstreams.end(DRAIN_S)
+        await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
         await self.forwarding.close()

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
-from interlock.hub.audit.entries import event_record
+from interlock.hub.audit.entries import NOBODY, event_record
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
@@ -31,6 +31,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
+from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 
@@ -108,10 +109,10 @@ class Journal:
             self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
 
     def server_stepped(
-        self, server: str, before: ServerState, after: ServerState, problem: Fault | None, *, given_up: bool = False
+        self, server: str, change: StateChange, problem: Fault | None, *, given_up: bool = False
     ) -> None:
         """Record a server's new state; `given_up`: it failed more often than its restart policy allows."""
-        event = SERVER_STATE
+        event, before, after, command = SERVER_STATE, change.before, change.after, change.command
         if after is ServerState.CONNECTED:
             event = "SERVER_CONNECTED"
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
@@ -120,7 +121,11 @@ class Journal:
         details: dict[str, object] = {"from": before.value, "to": after.value}
         if given_up and after is ServerState.ERROR:
             details["restart_limit_exceeded"] = True  # MGP, Restart Policies
-        self._recorder().event(event, target=Target("server", server, ""), reason=reason, details=details)
+        by = NOBODY
+        if command is not None:
+            by, reason = command.by, reason or command.because
+            details["reason"] = command.reason.value
+        self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

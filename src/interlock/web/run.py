@@ -19,7 +19,7 @@ from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operations import Operations
-from interlock.hub.app import DRAIN_S, HubApp
+from interlock.hub.app import HubApp
 from interlock.hub.approvals.notifiers import check_webhook
 from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
@@ -27,6 +27,7 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.garbage_collection import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
+from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.store import StoreError
 from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
@@ -140,7 +141,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(hub_app.config)
-    await configuration.look()
+    with contextlib.suppress(Exception):  # the configuration in use was read a moment ago
+        await configuration.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = _stamps(hub_app.config)
@@ -148,7 +150,7 @@ async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) 
             await configuration.read_again()
             for problem in configuration.problems:
                 hub_app.logs.add("hub", "config", f"{problem.place}: {problem.message}")
-            seen = _stamps(hub_app.config)
+            seen = now  # a change during the reload is seen next time
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:

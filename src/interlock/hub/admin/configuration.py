@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from interlock.hub.admin.operation import Nothing
 from interlock.hub.app import HubApp
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
+
+
+log = logging.getLogger("interlock.configuration")
 
 
 class ConfigurationOperations:
@@ -32,11 +36,21 @@ class ConfigurationOperations:
 
     async def read_again(self, by: Principal = NOBODY) -> Reloaded:
         """Read and apply the configuration. An unusable one changes nothing."""
-        loaded = await self.look()
-        changed = await self._apply(loaded) if loaded.usable else []
+        applied, changed = False, []
+        try:
+            loaded = await self.look()
+            if loaded.usable:
+                changed = await self._apply(loaded)
+                applied = True
+        except Exception as cause:
+            # Whatever a file contains, the next reload must work: it may contain the denial that matters.
+            log.error("the configuration could not be applied", exc_info=cause)
+            path = self._hub_app.config.origin.path or ""
+            hint = "undo the last change of the configuration; the hub's log has the details"
+            self.problems = (Problem(path, None, f"the configuration could not be applied: {cause!r}"[:500], hint),)
         problems = [f"{problem.file}: {problem.message}" for problem in self.problems]
-        self._hub_app.journal.configured(by, applied=loaded.usable, changed=changed, problems=problems)
-        return Reloaded(loaded.usable, changed, self.problems)
+        self._hub_app.journal.configured(by, applied=applied, changed=changed, problems=problems)
+        return Reloaded(applied, changed, self.problems)
 
     async def look(self) -> Loaded:
         """Read the files, and note their problems and what waits for a person's confirmation."""

@@ -1,4 +1,4 @@
-"""Operations on servers: restart one, and read its log."""
+"""Operations on servers: start, stop and restart one, and read its log."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from msgspec import Meta
 from interlock.hub.admin.operation import ControlFlag, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
+from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
+from interlock.hub.upstreams.commands import Command, Reason, Verb
 from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
@@ -22,17 +24,28 @@ class ServerOperations:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
 
-    async def restart(self, by: Principal, params: OneServer, trace: str) -> ServerAfter:
+    async def start(self, by: Principal, params: CommandServer, trace: str) -> ServerAfter:
+        """Start a server that was stopped or is down."""
+        return await self._command("start", by, params)
+
+    async def stop(self, by: Principal, params: StopServer, trace: str) -> ServerAfter:
+        """Stop a server, by default after its open calls. It stays stopped until somebody starts it."""
+        return await self._command("stop" if params.now else "drain", by, params)
+
+    async def restart(self, by: Principal, params: CommandServer, trace: str) -> ServerAfter:
         """End a server's present run and start it again."""
-        upstream = self._known(params.server)
-        await upstream.restart()
-        return ServerAfter(upstream.state)
+        return await self._command("restart", by, params)
 
     async def logs(self, by: Principal, params: ReadLogs, trace: str) -> LogLines:
         """The newest log lines of one server, or of all."""
         if params.server not in (None, "hub"):
             self._known(params.server)
         return LogLines(self._hub_app.logs.tail(params.server, params.lines))
+
+    async def _command(self, verb: Verb, by: Principal, params: CommandServer) -> ServerAfter:
+        upstream = self._known(params.server)
+        await upstream.command(Command(verb, Reason.OPERATOR_REQUEST, by, params.because))
+        return ServerAfter(params.server, upstream.state)
 
     def _known(self, server: str) -> Upstream:
         upstream = self._hub_app.upstreams.get(server)
@@ -41,15 +54,24 @@ class ServerOperations:
         return upstream
 
 
-class OneServer(msgspec.Struct):
-    """A server, by its id."""
+class CommandServer(msgspec.Struct):
+    """A server, and the reason for the command."""
 
     server: Annotated[str, Meta(min_length=1, max_length=200)]
+    because: Annotated[str, Meta(max_length=MAX_JUSTIFICATION)] = ""
+
+
+class StopServer(CommandServer):
+    """The server to stop."""
+
+    now: bool = False
+    """Do not wait for open calls."""
 
 
 class ServerAfter(msgspec.Struct):
     """The state of the server after the command."""
 
+    server: str
     state: ServerState
 
 

@@ -38,6 +38,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     operation.name: operation
     for operation in (
         row("status", READ, Status.show, "Status of the hub and its servers", "GET /admin/status"),
+        row("servers.start", WRITE, Servers.start, "Start a server", f"POST {_SERVER}/start", OPERATED),
+        row(
+            "servers.stop",
+            WRITE,
+            Servers.stop,
+            "Stop a server; it stays stopped until somebody starts it",
+            f"POST {_SERVER}/stop",
+            OPERATED,
+        ),
         row("servers.restart", WRITE, Servers.restart, "Restart a server", f"POST {_SERVER}/restart", OPERATED),
         row("logs", READ, Servers.logs, "Log lines of servers"),
         row("reload", WRITE, Configuration.reload, "Read the configuration again", "POST /admin/reload", CONFIGURED),

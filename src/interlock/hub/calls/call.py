@@ -104,6 +104,8 @@ class Call:
     """What was done to recover it from an error."""
     held = 0
     """Bytes that count while it is under way, if it is a large one."""
+    metered_at = 0.0
+    """When its rates counted it, on the clock of the loop."""
     reached = float("-inf")
     """How far it is, as its client was told."""
     _arguments: object = msgspec.UNSET

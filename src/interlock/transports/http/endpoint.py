@@ -181,8 +181,6 @@ class McpEndpoint:
         exchange = HttpExchange(request, view, dialect, caller, turn, session)
         if session is None:
             turn.on_gone = exchange.client_gone
-        else:
-            session.take(request.id, exchange)
         exchange.serve(self._service)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
@@ -279,7 +277,6 @@ class McpEndpoint:
             check_beside(request.auth, turn.head.headers)
             view = preview(request.params)
             exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
-            session.take(request.id, exchange)
             exchange.serve(self._service)
         except Fault as fault:
             batch.answered(failure(fault, request.id))

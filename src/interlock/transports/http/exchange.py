@@ -81,9 +81,12 @@ class HttpExchange(OpenExchange):
             self._batch = batch
 
     def serve(self, service: Service) -> None:
-        """Have the request answered. An error of the service's is the answer."""
+        """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
+        session = self.session
+        if session is not None:
+            session.take(self.request.id, self)
         try:
-            if self.request.method == "ping" and self.session is not None:
+            if session is not None and self.request.method == "ping":
                 self.result(b"{}")
             else:
                 service.serve(self)

@@ -131,13 +131,16 @@ class Pipeline:
         if not call.exchange.open:
             return  # taken back in the meantime
         try:
-            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            refusal = None
+            if plan.meters:
+                call.metered_at = asyncio.get_running_loop().time()
+                refusal = take(plan.meters, call.metered_at)
             if refusal is not None:
                 self._refuse(call, refusal, "rates")
                 return
             refusal = self._commit(call)
             if refusal is not None:
-                give_back(plan.meters)
+                give_back(plan.meters, call.metered_at)
                 self._refuse(call, refusal, "commit")
                 return
             if call.would_refuse:
@@ -218,7 +221,7 @@ class Pipeline:
     def _withdraw(self, call: Call, plan: Plan) -> None:
         """What the call has taken goes back: it did not go out."""
         self._release(call)
-        give_back(plan.meters)
+        give_back(plan.meters, call.metered_at)
 
     def _submit_again(self, call: Call, plan: Plan, approval: Approval | None = None, ask: Ask | None = None) -> None:
         """Judge a call from the top, by what holds now; with the approval that was given for it, if it still fits."""
