@@ -47,6 +47,8 @@ class RunningHub:
         self.hub_app = hub_app
         self.url = url
         self.endpoint = endpoint
+        self.operations: Operations
+        """Those that the admin API and the console perform."""
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
@@ -115,17 +117,22 @@ async def running_hub(
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     metrics = MetricsPage(hub_app)
-    http = await start(endpoint, make_app(hub_app, metrics=metrics), is_mcp=is_mcp_path)
+    operations = Operations(hub_app, lambda: None)
+    web = make_app(hub_app, operations=operations, metrics=metrics)
+    names = (operations.console.name,)
+    http = await start(endpoint, web, is_mcp=is_mcp_path, hosts=settings.allowed_hosts, local_names=names)
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
+    running.operations = operations
     try:
         if wait:
             for server in servers:
                 await running.state(server, ServerState.CONNECTED)
         yield running
     finally:
+        operations.console.close()
         await http.stop(1)
         await hub_app.stop()
 

@@ -100,6 +100,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             port=port,
             hosts=config.hub.allowed_hosts,
             origins=config.hub.allowed_origins,
+            local_names=(operations.console.name,),
             limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,
@@ -129,6 +130,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         on_ready(Ready(hub_app.listen, os.getpid()))
         await stopping.wait()
     watch.stop()
+    operations.console.close()
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -79,6 +80,8 @@ class Inbox:
         self._known: dict[str, Decision] = {}
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id."""
+        self._approvals: Counter[str] = Counter()
+        """How often a matter was approved once, for `offers_rule`."""
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
@@ -155,9 +158,7 @@ class Inbox:
         """Whether the same call was approved often enough to offer a rule."""
         if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
             return False
-        matter = decision.question.matter
-        equal = sum(1 for known in self._known.values() if _approved(known) and known.question.matter == matter)
-        return equal >= OFFER_AFTER
+        return self._approvals[decision.question.matter] >= OFFER_AFTER
 
     # Asking and answering
 
@@ -215,14 +216,16 @@ class Inbox:
                         found.append(current)
             return found
 
-    async def answer(self, id: str, answer: Answer, by: Principal, where: Where, view: str = "") -> Decision:
+    async def answer(
+        self, id: str, answer: Answer, by: Principal, where: Where, view: str = "", reason: str = ""
+    ) -> Decision:
         """Answer a request. Raises Fault if it cannot be answered, or not by this principal.
 
         `view` is the hash of the full view that the person has seen.
         """
         decision = self.get(id)
         now = self._clock()
-        after = decision.answered(answer, by, where, now, view)
+        after = decision.answered(answer, by, where, now, view, reason)
         if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
@@ -388,13 +391,23 @@ class Inbox:
         if before is not None and self._live.get(before.question.matter) == id:
             del self._live[before.question.matter]
         self._open.pop(id, None)
+        if before is not None and _approved(before):
+            self._count_approval(before, -1)
         if decision is None:
             return
+        if _approved(decision):
+            self._count_approval(decision, 1)
         self._known[id] = decision
         if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
             self._live[decision.question.matter] = id
         if decision.state is DecisionState.OPEN:
             self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
+
+    def _count_approval(self, decision: Decision, step: int) -> None:
+        matter = decision.question.matter
+        self._approvals[matter] += step
+        if not self._approvals[matter]:
+            del self._approvals[matter]
 
 
 def asker_of(question: Question) -> Principal:
