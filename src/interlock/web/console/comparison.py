@@ -28,10 +28,16 @@ def compare(before: str, after: str) -> list[Line] | None:
         return None
     import difflib  # Loaded with the first comparison.
 
-    found = list(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT))[2:]
-    return [Line(_MARKS[line[0]], "" if line[0] == "@" else line[1:]) for line in found]
+    return marked("\n".join(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)))
 
 
 def marked(difference: str) -> list[Line]:
-    """The lines of a unified difference that the hub made, such as that of two tool definitions."""
-    return [Line(_MARKS.get(line[:1], "same"), line) for line in difference.splitlines()]
+    """The lines of a unified difference, without its two lines of names. Other lines stay as they are."""
+    lines = difference.splitlines()
+    if difference.startswith("--- "):
+        lines = lines[2:]
+    found: list[Line] = []
+    for line in lines:
+        mark = _MARKS.get(line[:1])
+        found.append(Line("same", line) if mark is None else Line(mark, "" if mark == "skipped" else line[1:]))
+    return found
