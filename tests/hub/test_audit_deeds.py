@@ -105,7 +105,7 @@ class Kept:
 
     async def well(self) -> None:
         """Wait until records can be written again, and all are."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while self.recorder.write_error is not None:
                 await asyncio.sleep(0.01)
         await self.recorder.flushed()
