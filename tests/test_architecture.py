@@ -29,10 +29,10 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.pipeline", "tool_search", "calls.dispatch", "tasks", "foundation", "admin",
-    "authentication", "handlers", "service", "audit.tracing", "composition", "app", "operations",
+    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
+    "calls.bridges", "calls.pipeline", "tool_search", "calls.dispatch", "tasks", "foundation",
+    "authentication", "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
 MOST_LEAF_PACKAGES = 16

@@ -16,13 +16,14 @@ from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.pins import PINS, Pins, difference
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, make_offer
-from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 ADA = Principal("person:ada", "person")
@@ -92,7 +93,7 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert "remember it" in decision.question.summary
         bare = RawClient(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
-        await hub.hub_app.inbox.answer(decision.id, answer, ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, answer, ADA)
         await until(lambda: hub.hub_app.inbox.get(decision.id).state is DecisionState.USED)
         await until(lambda: "read" in hub.hub_app.catalog.offers()["s"].tools)
         assert not hub.hub_app.inbox.rules()
@@ -106,16 +107,15 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
     async with rug.running_hub() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        operator = ControlOperations(hub.hub_app, lambda: None)
         for tool, rule in (
             ("s__read", "a tool is pinned to its approved definition"),
             ("s__nothing", "the name must mean something"),
         ):
-            foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
-            assert (foreseen["judgement"].gate, foreseen["judgement"].rule) == ("resolve", rule)
+            foreseen = (await hub.operate("why", tool=tool))["judgement"]
+            assert (foreseen["gate"], foreseen["rule"]) == ("resolve", rule)
             await RawClient(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
-            last: Any = await operator.methods["hub/why"](b"{}")
-            assert (last["refusal"].gate, last["refusal"].rule, last["refusal"].target) == ("resolve", rule, tool)
+            last = (await hub.operate("why"))["refusal"]
+            assert (last["gate"], last["rule"], last["target"]) == ("resolve", rule, tool)
 
 
 async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -> None:
@@ -165,7 +165,7 @@ async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug
         await rug.relisted(hub)
         (harmless,) = hub.hub_app.inbox.all(only_open=True)
         rug.lay(EVIL, OTHER)
-        await hub.hub_app.inbox.answer(harmless.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, harmless.id, "once", ADA)
         await until(lambda: hub.hub_app.inbox.get(harmless.id).state is DecisionState.VOID)
         await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
         assert await listed(hub) == ["s__other"]
@@ -229,7 +229,7 @@ async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_pat
     async def keep(offer: Offer) -> None:
         put.append(offer)
 
-    inbox = Inbox(lambda: 600)
+    inbox = Inbox(lambda: 600, seal=ViewSeal(bytes(32)))
     pins = Pins(
         inbox, lambda: "guard", keep, lambda server: None, lambda tool: Risk.MODERATE, lambda server, text: None
     )

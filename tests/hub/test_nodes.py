@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.auth.principals import Principal
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 pytestmark = pytest.mark.slow
@@ -36,6 +36,7 @@ async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[RunningHub
         (home / "home").mkdir(parents=True)
         if homes:
             (home / "home" / "keys.secret").write_bytes((homes[0] / "home" / "keys.secret").read_bytes())
+            (home / "home" / "keys.secret").chmod(0o600)
         else:
             async with running_hub(home, {}):
                 pass
@@ -67,7 +68,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
     tmp_path: Path, postgres: str
 ) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
-        made = await north.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
+        made = await north.operate("keys.create", ADA, agent="ci")
         client = RawClient(south.url + "/mcp", str(made["key"]))
 
         async def enters() -> bool:
@@ -83,7 +84,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
             return "error" in answer and answer["error"]["data"]["name"] == "TOOL_NOT_FOUND"
 
         await within_a_second(refused)
-        await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
+        await north.operate("keys.revoke", ADA, agent="ci")
 
         async def out() -> bool:
             return not await enters()
@@ -93,8 +94,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
 
 async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_path: Path, postgres: str) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
-        wish = msgspec.json.encode({"agent": "careful"})
-        key = str((await north.hub_app.key_operations.create(ADA, wish))["key"])
+        key = str((await north.operate("keys.create", ADA, agent="careful"))["key"])
         there, here = RawClient(south.url + "/mcp", key), RawClient(north.url + "/mcp", key)
 
         async def asked() -> bool:
@@ -108,7 +108,7 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
             return [one.id for one in north.hub_app.inbox.all(only_open=True)] == [decision.id]
 
         await within_a_second(seen)
-        await north.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(north.hub_app.inbox, decision.id, "once", ADA)
 
         async def heard() -> bool:
             return not south.hub_app.inbox.all(only_open=True)

@@ -31,14 +31,14 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
     """
     from .hub_link import HubLink
 
-    wanted: dict[str, Any] = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
+    wanted = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
     with HubLink.open() as link:
-        for line in link.ask("hub/logs", wanted).get("lines", []):
+        for line in link.ask("hub/logs", wanted)["lines"]:
             _print(line, as_json)
         if follow:
             for message in link.notifications():
                 if message["method"] == "hub/log":
-                    _print(message.get("params") or {}, as_json)
+                    _print(message["params"], as_json)
 
 
 def _print(line: dict[str, Any], as_json: bool) -> None:
@@ -47,5 +47,5 @@ def _print(line: dict[str, Any], as_json: bool) -> None:
 
         say(json.dumps(line, ensure_ascii=False))
     else:
-        text = plain(str(line.get("text", ""))).replace("\n", " ")
-        say(f"{line.get('at', '')} {bold(str(line.get('server', '')))} {text}")
+        text = plain(line["text"]).replace("\n", " ")
+        say(f"{line['at']} {bold(line['server'])} {text}")

@@ -71,7 +71,9 @@ class Connection:
         """What was agreed beyond MCP; set by whoever asked for it."""
         self._prepare = prepare
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
-        self._reopening: asyncio.Task[None] | None = None
+        self.reopening: asyncio.Task[None] | None = None
+        """The task that opens a new session, while it runs."""
+        self._last_reopening: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
         self._closed = False
 
@@ -128,8 +130,8 @@ class Connection:
         if self.modern:
             if not outgoing.introduced:
                 outgoing.params = self._introduced(outgoing.params)
-        elif self._reopening is not None and not self._reopening.done():
-            return SessionRetry(self, outgoing, sink).wait(self._reopening)
+        elif self.reopening is not None:
+            return SessionRetry(self, outgoing, sink).wait(self.reopening)
         return self.link.send(outgoing, sink)
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
@@ -274,15 +276,10 @@ class Connection:
         self._closed = True
         if self._watch is not None:
             self._watch.stop()
-        if self._reopening is not None:
-            self._reopening.cancel()
-            await asyncio.wait([self._reopening])
+        if self.reopening is not None:
+            self.reopening.cancel()
+            await asyncio.wait([self.reopening])
         await self.link.close()
-
-    @property
-    def reopening(self) -> asyncio.Task[None] | None:
-        """The new session that is being opened, if one is."""
-        return None if self._reopening is None or self._reopening.done() else self._reopening
 
     def reopen(self, lost: str) -> asyncio.Task[None] | None:
         """Open a new session in the place of a lost one. One at a time: who comes second waits with the first."""
@@ -290,10 +287,15 @@ class Connection:
         if self._closed or not isinstance(link, HttpLink):
             return None
         if link.session_id == lost and self.reopening is None:
-            self._reopening = self._loop.create_task(self._reopen(link, lost))
-            # Whoever waits for it looks at how it ended; if nobody does, the next request finds out again.
-            self._reopening.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return self._reopening
+            self.reopening = self._last_reopening = self._loop.create_task(self._reopen(link, lost))
+            self.reopening.add_done_callback(self._reopened)
+        return self._last_reopening
+
+    def _reopened(self, task: asyncio.Task[None]) -> None:
+        self.reopening = None
+        # The requests that wait for it see how it ended. If none does, the next request finds out again.
+        if not task.cancelled():
+            task.exception()
 
     async def _reopen(self, link: HttpLink, lost: str) -> None:
         try:

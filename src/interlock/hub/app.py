@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
@@ -35,14 +34,13 @@ from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
 """How long periodic tasks may take to finish when the hub stops."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often old audit records are pruned."""
-DRAIN_S: Final = 10.0
-"""How long calls may take to finish when a server or the hub stops."""
 
 
 class HubApp:
@@ -58,13 +56,14 @@ class HubApp:
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
         self._parking_limits = parking
-        self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self._foundation = Foundation(config, home)
+        limits = parking or _parking_limits(config)
+        self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
-        self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
-        self.audit_operations = AuditLogOperations(self._foundation, self.access)
+        self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -95,7 +94,6 @@ class HubApp:
         self.policy_version = foundation.policy_version
         self.journal = foundation.journal
         self.keys = authentication.keys
-        self.key_operations = authentication.key_operations
         self.rates = authentication.rates
         self.grants = authentication.grants
         self.access = authentication.access
@@ -106,7 +104,6 @@ class HubApp:
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
-        self.permission_operations = approvals.permission_operations
         self.catalog = listings.catalog
         self.tokens = listings.tokens
         self.listings = listings.listings
@@ -139,6 +136,28 @@ class HubApp:
         return self._foundation.recorder
 
     @property
+    def refusal(self) -> tuple[str, Fault] | None:
+        """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
+        if not self.is_started:
+            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (stale := self.access.freshness.refusal()) is not None:
+            return "keys", stale
+        if (unwritable := self.recorder.stopped) is not None:
+            return "audit", unwritable
+        return None
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What an operator must know at once, each with a hint."""
+        found = []
+        if self.is_started and (refusal := self.refusal) is not None:
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
+        if self.is_started and (tampering := self.recorder.resumed.tampering):
+            hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
+            found.append((tampering, hint))
+        return found
+
+    @property
     def node(self) -> str:
         """The name of this hub's audit chain."""
         return self._foundation.node
@@ -163,11 +182,13 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.apply(self.config)
+        self.hub.clients.resumable.discard_file(self.home)
         self.is_started = True
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
+        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
 
@@ -178,13 +199,14 @@ class HubApp:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
+            self.recorder.show_arguments(config.audit.arguments == "redacted")
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
             self.policy_version.advance()
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
             self._listings.notify()
@@ -198,7 +220,8 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await self.upstreams.end(DRAIN_S)
+        await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
+        await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
         await self.forwarding.close()
@@ -227,8 +250,12 @@ class HubApp:
             self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")
 
     def _end_streams(self) -> None:
-        """End the streams of revoked and expired credentials."""
-        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
+        """End the sessions and streams of revoked and expired credentials."""
+        self.hub.clients.end_revoked(lambda principal: self.access.rights(principal) is not None)
+
+    def _note_principals(self, now: float) -> None:
+        """Note which principals made requests since the last tick."""
+        self.hub.clients.principals.collect(self.authenticator.callers)
 
     def _reap(self, now: float) -> None:
         self._end_streams()

@@ -9,6 +9,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import VIEWS
 from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
@@ -16,6 +17,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PolicyVersion
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.journal import Journal
+from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
@@ -25,12 +27,14 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver
+from interlock.wire.ids import Worker
 
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     KEYS,
     KEY_USES,
     GRANTS,
     DECISIONS,
+    VIEWS,
     RULES,
     PINS,
     CLEAN,
@@ -49,6 +53,8 @@ class Foundation:
     def __init__(self, config: Config, home: Path) -> None:
         self.config = config
         self.home = home
+        self.worker = Worker(node_id(home))
+        """The node and worker that ids of sessions, parked calls and tasks name."""
         self.policy_version = PolicyVersion()
         self.logs = Logs()
         self.resolver = Resolver()
@@ -65,6 +71,7 @@ class Foundation:
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact=redact)
+        self.recorder.show_arguments(self.config.audit.arguments == "redacted")
         return head
 
     def log(self, server: str, text: str) -> None:

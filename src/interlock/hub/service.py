@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
@@ -34,19 +36,24 @@ from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
+from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.security_listing import SecurityListing
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Caller as AnyCaller
-from interlock.transports.exchange import Exchange, Session
+from interlock.transports.sessions.registry import SessionLimits
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
 
@@ -79,6 +86,8 @@ class CallState(msgspec.Struct, frozen=True):
     states: RequestStates
     parking: CallParking
     tracker: Tracker
+    worker: Worker
+    """The node and worker that ids name."""
 
 
 class ServiceLimits(msgspec.Struct, frozen=True):
@@ -86,6 +95,7 @@ class ServiceLimits(msgspec.Struct, frozen=True):
 
     limits: Limits
     room: CallQuota
+    sessions: SessionLimits
 
 
 class CallPolicy(Protocol):
@@ -127,6 +137,8 @@ class HubService:
         self._discovery_tools = discovery_tools
         self._tracker = tracker
         self._limits = bounds.limits
+        self._worker = kept.worker
+        self.clients = Clients(bounds.sessions, time.monotonic, self._on_session_opened, self._on_session_ended)
         self._background_tasks = BackgroundTasks()
         self._retries = Retries(kept.parking)
         later = self._background_tasks.begin
@@ -150,7 +162,14 @@ class HubService:
         self.calls = CallHandler(self._pipeline, resolving, search_handler, recording, shown.kept, info, later, clock)
         discovery_tools.may_call = self.calls.may_call
         self.subscriptions = SubscriptionHandler(
-            shown.change_notifier, shown.audience, upstreams, resolving, self.calls.reach, self.tasks, later
+            shown.change_notifier,
+            shown.audience,
+            upstreams,
+            resolving,
+            self.calls.reach,
+            self.tasks,
+            later,
+            self.clients,
         )
         self._methods: dict[str, Serve] = {
             **self.calls.methods,
@@ -176,15 +195,32 @@ class HubService:
 
     # The methods of a service, for transports
 
-    def initialize(self, session: Session) -> bytes:
+    def open_session(self, channel: SessionChannel, caller: AnyCaller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session. It starts no server and waits for none."""
-        caller = cast(Caller, session.caller)
-        if not caller.standing:
-            session.caller = caller = self._authenticator.readmit(caller)
-        session.dialect = speaking(session.dialect)
-        session.state = SessionState()
-        self.subscriptions.on_session_opened(session, caller)
-        return self._lists.initialize_result(session.dialect, caller)
+        known = cast(Caller, caller)  # admitted here, so one of ours
+        if not known.standing:
+            known = self._authenticator.readmit(known)
+        session = Session(self._worker.new_id(), channel, known, speaking(dialect))
+        result = self._lists.initialize_result(session.dialect, known)
+        self.clients.sessions.open(session)
+        return session, result
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
+        """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
+        kept = self.clients.resumable.take(id, caller.owner)
+        if kept is None:
+            return None
+        known = cast(Caller, caller)  # admitted here, so one of ours
+        session = Session(id, channel, known, speaking(kept.dialect))
+        session.log_level = kept.log_level
+        self.clients.sessions.open(session)
+        session.confirm()
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session)
+        return session
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        """End a session, unless it is over already."""
+        self.clients.sessions.end(session, event, reason)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""
@@ -202,6 +238,7 @@ class HubService:
                 self._check_shape(params, caller)
             if not caller.standing:
                 exchange.caller = caller = self._authenticator.readmit(caller)
+            caller.last_dialect = exchange.dialect
             serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
@@ -225,16 +262,22 @@ class HubService:
         """A request that cannot be read uses up the caller's rates like one that can."""
         self._discovery_tools.governed.malformed(cast(Caller, caller))
 
-    def on_session_closed(self, session: Session) -> None:
+    def _on_session_opened(self, session: Session) -> None:
+        self.subscriptions.on_session_opened(session)
+
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         """Drop everything that belongs to a session."""
-        caller = cast(Caller, session.caller)
-        if isinstance(session.state, SessionState):
-            self._discovery_tools.forget(session, caller)
-            self._tracker.leave(session, session.state)
-        self.subscriptions.on_session_closed(session, caller)
+        if event is SessionEvent.SHUT_DOWN and session.channel.transport == "http":
+            self.clients.resumable.keep(session)
+        self._discovery_tools.forget(session)
+        self._tracker.leave(session)
+        self.subscriptions.on_session_ended(session)
+        # Each of these refers to the session in turn.
+        session.connection_keys.clear()
 
     async def close(self) -> None:
         """End the hub's own background work."""
+        self.clients.sessions.close()
         self.subscriptions.end()
         self._retries.close()
         self.recovering.close()

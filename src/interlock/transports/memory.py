@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import time
 from collections.abc import Callable
 
-from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
 from interlock.protocols.mcp.meta import RequestPreview, preview
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
@@ -42,7 +43,7 @@ class MemoryLink(Link):
         self._loop = asyncio.get_running_loop()
         self._open: dict[Id, _MemoryExchange] = {}
         self._asked: dict[Id, asyncio.Future[bytes]] = {}
-        self._session: _MemorySession | None = None
+        self._session: Session | None = None
         self._last = 0
         self._asks = 0
         self._closed = False
@@ -67,7 +68,7 @@ class MemoryLink(Link):
     def cancel(self, handle: Id, reason: str) -> None:
         exchange = self._open.pop(handle, None)
         if exchange is not None:
-            exchange.withdraw(reason)
+            exchange.cancel(reason)
 
     def extend(self, handle: Id, deadline: float) -> None:
         exchange = self._open.get(handle)
@@ -76,7 +77,7 @@ class MemoryLink(Link):
 
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
-            self._session.initialized = True
+            self._session.confirm()
         self.later(self._service.on_notification, self._caller, self._session, Notification(method, params))
 
     def answer(self, id: Id, result: bytes) -> None:
@@ -95,18 +96,37 @@ class MemoryLink(Link):
         self._closed = True
         gone = Fault("OUTCOME_UNKNOWN", "the link was closed")
         for exchange in list(self._open.values()):
-            exchange.withdraw("the connection was closed")
+            exchange.cancel("the connection was closed")
             exchange.sink.on_lost(gone)
         self._open.clear()
         for waiter in self._asked.values():
             waiter.cancel()
         self._asked.clear()
         if self._session is not None:
-            self._service.on_session_closed(self._session)
+            self._service.end_session(self._session, SessionEvent.LEAVE, "the connection was closed")
         if hasattr(self, "listener"):
             self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
 
     # The service's side.
+
+    def end(self, reason: str) -> None:
+        """The service ended the session: open requests are cancelled and answered, and the link is closed."""
+        if self._closed:
+            return
+        for exchange in list(self._open.values()):
+            exchange.abort(reason)
+        self._closed = True
+        for waiter in self._asked.values():
+            waiter.cancel()
+        self._asked.clear()
+        if hasattr(self, "listener"):
+            self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {reason}"))
+
+    def ask_in_session(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """A request of the service that belongs to no request of the client."""
+        if self._session is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
+        return self.ask(self._session.dialect, method, params, self.listener.on_request)
 
     def later(self, action: Callable[..., object], *arguments: object) -> None:
         """Do something in the next turn of the loop."""
@@ -118,12 +138,7 @@ class MemoryLink(Link):
         """A request of the service, for whoever hears it."""
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
-        if not dialect.capabilities.can_answer(method, params):
-            raise Fault(
-                "MISSING_CAPABILITY",
-                f"the client did not say that it answers {method}",
-                data={"requiredCapabilities": missing_capability(method, params)},
-            )
+        check_capability(dialect, method, params)
         self._asks += 1
         number = self._asks
         waiter: asyncio.Future[bytes] = self._loop.create_future()
@@ -140,7 +155,7 @@ class MemoryLink(Link):
     def expire(self, exchange: _MemoryExchange) -> None:
         """The deadline has passed."""
         if self._open.pop(exchange.request.id, None) is not None:
-            exchange.withdraw("the deadline has passed")
+            exchange.cancel("the deadline has passed")
             exchange.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
 
     def _serve(self, request: Request, outgoing: Outgoing, sink: Sink) -> None:
@@ -176,30 +191,42 @@ class MemoryLink(Link):
     def _initialize(self, request: Request) -> None:
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already")
-        session = _MemorySession(self, self._caller, read_initialize(request.params))
-        result = self._service.initialize(session)
-        self._session = session
+        channel = _MemorySession(self)
+        self._session, result = self._service.open_session(channel, self._caller, read_initialize(request.params))
         self.finish(self._open[request.id], Result(request.id, result))
 
 
-class _MemorySession(Session):
+class _MemorySession(SessionChannel):
     __slots__ = ("_link",)
 
-    def __init__(self, link: MemoryLink, caller: Caller, dialect: Dialect) -> None:
-        super().__init__(secrets.token_urlsafe(16), caller, dialect)
+    transport = "memory"
+
+    def __init__(self, link: MemoryLink) -> None:
+        super().__init__(time.monotonic())
         self._link = link
+
+    @property
+    def open_calls(self) -> int:
+        return self._link.pending
+
+    @property
+    def open_streams(self) -> int:
+        return 1
 
     def notify(self, method: str, params: bytes) -> None:
         self._link.later(self._link.listener.on_notification, method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self._link.ask(self.dialect, method, params, self._link.listener.on_request)
+        return self._link.ask_in_session(method, params)
+
+    def close(self, reason: str) -> None:
+        self._link.end(reason)
 
 
 _NOTHING = RequestPreview()
 
 
-class _MemoryExchange(Exchange):
+class _MemoryExchange(OpenExchange):
     __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_least", "_link", "_open", "sink")
 
     dialect: Dialect
@@ -252,7 +279,7 @@ class _MemoryExchange(Exchange):
         self._least = deadline
         self._deadline = asyncio.get_running_loop().call_at(deadline, self._link.expire, self)
 
-    def withdraw(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """The client no longer wants the answer."""
         told = self.on_cancel
         if self._close() and told is not None:

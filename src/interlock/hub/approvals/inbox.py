@@ -12,8 +12,12 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+import msgspec
+
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
+from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
+from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Kind, Principal
@@ -51,11 +55,13 @@ class Inbox:
         valid_s: Callable[[], float],
         clock: Callable[[], int] = now_ms,
         *,
+        seal: ViewSeal,
         still_allowed: Callable[[Question], bool] = lambda question: True,
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
         self._valid_s = valid_s
+        self._seal = seal
         self._clock = clock
         self._still_allowed = still_allowed
         """Whether the asker may still ask for the same, with the same credential."""
@@ -153,8 +159,13 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
-        """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED."""
+    async def ask(self, question: Question, within_s: float | None = None, view: str = "") -> Decision:
+        """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED.
+
+        `view` is everything that a person must read before approving, where the summary leaves out something.
+        """
+        if view:
+            question = msgspec.structs.replace(question, view=hash_of(view))
         async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
@@ -171,8 +182,17 @@ class Inbox:
             decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
                 change.insert(DECISIONS, decision)
+                if view:
+                    change.put(VIEWS, self._seal.close(decision.id, view))
                 _recorded(change, self._record(decision, asker_of(question)))
             return decision
+
+    async def view(self, decision: Decision) -> str | None:
+        """The full view of an open decision; None if it has none, or this hub cannot open it."""
+        if not decision.question.view:
+            return None
+        stored = await self._store.get(VIEWS, decision.id)
+        return None if stored is None else self._seal.open(stored.value)
 
     async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
         """Open requests of the hub itself in one commit, or join those on the same matter."""
@@ -193,11 +213,14 @@ class Inbox:
                         found.append(current)
             return found
 
-    async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
-        """Answer a request. Raises Fault if it cannot be answered, or not by this principal."""
+    async def answer(self, id: str, answer: Answer, by: Principal, where: Where, view: str = "") -> Decision:
+        """Answer a request. Raises Fault if it cannot be answered, or not by this principal.
+
+        `view` is the hash of the full view that the person has seen.
+        """
         decision = self.get(id)
         now = self._clock()
-        after = decision.answered(answer, by, where, now)
+        after = decision.answered(answer, by, where, now, view)
         if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
@@ -315,6 +338,8 @@ class Inbox:
             async with self._store.transaction() as change:
                 change.expect(DECISIONS, before.id, document.version)
                 change.put(DECISIONS, after)
+                if before.question.view and after.state is not DecisionState.OPEN:
+                    change.delete(VIEWS, before.id)
                 _recorded(change, self._record(after, by))
                 if rule is not None:
                     change.put(RULES, rule)

@@ -44,7 +44,7 @@ class CallRows:
         self._chain = chain
         self._known: dict[tuple[int, int], _Sameness] = {}
 
-    def row(self, ticket: Ticket, previous: bytes) -> tuple[Row, bytes] | None:
+    def row(self, ticket: Ticket, previous: bytes, given: bytes = b"") -> tuple[Row, bytes] | None:
         """The row of a call after the record with the hash `previous`, and its own hash; None where there is more to
         say of it than who called what, when, and how it ended."""
         principal, target, trace, arguments = ticket.principal, ticket.target, ticket.trace, ticket.arguments
@@ -56,7 +56,7 @@ class CallRows:
         try:
             same = self._known.get((id(principal), id(target))) or self._meet(principal, target)
             at = ticket.at_ns // 1000
-            body = b'{"seq":%d,"at":%d%b,"trace":"%b","intent":%d,"outcome":%b,"duration_us":%d,"arguments":"%b"}' % (
+            body = b'{"seq":%d,"at":%d%b,"trace":"%b","intent":%d,"outcome":%b,"duration_us":%d,"arguments":"%b"%b}' % (
                 seq,
                 at,
                 same.middle,
@@ -65,6 +65,7 @@ class CallRows:
                 _SUCCEEDED if outcome is SUCCEEDED else _encode(outcome),
                 ticket.took_us,
                 (sha256(arguments).hexdigest() if isinstance(arguments, bytes) else arguments).encode(),
+                b',"given":' + given if given else b"",
             )
         except (ValueError, msgspec.MsgspecError):
             return None  # a name that no encoding can hold

@@ -18,9 +18,6 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.wire.large import Read
 
-MAX_KEPT_BYTES: Final = 1024
-"""Arguments up to this size are kept and hashed off the loop; larger ones are hashed at once."""
-
 
 class Ticket(msgspec.Struct, eq=False):
     """A call that was recorded as intended. Its outcome is recorded once."""
@@ -70,6 +67,12 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 Entry: TypeAlias = Record | Ticket
+
+
+def age_s(entry: Entry) -> float:
+    """How long ago something happened that waits to be written."""
+    at_ns = entry.at_ns if isinstance(entry, Ticket) else entry.at * 1000
+    return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
 
 
 class CommittedEntries:

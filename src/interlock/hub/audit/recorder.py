@@ -16,16 +16,18 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
-from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, CommittedEntries, Entry, Ticket, digest, event_record
+from interlock.hub.audit.entries import NOBODY, CommittedEntries, Entry, Ticket, age_s, digest, event_record
 from interlock.hub.audit.head import Head, HeadFile
+from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
+from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, explained, not_recorded
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.store import Conflict, NotRecorded, Store, StoreError
+from interlock.store import Store, StoreError
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
@@ -40,7 +42,7 @@ MAX_WAITING: Final = 65_536
 """Entries that wait to be written, with the outcomes that calls under way have reserved."""
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
-OnCommitted = Callable[[StoreError | None], None]
+Answer = Callable[[StoreError | None], None]
 
 
 class Recorder:
@@ -58,11 +60,13 @@ class Recorder:
         self._store = store
         self._head = head_file
         self._hash = head.hash
-        self._writer = BatchWriter(head.chain, redact)
+        self._arguments = KeptArguments()
+        self._writer = BatchWriter(head.chain, redact, self._arguments)
         self._limit = limit
         self._state = RecorderState.IDLE
         self._timer: asyncio.Handle | None = None
         """Sends the next batch: in GATHERING, DUE and FAILED."""
+        self._deadline = CommitDeadline(self._on_overdue)
         self._failures = 0
         self._seq = head.seq
         self._queue: list[Entry] = []
@@ -75,7 +79,7 @@ class Recorder:
         """Calls without an outcome whose intents are in the queue."""
         self._open_intents: dict[int, None] = {}
         """Intents that left the queue, until their outcomes are committed too."""
-        self._strict: list[tuple[Ticket, OnCommitted]] = []
+        self._strict: list[tuple[Ticket, Answer]] = []
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
@@ -101,12 +105,7 @@ class Recorder:
         return cls(store, file, head, resumed, redact, limit)
 
     def intent(
-        self,
-        principal: Principal,
-        target: Target,
-        trace: str,
-        arguments: bytes = b"",
-        committed: OnCommitted | None = None,
+        self, principal: Principal, target: Target, trace: str, arguments: bytes = b"", committed: Answer | None = None
     ) -> Ticket:
         """Record that a call is about to be sent. Raises Fault if the caller must not send it.
 
@@ -115,9 +114,9 @@ class Recorder:
         """
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
-            raise self._cannot_record()
+            raise cannot_record(self.write_error)
         seq = self._seq = self._seq + 1
-        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else digest(arguments)
+        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self._arguments.large(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
         pending[seq] = ticket
         queue.append(ticket)
@@ -167,7 +166,8 @@ class Recorder:
         """Record that a call was refused."""
         event = event or BLOCKED.get(target.kind, OTHER_BLOCKED)
         record = event_record(event, principal, target, trace, rule, reason, details=details)
-        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments)))
+        given = self._arguments.given(arguments)
+        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments), given=given))
 
     def event(
         self,
@@ -194,10 +194,14 @@ class Recorder:
             self._put(Record(self._next(), time_ns() // 1000, OVERFLOWED, details={"not_recorded": count}))
         self._put(msgspec.structs.replace(record, seq=self._next()))
 
+    def show_arguments(self, shown: bool) -> None:
+        """Whether entries hold redacted arguments, or only their hashes."""
+        self._arguments.shown = shown
+
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
         """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
         if self.write_error is not None or self._used() + len(records) > self._limit:
-            raise _not_recorded(self.write_error)
+            raise not_recorded(self.write_error)
         change = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
@@ -207,10 +211,20 @@ class Recorder:
         try:
             await self.flushed()
         except StoreError as cause:
-            raise _not_recorded(cause) from None
+            raise not_recorded(cause) from None
         if change.error is not None:
             raise change.error
         return change.done
+
+    @property
+    def stopped(self) -> Fault | None:
+        """The fault that an intent would raise now."""
+        full = len(self._queue) + len(self._pending) >= self._capacity
+        return cannot_record(self.write_error) if full or self.write_error is not None else None
+
+    @property
+    def last_seq(self) -> int:
+        return self._seq
 
     @property
     def waiting(self) -> int:
@@ -221,10 +235,7 @@ class Recorder:
     def lag_s(self) -> float:
         """How long the oldest of them has waited."""
         oldest = next(iter(self._batch or self._queue), None)
-        if oldest is None:
-            return 0.0
-        at_ns = oldest.at_ns if isinstance(oldest, Ticket) else oldest.at * 1000
-        return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
+        return 0.0 if oldest is None else age_s(oldest)
 
     def follow(self, on_commit: Callable[[CommittedEntries], None]) -> Callable[[], None]:
         """Call `on_commit` with entries as they were committed. Returns the function that ends this."""
@@ -246,14 +257,8 @@ class Recorder:
             await self.flushed()
         finally:
             self._cancel_timer()
+            self._deadline.stop()
             await asyncio.to_thread(self._head.close)
-
-    def _cannot_record(self) -> Fault:
-        error = self.write_error
-        if error is None:
-            return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
-        message = f"the hub makes no call while it cannot write the audit log: {error.message}"
-        return Fault("RESOURCE_EXHAUSTED", message, hint=error.hint, retry_after_ms=1000)
 
     def _used(self) -> int:
         return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
@@ -305,6 +310,7 @@ class Recorder:
             self._wait()
             return
         self._step(RecorderEvent.SEND)
+        self._deadline.start(self.lag_s)
         try:
             write = partial(self._writer.write, self._batch, self._hash, self._changes, retry)
             self._store.write(write, self._on_written)
@@ -325,6 +331,7 @@ class Recorder:
         if not end:
             return False
         self._batch, self._queue = queue[:end], queue[end:]
+        self._arguments.clear()
         self._last_taken = self._batch[-1].seq
         while oldest is not None and oldest.seq <= self._last_taken:
             self._open_intents[oldest.seq] = None
@@ -338,6 +345,7 @@ class Recorder:
             self._on_failure(error)
             return
         self._step(RecorderEvent.COMMIT)
+        self._deadline.stop()
         self.write_error, self._failures = None, 0
         batch, self._batch = self._batch, []
         self._hash, written = result
@@ -364,17 +372,19 @@ class Recorder:
 
     def _on_failure(self, error: StoreError) -> None:
         """Keep the batch to send it again, and refuse everyone who waits for a commit."""
-        if isinstance(error, Conflict):
-            error = StoreError(
-                f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
-            )
+        error = explained(error, self.chain)
         self._step(RecorderEvent.FAIL)
+        self._deadline.stop()
         self.write_error = error
         self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
         self._failures += 1
         for change in self._changes.values():
             change.given_up = True
         self._answer(self._seq, error)
+
+    def _on_overdue(self, error: StoreError) -> None:
+        """Refuse new calls until the database has committed the batch; the outcomes of earlier calls have space."""
+        self.write_error = error
 
     def _answer(self, last: int, error: StoreError | None) -> None:
         """Answer everyone who waits for the commit of an entry up to `last`."""
@@ -392,8 +402,3 @@ class Recorder:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
-
-
-def _not_recorded(cause: StoreError | None) -> NotRecorded:
-    why, hint = ("too many entries wait", "") if cause is None else (cause.message, cause.hint)
-    return NotRecorded(f"the hub changes nothing while it cannot write the audit log: {why}", hint)

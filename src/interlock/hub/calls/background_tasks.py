@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from interlock.hub.calls.call import Caller
-from interlock.transports.exchange import Exchange
+from interlock.hub.sessions.session import Exchange
 
 Later = Callable[[Coroutine[None, None, None]], None]
 Serve = Callable[[Exchange, Caller], None]

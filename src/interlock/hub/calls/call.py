@@ -10,9 +10,10 @@ import msgspec
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Approval, Target, Tried
+from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members, members
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import strict
@@ -44,6 +45,7 @@ class Caller:
         "__weakref__",
         "bare",
         "expires",
+        "last_dialect",
         "list_scope",
         "load",
         "owner",
@@ -77,6 +79,8 @@ class Caller:
         """When the credential is worth nothing any more."""
         self.standing = True
         """Whether whoever comes with this credential is still this caller."""
+        self.last_dialect: Dialect | None = None
+        """How its last request was spoken, until that is noted (`hub/sessions/principals.py`)."""
         self.used = True
         """Whether anything was asked since uses were last written down."""
         self.path = path

@@ -18,10 +18,10 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.catalog.target import Target, TargetKind
+from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.names import may_spell
 

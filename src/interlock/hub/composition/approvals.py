@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
 from interlock.hub.approvals.pins import Pins
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
@@ -38,6 +38,7 @@ class ApprovalParts:
         journal = foundation.journal
         self.inbox = Inbox(
             lambda: foundation.config.hub.approvals.valid_s,
+            seal=ViewSeal(authentication.keys.derived(b"approvals")),
             still_allowed=authentication.may_still_ask,
             record=journal.decided,
             record_rule=journal.rule,
@@ -53,9 +54,6 @@ class ApprovalParts:
             log=foundation.log,
         )
         self.permissions = self.server_policies.permissions
-        self.permission_operations = PermissionOperations(
-            self.permissions, authentication.access, lambda: foundation.config.servers
-        )
         self.call_approvals = CallApprovals(
             self.inbox,
             lambda: foundation.config.hub.approvals.hold_s,

@@ -26,13 +26,14 @@ from interlock.hub.composition.gate_chain import GateChain
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.service import AccessServices, CallState, HubService, ListServices, ServiceLimits
+from interlock.hub.sessions.session import Service
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.call_parking import CallParking
-from interlock.transports.exchange import Service
+from interlock.transports.sessions.registry import SessionLimits
 from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
@@ -70,7 +71,7 @@ class CallParts:
         self.recording = self._recording(strict=foundation.config.hub.audit == "strict")
         listings.govern(self.recording)
         self.tasks = Tracker(
-            Ledger(self._max_tasks),
+            Ledger(self._max_tasks, foundation.worker),
             upstreams,
             lambda: foundation.recorder,
             lambda: int(foundation.config.hub.limits.task_s * 1000),
@@ -91,10 +92,10 @@ class CallParts:
                 info,
             ),
             upstreams,
-            CallState(states, parking, self.tasks),
+            CallState(states, parking, self.tasks, foundation.worker),
             self,
             self.recording,
-            ServiceLimits(limits, _quota(foundation.config)),
+            ServiceLimits(limits, _quota(foundation.config), _session_limits(foundation.config)),
             clock,
         )
         self.service: Service = self._traced(self.hub)
@@ -105,6 +106,7 @@ class CallParts:
         self.gate_chain.reload(config)
         self._states.life_s = config.hub.limits.parked_s
         self.hub.sending.room = _quota(config)
+        self.hub.clients.sessions.limits = _session_limits(config)
         self.recording.strict = config.hub.audit == "strict"
 
     async def close(self) -> None:
@@ -150,6 +152,10 @@ class CallParts:
     def _max_tasks(self) -> tuple[int, int]:
         limits = self._foundation.config.hub.limits
         return limits.tasks, limits.tasks_per_agent
+
+
+def _session_limits(config: Config) -> SessionLimits:
+    return SessionLimits(config.hub.limits.sessions, config.hub.limits.sessions_per_agent)
 
 
 def _quota(config: Config) -> CallQuota:

@@ -17,11 +17,11 @@ from interlock.hub.calls.recording import Recording, trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.handlers.name_resolution import NameResolution
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 

@@ -11,9 +11,9 @@ from typing import cast
 
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.transports.exchange import Exchange
 
 
 class ResourceSubscriptions:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
 
 from interlock.hub.audit.client_subscribers import AuditSubscribers
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import Later, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Resolve
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.name_resolution import NameResolution
-from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import EMPTY
-from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
@@ -52,9 +50,10 @@ class SubscriptionHandler:
         reach: Reach,
         follow: FollowTasks,
         later: Later,
+        clients: Clients,
     ) -> None:
-        self.open: set[ListenStream] = set()
-        """The open listen streams."""
+        self._clients = clients
+        self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
         self._audience = audience
         self._upstreams = upstreams
@@ -74,21 +73,24 @@ class SubscriptionHandler:
             "logging/setLevel": self._set_level,
         }
 
-    def on_session_opened(self, session: Session, caller: Caller) -> None:
+    def on_session_opened(self, session: Session) -> None:
         """Notify a session of changes from now on."""
-        self._change_notifier.listen(SessionListener.of(session, caller))
-        self._audience.join(session.id, caller.principal, session.dialect, session.notify)
+        listener = self._listeners[session] = SessionListener.of(session)
+        self._change_notifier.listen(listener)
+        self._audience.join(session.id, session.caller.principal, session.dialect, session.notify)
 
-    def on_session_closed(self, session: Session, caller: Caller) -> None:
+    def on_session_resumed(self, session: Session) -> None:
+        """Tell a session of an earlier run to read every list again."""
+        for which in KINDS:
+            session.notify(f"notifications/{which}/list_changed", b"{}")
+
+    def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
-        self._change_notifier.leave(SessionListener.of(session, caller))
+        self._change_notifier.leave(self._listeners.pop(session))
         self._audience.leave(session.id)
-        state = session.state
-        if not isinstance(state, SessionState):
-            return
-        for server, uri in list(state.subscriptions):
+        for server, uri in list(session.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
-        for server, name in state.private_connections:
+        for server, name in session.private_connections:
             upstream = self._upstreams.get(server)
             if upstream is not None:
                 upstream.close_private_connection(name)
@@ -103,19 +105,14 @@ class SubscriptionHandler:
             elif method in CLIENT_NOTIFICATIONS and private.owner is not None:
                 private.owner.questions.on_notification(private.connection, method, params)
 
-    def end_streams_of_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
-        """End the streams of principals whose credentials are no longer valid."""
-        for stream in list(self.open):
-            if not is_valid(stream.principal):
-                stream.end("its credential is no longer valid")
-
     def end(self) -> None:
         """End every listen stream with a result, as the specification requires."""
-        for stream in list(self.open):
+        for stream in list(self._clients.streams):
             stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        if len(self.open) >= MAX_STREAMS:
+        streams = self._clients.streams
+        if len(streams) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
         stream = ListenStream(
             exchange,
@@ -124,11 +121,11 @@ class SubscriptionHandler:
             partial(self._resolve, caller),
             self._subscriptions,
             self._audience,
-            self.open.discard,
+            streams.discard,
             self._follow,
         )
         stream.start()
-        self.open.add(stream)
+        streams.add(stream)
 
     def _resolve(self, caller: Caller, uri: str) -> tuple[str, str] | None:
         """The server of a resource and the server's own address for it; None where the caller may not have it.
@@ -142,17 +139,17 @@ class SubscriptionHandler:
         return target.server, target.name
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
-        if len(state.subscriptions) >= MAX_SUBSCRIPTIONS:
+        if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
         target = self._reach(caller, "resource", uri, self._resolving.resource, exchange)
-        self._later(self._subscribe_for(exchange, caller, session, state, target, uri))
+        self._later(self._subscribe_for(exchange, caller, session, target, uri))
 
     async def _subscribe_for(
-        self, exchange: Exchange, caller: Caller, session: Session, state: SessionState, target: Target, uri: str
+        self, exchange: Exchange, caller: Caller, session: Session, target: Target, uri: str
     ) -> None:
         params = msgspec.json.encode({"uri": uri})
 
@@ -165,43 +162,42 @@ class SubscriptionHandler:
         except Fault as fault:
             exchange.fail(fault)
             return
-        state.subscriptions[target.server, target.name] = uri
+        if session.over:
+            self._subscriptions.drop(target.server, target.name, session.id)
+            return
+        session.subscriptions[target.server, target.name] = uri
         exchange.result(EMPTY)
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         target = self._resolving.resource(caller, exchange.preview.uri or "")
-        if state.subscriptions.pop((target.server, target.name), None) is not None:
+        if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
 
     def _set_level(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         try:
             level = msgspec.json.decode(exchange.request.params, type=_Level).level
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"level: {cause}") from None
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-        state.log_level = level
+        session.log_level = level
         for upstream, _ in self._private_connections(session):
             self._later(upstream.set_log_level(f"session:{session.id}", level))
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
-        state = session.state
-        if not isinstance(state, SessionState):
-            return []
-        found = ((self._upstreams.get(server), name) for server, name in state.private_connections)
+        found = ((self._upstreams.get(server), name) for server, name in session.private_connections)
         pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
         return [(upstream, private) for upstream, private in pairs if private is not None]
 
 
-def _session(exchange: Exchange) -> tuple[Session, SessionState]:
-    session = exchange.session
-    if session is None or not isinstance(session.state, SessionState):
+def _session(exchange: Exchange) -> Session:
+    if exchange.session is None:
         raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
-    return session, session.state
+    return exchange.session
 
 
 class _Level(msgspec.Struct):

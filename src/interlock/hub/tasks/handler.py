@@ -6,7 +6,6 @@ A request for another principal's task gets exactly the answer for a task that d
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -23,6 +22,7 @@ from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
 from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
 from interlock.hub.tasks.live import Expected, Notify, renamed
 from interlock.hub.tasks.result_wait import ResultWait
@@ -42,7 +42,6 @@ from interlock.protocols.mcp.tasks import (
     unknown_task,
     with_related,
 )
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Result, one_line
 
@@ -115,7 +114,7 @@ class TaskHandler:
             call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
             call.plain = False
             return done
-        id_ = secrets.token_urlsafe(24)
+        id_ = self._ledger.new_id()
         token = None
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:

@@ -8,11 +8,11 @@ import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
+from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState
-from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Coroutine
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -18,20 +18,19 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Call
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
 from interlock.store import StoreError
-from interlock.transports.exchange import Session
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
@@ -138,13 +137,13 @@ class Tracker:
 
     def seen(self, task: StoredTask, session: Session | None) -> None:
         """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
-        if session is not None and isinstance(session.state, SessionState):
+        if session is not None and not session.over:
             self.live(task).session = session
-            session.state.tasks.add(task.id)
+            session.tasks.add(task.id)
 
-    def leave(self, session: Session, state: SessionState) -> None:
+    def leave(self, session: Session) -> None:
         """Detach a closed session from its tasks, which go on."""
-        for id_ in state.tasks:
+        for id_ in session.tasks:
             live = self._live.get(id_)
             if live is not None and live.session is session:
                 live.session = None
@@ -240,8 +239,8 @@ class Tracker:
             return
         if live.token is not None:
             self._tokens.pop(live.token, None)
-        if live.session is not None and isinstance(live.session.state, SessionState):
-            live.session.state.tasks.discard(id)
+        if live.session is not None:
+            live.session.tasks.discard(id)
 
     # Notifications
 
@@ -273,7 +272,7 @@ class Tracker:
         """Notify the owner of a task: its session and its streams."""
         live = self.live(task)
         live.notified = live.state.status
-        if live.session is not None and self.reach(cast(Caller, live.session.caller), task) is not None:
+        if live.session is not None and self.reach(live.session.caller, task) is not None:
             live.session.notify(method, params)
         for follower in list(live.followers.values()):
             follower(method, params)

@@ -17,6 +17,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
@@ -25,7 +26,6 @@ from interlock.hub.tool_search.requests import EVENT, Requests, Waiting, event
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
-from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ class DiscoveryTools:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         return {"evicted": list(dict.fromkeys(names)), "tokens_freed": freed}
 
-    def forget(self, session: Session, caller: Caller) -> None:
+    def forget(self, session: Session) -> None:
         """Drop the state of a closed session."""
-        self.contexts.forget(caller, session)
+        self.contexts.forget(session)
         self._requests.forget(session)
 
     async def _fitted(

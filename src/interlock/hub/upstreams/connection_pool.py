@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_listeners import PrivateConnectionListener, SharedConnectionListener
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, set_log_level
@@ -19,7 +20,6 @@ from interlock.hub.upstreams.events import UpstreamEvents
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.hub.upstreams.starts import Starts
 from interlock.wire.errors import Fault
 
@@ -68,6 +68,10 @@ class ConnectionPool:
         """Let callers use the shared connection."""
         assert self._opened is not None
         self.shared = UpstreamConnection(self._opened)
+
+    def withdraw_shared(self) -> None:
+        """Give the shared connection to no further call. Open calls keep it."""
+        self.shared = None
 
     async def close_shared(self) -> None:
         """Take the shared connection from callers and close it."""

@@ -11,11 +11,11 @@ from interlock.client.connection import Connection, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.events import UpstreamEvents
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.transports.link import Listener
 from interlock.version import VERSION
 from interlock.wire.errors import Fault

@@ -11,6 +11,8 @@ from typing import Protocol
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
@@ -21,7 +23,6 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
@@ -32,7 +33,7 @@ from interlock.wire.errors import Fault
 class UpstreamHost(UpstreamEvents, Protocol):
     """The hub, as its servers see it."""
 
-    def on_state(self, upstream: Upstream, before: ServerState) -> None:
+    def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """A server changed its state."""
 
 
@@ -58,9 +59,8 @@ class Upstream:
         self._supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
-        self.begin, self.end = supervisor.begin, supervisor.end
-        self.want, self.try_again, self.restart = supervisor.want, supervisor.try_again, supervisor.restart
-        self.down = supervisor.down
+        self.begin, self.command = supervisor.begin, supervisor.command
+        self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 
@@ -93,6 +93,11 @@ class Upstream:
     def given_up(self) -> bool:
         """Whether the server stays down after too many restarts."""
         return self._supervisor.given_up
+
+    @property
+    def stopped(self) -> Command | None:
+        """The command that stopped the server, while the server stays stopped."""
+        return self._supervisor.stopped
 
     @property
     def refused(self) -> bool:
@@ -144,7 +149,9 @@ class Upstream:
 
     def line(self, connection_key: ConnectionKey | None) -> UpstreamConnection | None:
         """A connection that can be used right now."""
-        return self.pool.shared if connection_key is None else self.pool.private.get(connection_key.name)
+        if connection_key is None:
+            return self.pool.shared
+        return None if self._supervisor.stopped is not None else self.pool.private.get(connection_key.name)
 
     async def open_connection(self, connection_key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
@@ -187,6 +194,6 @@ class Upstream:
         """Subscribe to the resources and tasks that clients want now."""
         await self.pool.watch_shared()
 
-    def on_state(self, before: ServerState) -> None:
+    def on_state(self, change: StateChange) -> None:
         """Report a change of the state."""
-        self._host.on_state(self, before)
+        self._host.on_state(self, change)

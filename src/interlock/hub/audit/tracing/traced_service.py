@@ -14,9 +14,12 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.call import Caller as HubCaller
 from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import TargetKind
+from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestMeta
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.exchange import Caller
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification
 
@@ -29,8 +32,8 @@ class TracedService:
         self._spans = spans
         self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
 
-    def initialize(self, session: Session) -> bytes:
-        return self._service.initialize(session)
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+        return self._service.open_session(channel, caller, dialect)
 
     def serve(self, exchange: Exchange) -> None:
         if exchange.request.method in CALLS:
@@ -48,8 +51,11 @@ class TracedService:
         """A request could not be read."""
         self._service.count_malformed(caller)
 
-    def on_session_closed(self, session: Session) -> None:
-        self._service.on_session_closed(session)
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return self._service.resume_session(channel, id, caller)
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        self._service.end_session(session, event, reason)
 
 
 class TracedExchange(Exchange):

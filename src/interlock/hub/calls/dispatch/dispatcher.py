@@ -22,8 +22,9 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
-from interlock.hub.upstreams.sharing import ConnectionKey, SessionState, connection_key
+from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
@@ -183,14 +184,14 @@ class Dispatcher:
 
     def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         session = call.exchange.session
-        if session is None or not isinstance(state := session.state, SessionState):
+        if session is None:
             return self._new_lane(call, upstream)
-        key = upstream.id, upstream.share, upstream.modern, state.log_level
-        if key not in state.connection_keys:
-            if len(state.connection_keys) >= MOST_LANES:
-                state.connection_keys.clear()
-            state.connection_keys[key] = self._new_lane(call, upstream)
-        return state.connection_keys[key]
+        key = upstream.id, upstream.share, upstream.modern, session.log_level
+        if key not in session.connection_keys:
+            if len(session.connection_keys) >= MOST_LANES:
+                session.connection_keys.clear()
+            session.connection_keys[key] = self._new_lane(call, upstream)
+        return session.connection_keys[key]
 
     def _new_lane(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(
@@ -213,8 +214,8 @@ class Dispatcher:
             if settled != own:
                 own = settled
                 line = await asyncio.wait_for(upstream.open_connection(own), plan.timeout_s)
-            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
-                own.session.state.private_connections.add((upstream.id, own.name))
+            if own is not None and own.session is not None:
+                own.session.private_connections.add((upstream.id, own.name))
             if (opening := line.connection.reopening) is not None:
                 await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
             current = await self._pipeline.judged_again(call, plan)
