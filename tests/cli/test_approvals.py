@@ -144,6 +144,24 @@ def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent
     assert (code, out.startswith("No rules.")) == (0, True)
 
 
+def test_watch_asks_for_all_open_requests_after_it_lost_some(user: User, hub: FakeHub) -> None:
+    asked = {
+        "id": "a3f",
+        "kind": "tool_call",
+        "state": "open",
+        "asker": "ci",
+        "target": "demo__x",
+        "question": "Say yes",
+    }
+    lists = [{"decisions": []}, {"decisions": [asked]}]
+    hub.answers["hub/approvals.list"] = lambda params: lists.pop(0)
+    hub.answers["hub/approvals.show"] = {"decision": asked}
+    hub.gaps = [{"event": "ApprovalChanged", "source": "approvals", "first": 1, "last": 9}]
+    shown = on_terminal(user, "watch", script=[(b"[other] later", b"x"), (b"left open", b"")])
+    assert "a3f" in shown
+    assert "left open" in shown
+
+
 HOSTILE = {
     "id": "a3f",
     "kind": "tool_call",

@@ -158,8 +158,9 @@ async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approve
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
+        await hub.hub_app.keys.revoke("careful")
         approved = read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
-        await asyncio.gather(approved, hub.hub_app.keys.revoke("careful"), return_exceptions=True)
+        await asyncio.gather(approved, return_exceptions=True)
         assert error_of(await held)["name"] in ("AUTH_REQUIRED", "APPROVAL_PENDING")
 
 

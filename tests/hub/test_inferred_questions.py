@@ -38,10 +38,9 @@ async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict
 
 def watch(hub: RunningHub) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    operations = Operations(hub.hub_app, lambda: None)
-    stop = operations.follow("approvals.list", b'{"follow":true}', lambda method, params: None)
-    assert stop is not None
-    return stop
+    following = Operations(hub.hub_app, lambda: None).follow("approvals.list", b'{"follow":true}')
+    assert following is not None
+    return following.subscription.close
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)

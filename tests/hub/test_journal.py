@@ -208,7 +208,7 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
         gone = await entries(hub, event="SERVER_DISCONNECTED")
         told = {entry.record.server: entry.record for entry in gone}
         assert told.keys() == {"busy", "lost"}
-        assert told["busy"].details == {"from": "connected", "to": "draining"}
+        assert told["busy"].details == {"from": "connected", "to": "draining", "reason": "configuration_change"}
         assert told["lost"].reason
 
 

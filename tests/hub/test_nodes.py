@@ -117,3 +117,33 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
         answers = await asyncio.gather(*(client.modern("tools/call", ECHO) for client in (here, there) * 4))
         made = [answer for answer in answers if "APPROVAL_PENDING" not in str(answer)]
         assert [text_of(answer) for answer in made] == ["x"]
+
+
+async def test_the_policy_version_is_equal_on_every_hub_and_the_catalogs_generation_is_each_ones_own(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with nodes(tmp_path, postgres) as (north, south):
+
+        async def equal() -> bool:
+            return north.hub_app.policy_version.number == south.hub_app.policy_version.number
+
+        for change in (
+            north.allow("a", "busy"),
+            south.operate("keys.create", ADA, agent="ci"),
+            north.operate("keys.revoke", ADA, agent="ci"),
+        ):
+            before = north.hub_app.policy_version.number
+            await change
+            await within_a_second(equal)
+            assert north.hub_app.policy_version.number > before
+        version, generation = south.hub_app.policy_version.number, south.hub_app.catalog.generation
+        grow = {"name": "busy__grow", "arguments": {"name": "fresh"}}
+        seen = north.hub_app.catalog.generation
+        await RawClient(north.url + "/mcp").modern("tools/call", grow)
+
+        async def grown() -> bool:
+            return north.hub_app.catalog.generation > seen
+
+        await within_a_second(grown)
+        assert north.hub_app.policy_version.number == south.hub_app.policy_version.number == version
+        assert south.hub_app.catalog.generation == generation

@@ -39,6 +39,18 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
             for message in link.notifications():
                 if message["method"] == "hub/log":
                     _print(message["params"], as_json)
+                elif message["method"] == "hub/gap":
+                    _print_gap(message["params"], as_json)
+
+
+def _print_gap(gap: dict[str, Any], as_json: bool) -> None:
+    """Say that lines are missing: this terminal was too slow, and the hub keeps only the newest ones."""
+    if as_json:
+        import json
+
+        say(json.dumps({"gap": gap}, ensure_ascii=False))
+    else:
+        say(f"… lines of {bold(gap['source'])} are missing here: they came faster than they were printed")
 
 
 def _print(line: dict[str, Any], as_json: bool) -> None:

@@ -45,15 +45,18 @@ def watch(as_json: bool) -> None:
             return
         say("Waiting for approval requests; stop with Ctrl-C.", err=True)
         with HubLink.open(home) as answers:
-            for row in _open_requests(rows, link):
+            for row in _open_requests(rows, link, answers):
                 _ask_person(row, answers)
 
 
-def _open_requests(rows: list[Json], link: HubLink) -> Iterator[Json]:
+def _open_requests(rows: list[Json], link: HubLink, answers: HubLink) -> Iterator[Json]:
     yield from rows
     for message in link.notifications():
         if message["method"] == "hub/decision" and message["params"]["state"] == "open":
             yield message["params"]
+        elif message["method"] == "hub/gap":
+            # Requests came faster than they were read here: ask for all that are open.
+            yield from answers.ask("hub/approvals.list")["decisions"]
 
 
 def _ask_person(row: Json, link: HubLink) -> None:

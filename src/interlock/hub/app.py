@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
@@ -24,7 +23,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
-from interlock.hub.composition.upstream_events import UpstreamEventRouter
+from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
@@ -61,12 +60,11 @@ class HubApp:
         self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
-        self.counts = Counts()
         self._build(RequestStates(secrets.token_bytes(32)))
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
-        self._host = UpstreamEventRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
+        self._host = UpstreamRouter(
+            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -74,7 +72,7 @@ class HubApp:
     def _build(self, states: RequestStates) -> None:
         """Build the parts, each from those before it."""
         foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
-        catalog = Catalog(foundation.policy_version.advance)
+        catalog = Catalog(foundation.plan_generation.advance)
         authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
         approvals = self._approvals = ApprovalParts(
             foundation,
@@ -90,8 +88,11 @@ class HubApp:
             foundation, authentication, approvals, listings, upstreams, parking, states, self.limits
         )
         self.home = foundation.home
+        self.bus = foundation.bus
+        self.counts = foundation.counts
         self.logs = foundation.logs
         self.policy_version = foundation.policy_version
+        self.plan_generation = foundation.plan_generation
         self.journal = foundation.journal
         self.keys = authentication.keys
         self.rates = authentication.rates
@@ -170,13 +171,10 @@ class HubApp:
     async def start(self) -> None:
         """Open the store and begin to start the servers, without waiting for them."""
         head = await self._foundation.open()
-        recorder, node = self.recorder, self.node
+        recorder = self.recorder
         self.recording.recorder = recorder
-        if self.config.hub.metrics != "off":
-            recorder.follow(self.counts.take)
-        recorder.follow(lambda records: self.audience.on_records(node, records))
         pruner = Pruner(self.store, recorder, head)
-        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log)
+        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log, self.bus, self.upstreams)
         await self._authentication.start(self._listings.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
@@ -202,14 +200,14 @@ class HubApp:
             self.recorder.show_arguments(config.audit.arguments == "redacted")
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
-            self.policy_version.advance()
+            self.plan_generation.advance()
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
-            self._listings.notify()
+            await self._listings.notify()
             return changed
 
     async def stop(self) -> None:
@@ -235,10 +233,6 @@ class HubApp:
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
         return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
-
-    def on_connected(self, upstream: Upstream) -> None:
-        """Send audit records to a server that was just connected, if it wants them."""
-        self.forwarding.connected(upstream)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, Subscription
+from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
@@ -56,6 +58,7 @@ class Inbox:
         clock: Callable[[], int] = now_ms,
         *,
         seal: ViewSeal,
+        bus: Bus | None = None,
         still_allowed: Callable[[Question], bool] = lambda question: True,
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
@@ -77,7 +80,8 @@ class Inbox:
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id."""
         self._listeners: list[Listener] = []
-        self._watchers = 0
+        self.bus = bus or Bus()
+        self._watching: set[Subscription] = set()
         self._ask_lock = asyncio.Lock()
 
     async def start(self, store: Store) -> None:
@@ -90,25 +94,23 @@ class Inbox:
         self._decisions.on_change(self._changed)
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for every decision that is opened, answered or ended. Returns the function that ends this."""
+        """Call `listener` at every change of a decision, for parts that act on it. Returns the function that ends this.
+
+        Like the callbacks of a mirror it misses nothing. Parts that only tell somebody subscribe to `ApprovalChanged`.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def watch(self, listener: Listener) -> Callable[[], None]:
-        """The same for a person who is present and can answer."""
-        self._watchers += 1
-        stop = self.on_change(listener)
-
-        def leave() -> None:
-            self._watchers -= 1
-            stop()
-
-        return leave
+    def watch(self) -> Subscription:
+        """The changes of decisions, for a person who is present and can answer until the subscription is closed."""
+        subscription = self.bus.subscribe(EventFilter.of(ApprovalChanged))
+        self._watching = {other for other in self._watching if not other.closed} | {subscription}
+        return subscription
 
     @property
     def watched(self) -> bool:
         """Whether a person watches for requests."""
-        return self._watchers > 0
+        return any(not subscription.closed for subscription in self._watching)
 
     # Looking
 
@@ -362,6 +364,24 @@ class Inbox:
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)
+            self._publish(decision)
+
+    def _publish(self, decision: Decision) -> None:
+        if self.bus.wants(ApprovalChanged):
+            question, revision = decision.question, self._decisions.revision
+            self.bus.publish(
+                ApprovalChanged(
+                    "approvals",
+                    revision,
+                    now_us(),
+                    decision.id,
+                    decision.state.value,
+                    question.kind,
+                    question.asker,
+                    question.server,
+                    question.shown,
+                )
+            )
 
     def _follow(self, id: str, decision: Decision | None) -> None:
         before = self._known.pop(id, None)

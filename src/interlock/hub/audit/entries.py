@@ -7,7 +7,7 @@ as late as possible.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import time_ns
 from typing import Final, TypeAlias
 
@@ -70,24 +70,9 @@ Entry: TypeAlias = Record | Ticket
 
 
 def age_s(entry: Entry) -> float:
-    """How long ago something happened that waits to be written."""
+    """How long ago an entry was made."""
     at_ns = entry.at_ns if isinstance(entry, Ticket) else entry.at * 1000
     return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
-
-
-class CommittedEntries:
-    """Entries as they were committed. Calls become records only when a follower iterates."""
-
-    __slots__ = ("entries",)
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Record]:
-        return (entry.record() if isinstance(entry, Ticket) else entry for entry in self.entries)
 
 
 NOBODY: Final = Principal("", "service")

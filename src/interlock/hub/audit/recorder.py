@@ -16,7 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
-from interlock.hub.audit.entries import NOBODY, CommittedEntries, Entry, Ticket, age_s, digest, event_record
+from interlock.hub.audit.commit_publisher import CommitPublisher
+from interlock.hub.audit.entries import NOBODY, Entry, Ticket, age_s, digest, event_record
+from interlock.hub.audit.flush_waiters import FlushWaiters
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
@@ -49,7 +51,14 @@ class Recorder:
     """Writes one chain. Made by `Recorder.open`, used on the loop's thread."""
 
     def __init__(
-        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact: RedactText, limit: int
+        self,
+        store: Store,
+        head_file: HeadFile,
+        head: Head,
+        resumed: Resumed,
+        redact: RedactText,
+        limit: int,
+        publisher: CommitPublisher,
     ) -> None:
         self.chain = head.chain
         self.resumed = resumed
@@ -83,16 +92,23 @@ class Recorder:
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
-        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._flush_waiters = FlushWaiters()
         self._unrecorded = 0
-        self._followers: list[Callable[[CommittedEntries], None]] = []
+        self._publisher = publisher
         self._issue = head_file.issue
         self._update_capacity()
         store.commit_records_with(self.commit)
 
     @classmethod
     async def open(
-        cls, store: Store, chain: str, head_file: Path, *, redact: RedactText = unredacted, limit: int = MAX_WAITING
+        cls,
+        store: Store,
+        chain: str,
+        head_file: Path,
+        *,
+        redact: RedactText = unredacted,
+        limit: int = MAX_WAITING,
+        publisher: CommitPublisher | None = None,
     ) -> Recorder:
         """Continue a chain: find and record what the last run lost or left without an outcome.
 
@@ -102,7 +118,7 @@ class Recorder:
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
-        return cls(store, file, head, resumed, redact, limit)
+        return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher())
 
     def intent(
         self, principal: Principal, target: Target, trace: str, arguments: bytes = b"", committed: Answer | None = None
@@ -212,9 +228,7 @@ class Recorder:
             await self.flushed()
         except StoreError as cause:
             raise not_recorded(cause) from None
-        if change.error is not None:
-            raise change.error
-        return change.done
+        return change.outcome()
 
     @property
     def stopped(self) -> Fault | None:
@@ -237,16 +251,10 @@ class Recorder:
         oldest = next(iter(self._batch or self._queue), None)
         return 0.0 if oldest is None else age_s(oldest)
 
-    def follow(self, on_commit: Callable[[CommittedEntries], None]) -> Callable[[], None]:
-        """Call `on_commit` with entries as they were committed. Returns the function that ends this."""
-        self._followers.append(on_commit)
-        return lambda: self._followers.remove(on_commit)
-
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
         if self._queue or self._batch:
-            waiter = self._loop.create_future()
-            self._flush_waiters.append((self._seq, waiter))
+            waiter = self._flush_waiters.add(self._seq)
             self._flush()
             await waiter
 
@@ -363,8 +371,7 @@ class Recorder:
             if change.error is None:
                 self._store.deliver(change.done)
         self._answer(last, None)
-        for on_commit in tuple(self._followers):
-            on_commit(CommittedEntries(written))
+        self._publisher.on_committed(self.chain, written)
         if self._flush_waiters or self._strict or len(self._queue) >= FLUSH_AT:
             self._flush()
         elif self._queue:
@@ -394,11 +401,4 @@ class Recorder:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
             committed(error)
-        while self._flush_waiters and self._flush_waiters[0][0] <= last:
-            _, waiter = self._flush_waiters.pop(0)
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
+        self._flush_waiters.answer(last, error)

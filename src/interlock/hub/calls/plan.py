@@ -1,6 +1,6 @@
 """What is known about a principal and a target before the arguments are: computed once, kept while it holds.
 
-A plan holds while the epoch it was made in lasts and its time has not run out. Nothing is ever walked
+A plan holds while the generation it was made in lasts and its time has not run out. Nothing is ever walked
 to invalidate plans: an old one is found out when it is next looked at.
 """
 
@@ -31,8 +31,11 @@ Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
 """Takes a call, its good result, and who is to have it."""
 
 
-class PolicyVersion:
-    """Grows with every change that could make a plan wrong."""
+class PlanGeneration:
+    """Grows with every change that could make a plan wrong: of the policy, the catalog or the configuration.
+
+    It is local to this node. The policy version, which all nodes share, is `hub/policy_version.py`.
+    """
 
     __slots__ = ("number",)
 
@@ -69,7 +72,7 @@ class Plan(msgspec.Struct):
     validation_s: float
     lock_s: float
     """How long the tool, the checks, and the wait for a lock may take."""
-    policy_version: int
+    generation: int
     """When it was made."""
     finish: Finishing | None = None
     """What is to be done to its results."""
@@ -96,7 +99,7 @@ class Plans:
         self._finish_of = finish_of
         self._meters_of = meters_of
 
-    def make(self, caller: Caller, name: str, target: Target, policy_version: int) -> Plan:
+    def make(self, caller: Caller, name: str, target: Target, generation: int) -> Plan:
         """A new plan for a target that was resolved from `name`."""
         standing: Verdict = PASS
         standing_gate = ""
@@ -123,7 +126,7 @@ class Plans:
             timeouts.tool_s,
             timeouts.validation_s,
             timeouts.lock_s,
-            policy_version,
+            generation,
             self._finish_of(target),
             valid_until,
             self._meters_of(caller.principal, target),

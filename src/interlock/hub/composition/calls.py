@@ -77,6 +77,7 @@ class CallParts:
             lambda: int(foundation.config.hub.limits.task_s * 1000),
             clock,
             Reach(listings.catalog, authentication.access),
+            foundation.bus,
         )
         info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
         self.hub = HubService(
@@ -140,7 +141,7 @@ class CallParts:
         refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
             lambda: self.gate_chain.plans,
-            self._foundation.policy_version,
+            self._foundation.plan_generation,
             commit,
             dispatch,
             refused,

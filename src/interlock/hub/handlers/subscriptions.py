@@ -7,6 +7,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from interlock.events.types import SessionEnded, SessionOpened, now_us
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.calls.background_tasks import Later, Serve
 from interlock.hub.calls.call import Caller
@@ -16,6 +17,7 @@ from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, Lis
 from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.sessions.clients import claim_of
 from interlock.hub.sessions.registry import Clients
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -28,6 +30,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
 MAX_STREAMS: Final = 10_000
+MAX_NAME: Final = 128
+"""Of a client's own name for itself, in events."""
 
 
 class Reach(Protocol):
@@ -78,6 +82,10 @@ class SubscriptionHandler:
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
         self._audience.join(session.id, session.caller.principal, session.dialect, session.notify)
+        bus = self._change_notifier.bus
+        if bus.wants(SessionOpened):
+            who, client = session.caller.principal.id, claim_of(session.dialect).name
+            bus.publish(SessionOpened("sessions", bus.next(), now_us(), session.handle, who, client))
 
     def on_session_resumed(self, session: Session) -> None:
         """Tell a session of an earlier run to read every list again."""
@@ -88,6 +96,10 @@ class SubscriptionHandler:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(self._listeners.pop(session))
         self._audience.leave(session.id)
+        bus = self._change_notifier.bus
+        if bus.wants(SessionEnded):
+            who = session.caller.principal.id
+            bus.publish(SessionEnded("sessions", bus.next(), now_us(), session.handle, who))
         for server, uri in list(session.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in session.private_connections:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, Gap, SubscriberTask
+from interlock.events.types import Delivery, TaskChanged, now_us
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
@@ -52,8 +54,11 @@ class Tracker:
         max_ttl_ms: Callable[[], int],
         clock: Callable[[], float],
         reach: Reach,
+        bus: Bus,
     ) -> None:
         self.ledger = ledger
+        self._bus = bus
+        self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recorder = recorder
@@ -272,10 +277,26 @@ class Tracker:
         """Notify the owner of a task: its session and its streams."""
         live = self.live(task)
         live.notified = live.state.status
-        if live.session is not None and self.reach(live.session.caller, task) is not None:
-            live.session.notify(method, params)
-        for follower in list(live.followers.values()):
-            follower(method, params)
+        live.unsent.append((method, params))
+        self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
+
+    async def _send(self, batch: Sequence[Delivery]) -> None:
+        """Send notifications to the owners of changed tasks; after a gap, of all."""
+        ids = [event.task for event in batch if isinstance(event, TaskChanged)]
+        if any(isinstance(event, Gap) for event in batch):
+            ids = [id_ for id_, live in self._live.items() if live.unsent]
+        for id_ in dict.fromkeys(ids):
+            task, live = self.ledger.at_id(id_), self._live.get(id_)
+            if task is not None and live is not None:
+                self._send_unsent(task, live)
+
+    def _send_unsent(self, task: StoredTask, live: LiveTask) -> None:
+        while live.unsent:
+            method, params = live.unsent.popleft()
+            if live.session is not None and self.reach(live.session.caller, task) is not None:
+                live.session.notify(method, params)
+            for follower in list(live.followers.values()):
+                follower(method, params)
 
     def follow(self, task: StoredTask, follower: object, notify: Notify) -> None:
         """Notify a follower of every change (stateless era)."""
@@ -349,6 +370,7 @@ class Tracker:
 
     async def close(self) -> None:
         """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
+        await self._notifying.close()
         for id_, live in list(self._live.items()):
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from interlock.discovery.budget import Fit, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
+from interlock.events import Bus
+from interlock.events.types import ToolRequestDecided, now_us
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
@@ -55,7 +58,7 @@ class DiscoveryTools:
         tokens: TokenCounts,
         summarizer: ToolSummaries,
         requests: Requests,
-        notify: Callable[[Principal, bytes], None],
+        bus: Bus,
     ) -> None:
         self._catalog = catalog
         self._listings = listings
@@ -63,7 +66,7 @@ class DiscoveryTools:
         self._tokens = tokens
         self._summarizer = summarizer
         self._requests = requests
-        self._notify = notify
+        self._bus = bus
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
         self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
@@ -254,7 +257,8 @@ class DiscoveryTools:
             data |= self._loaded(caller, self.contexts.of(caller, session), tool)
         encoded = event(waiting.request_id, data)
         if session is None:
-            self._notify(caller.principal, encoded)
+            by, body = caller.principal, msgspec.Raw(encoded)
+            self._bus.publish(ToolRequestDecided("tool_requests", self._bus.next(), now_us(), by.id, by.kind, body))
             return True
         self.contexts.changed(caller, session)
         if waiting.speaks_mgp:

@@ -1,25 +1,29 @@
 """Sends the audit log to audit servers: `notifications/mgp.audit`, in order and complete (MGP, Audit Trail).
 
-The audit log itself is the queue. A cursor in the store marks the last record that each server took, so the hub sends
-records again after a broken connection or a restart. Each notification has its number in the chain, by which a server
-recognises a duplicate.
+The audit log itself is the queue, and events only wake its readers. A cursor in the store marks the last record that
+each server took, so the hub sends records again after a broken connection or a restart. Each notification has its
+number in the chain, by which a server recognises a duplicate.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events.types import AuditCommitted, Delivery, Gap, ServerStateChanged
 from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.mgp_format import METHOD, notification
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -52,16 +56,28 @@ CURSORS: Final = Collection("audit_cursors", Cursor, key="id")
 class AuditReceivers:
     """Sends one chain to every server that receives it."""
 
-    def __init__(self, recorder: Recorder, store: Store, log: Log) -> None:
+    def __init__(self, recorder: Recorder, store: Store, log: Log, bus: Bus, upstreams: Upstreams) -> None:
         self._recorder = recorder
         self._store = store
         self._log = log
+        self._bus = bus
+        self._upstreams = upstreams
         self._receivers: dict[str, _Receiver] = {}
         self._active: set[_Receiver] = set()
-        recorder.follow(lambda records: self._wake())
+        self._states = SubscriberTask(bus.subscribe(EventFilter.of(ServerStateChanged)), self._on_states)
+        self._commits: SubscriberTask | None = None
+        """Runs while a receiver is active."""
 
-    def connected(self, server: Upstream) -> None:
-        """Continue sending to a server that was just connected, if it receives audit records."""
+    async def _on_states(self, batch: Sequence[Delivery]) -> None:
+        """Continue sending to servers that were just connected; after a gap, to all that are."""
+        servers: Iterable[Upstream | None] = (self._upstreams.get(event.source) for event in batch)
+        if any(isinstance(event, Gap) for event in batch):
+            servers = self._upstreams
+        for server in dict.fromkeys(servers):
+            if server is not None and server.state is ServerState.CONNECTED:
+                self._connected(server)
+
+    def _connected(self, server: Upstream) -> None:
         receiver = self._receivers.get(server.id)
         if receiver is None:
             receiver = self._receivers[server.id] = _Receiver(server, self._recorder, self._store, self._log, self)
@@ -73,6 +89,9 @@ class AuditReceivers:
 
     async def close(self) -> None:
         """Stop sending. The next start sends the remaining records."""
+        await self._states.close()
+        if self._commits is not None:
+            await self._commits.close()
         receivers, self._receivers = self._receivers, {}
         tasks = [receiver.task for receiver in receivers.values() if receiver.task is not None]
         for task in tasks:
@@ -85,8 +104,13 @@ class AuditReceivers:
             self._active.add(receiver)
         else:
             self._active.discard(receiver)
+        if self._active and self._commits is None:
+            self._commits = SubscriberTask(self._bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
+        elif not self._active and self._commits is not None:
+            self._commits.stop()
+            self._commits = None
 
-    def _wake(self) -> None:
+    async def _wake(self, batch: Sequence[Delivery]) -> None:
         for receiver in self._active:
             receiver.woken.set()
 

@@ -17,7 +17,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
@@ -30,7 +30,7 @@ from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
 
-class UpstreamHost(UpstreamEvents, Protocol):
+class UpstreamHost(Host, Protocol):
     """The hub, as its servers see it."""
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:

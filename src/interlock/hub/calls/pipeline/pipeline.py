@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
-from interlock.hub.calls.plan import Check, Plan, Plans, PolicyVersion
+from interlock.hub.calls.plan import Check, Plan, PlanGeneration, Plans
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
 from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
@@ -49,7 +49,7 @@ class Pipeline:
     def __init__(
         self,
         plans: Callable[[], Plans],
-        policy_version: PolicyVersion,
+        plan_generation: PlanGeneration,
         commit: Commit,
         dispatch: Dispatch,
         refused: Callable[[Call, Fault, str, str], None],
@@ -59,7 +59,7 @@ class Pipeline:
         approvals: CallApprovals,
     ) -> None:
         self._plans = plans
-        self.policy_version = policy_version
+        self.plan_generation = plan_generation
         self._commit = commit
         self._dispatch = dispatch
         self._release = release
@@ -78,14 +78,14 @@ class Pipeline:
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
-        policy_version = self.policy_version.number
+        generation = self.plan_generation.number
         plan = caller.plans.get((kind, name))
-        if plan is not None and plan.policy_version == policy_version and now < plan.valid_until:
+        if plan is not None and plan.generation == generation and now < plan.valid_until:
             return plan
         return self._made(caller, name, resolve)
 
     def _made(self, caller: Caller, name: str, resolve: Resolve) -> Plan:
-        made = self._plans().make(caller, name, resolve(caller, name), self.policy_version.number)
+        made = self._plans().make(caller, name, resolve(caller, name), self.plan_generation.number)
         made.name, made.resolve = name, resolve
         return made
 
@@ -241,7 +241,7 @@ class Pipeline:
         """The plan by which a call goes out that had to wait for its server: what held when it came may not hold now.
         None where something is against it by now, which is its answer."""
         caller, now = call.caller, asyncio.get_running_loop().time()
-        if plan.policy_version == self.policy_version.number and now < plan.valid_until and caller.standing:
+        if plan.generation == self.plan_generation.number and now < plan.valid_until and caller.standing:
             return plan
         assert plan.resolve is not None
         approval, call.approval = call.approval, None
@@ -290,7 +290,7 @@ class Pipeline:
             verdict = Refuse(checks_timed_out(gate, plan.validation_s), "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self.policy_version.number != plan.policy_version:
+        if type(verdict) is Pass and self.plan_generation.number != plan.generation:
             verdict = _changed()
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
