@@ -70,7 +70,7 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
     )
     os.close(theirs)
     shown, seen, typed = b"", 0, b""
-    deadline = time.monotonic() + 45
+    deadline = time.monotonic() + 120
     try:
         while time.monotonic() < deadline and script != []:
             if not select.select([ours], [], [], 0.5)[0]:

@@ -258,7 +258,7 @@ async def heard_by(hub: RunningHub, stream: Stream, hears: bool) -> list[Any]:
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:
         await until(lambda: len(hub.hub_app.audience._subscribers) == 1 + hears)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not audits(sure) or (hears and not audits(stream)):
                 await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
                 await hub.hub_app.recorder.flushed()
