@@ -14,18 +14,19 @@ import time
 import click
 
 from .perform import need_person, perform
-from .show import bold, say
+from .show import bold, json_option, say, show_json
 
 KEPT_S = 10.0
 """How long the file stays for the browser to read. The code in it is valid for a minute and once."""
 
 
 @click.command()
-@click.option("--no-open", is_flag=True, help="Only print the address and the code.")
-def console(no_open: bool) -> None:
-    """Open the console in a browser, with a login code. Needs a terminal.
+@click.option("--no-open", is_flag=True, help="Print the address and the code, and open no browser.")
+@json_option
+def console(no_open: bool, as_json: bool) -> None:
+    """Open the console in a browser, with a login code.
 
-    The code is valid for a minute and once.
+    The code is valid for a minute and once. Needs a terminal.
 
     \b
     Example:
@@ -33,6 +34,9 @@ def console(no_open: bool) -> None:
     """
     need_person()
     made = perform("console.code", {"terminal": True})
+    if as_json:
+        show_json(made)
+        return
     say(f"Address  {bold(made['url'])}")
     say(f"Code     {bold(made['code'])}  (valid for {made['valid_s']} s, once)")
     if not no_open and _has_screen():
