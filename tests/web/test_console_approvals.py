@@ -38,15 +38,15 @@ async def visitor(hub: RunningHub) -> Visitor:
     return await Visitor(hub).log_in()
 
 
-async def call(hub: RunningHub, text: str, **more: Any) -> Any:
-    params = {"name": "busy__echo", "arguments": {"text": text, **more}}
+async def call(hub: RunningHub, text: str) -> Any:
+    params = {"name": "busy__echo", "arguments": {"text": text}}
     return await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", params)
 
 
-async def asked(hub: RunningHub, text: str, **more: Any) -> str:
+async def asked(hub: RunningHub, text: str) -> str:
     """A call that asks; the id of its request."""
     before = {decision.id for decision in hub.hub_app.inbox.all(only_open=True)}
-    await call(hub, text, **more)
+    await call(hub, text)
     (new,) = {decision.id for decision in hub.hub_app.inbox.all(only_open=True)} - before
     return new
 
@@ -142,15 +142,29 @@ async def test_the_page_of_many_large_requests_is_bounded(hub: RunningHub, visit
 
 
 async def test_a_request_is_compared_with_the_last_call_to_the_tool(hub: RunningHub, visitor: Visitor) -> None:
-    await asked(hub, "send 10 to ada")
-    assert "no earlier call" in (await visitor.get("/console/approvals")).text
+    id_ = await asked(hub, "send 10 to ada")
+    assert "No earlier approved call" in (await visitor.get("/console/approvals")).text
+    assert "Neither the approvals nor the audit log" in (await visitor.get(f"/console/approvals/{id_}")).text
     await visitor.press("/console/approvals", "once")
     assert "result" in await call(hub, "send 10 to ada")
     await asked(hub, "send 9999 to eve")
     page = (await visitor.get("/console/approvals")).text
-    assert "Compared with the last call of careful to this tool" in page
+    assert "Compared with the last approved call of careful to this tool" in page
     assert "<del>−   &#34;text&#34;: &#34;send 10 to ada&#34;</del>" in page
     assert "<ins>+   &#34;text&#34;: &#34;send 9999 to eve&#34;</ins>" in page
+
+
+async def test_a_request_is_compared_with_the_audit_log_where_no_approval_is_known(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    await asked(hub, "send 10 to ada")
+    await visitor.press("/console/approvals", "once")
+    assert "result" in await call(hub, "send 10 to ada")
+    hub.hub_app.inbox.history._last.clear()  # as after a week
+    id_ = await asked(hub, "send 9999 to eve")
+    page = unescape((await visitor.get(f"/console/approvals/{id_}")).text)
+    assert "Compared with the last call of careful to this tool" in page
+    assert '<del>−   "text": "send 10 to ada"</del>' in page
 
 
 def test_texts_that_take_long_to_compare_are_not_compared() -> None:

@@ -37,7 +37,13 @@ class ApprovalOperations:
         """One approval request."""
         decision = self._inbox.get(params.id)
         view = await self._inbox.view(decision)
-        return OneDecision(self.shown(decision), view, decision.question.view if view is not None else None)
+        last = self._inbox.history.last_approved(decision)
+        return OneDecision(
+            self.shown(decision),
+            view,
+            decision.question.view if view is not None else None,
+            None if last is None else last.question.summary,
+        )
 
     async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
         """Approve or deny a call."""
@@ -202,6 +208,8 @@ class OneDecision(msgspec.Struct):
     view: str | None = None
     """The arguments in full, with masked secrets, while the request is open."""
     view_hash: str | None = None
+    last_approved: str | None = None
+    """The `summary` of the last approved request of the same asker for the same target, to compare with."""
 
 
 class RuleRow(msgspec.Struct):

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
@@ -19,6 +18,7 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.approvals.full_view import hash_of
+from interlock.hub.approvals.history import ApprovalHistory
 from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
@@ -80,8 +80,7 @@ class Inbox:
         self._known: dict[str, Decision] = {}
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id."""
-        self._approvals: Counter[str] = Counter()
-        """How often a matter was approved once, for `offers_rule`."""
+        self.history = ApprovalHistory()
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
@@ -158,7 +157,7 @@ class Inbox:
         """Whether the same call was approved often enough to offer a rule."""
         if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
             return False
-        return self._approvals[decision.question.matter] >= OFFER_AFTER
+        return self.history.times_approved(decision.question) >= OFFER_AFTER
 
     # Asking and answering
 
@@ -391,23 +390,14 @@ class Inbox:
         if before is not None and self._live.get(before.question.matter) == id:
             del self._live[before.question.matter]
         self._open.pop(id, None)
-        if before is not None and _approved(before):
-            self._count_approval(before, -1)
+        self.history.follow(before, decision)
         if decision is None:
             return
-        if _approved(decision):
-            self._count_approval(decision, 1)
         self._known[id] = decision
         if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
             self._live[decision.question.matter] = id
         if decision.state is DecisionState.OPEN:
             self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
-
-    def _count_approval(self, decision: Decision, step: int) -> None:
-        matter = decision.question.matter
-        self._approvals[matter] += step
-        if not self._approvals[matter]:
-            del self._approvals[matter]
 
 
 def asker_of(question: Question) -> Principal:
@@ -415,10 +405,6 @@ def asker_of(question: Question) -> Principal:
     kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
     kind = next((kind for kind in kinds if kind == question.asker_kind), None)
     return NOBODY if kind is None else Principal(question.asker, kind)
-
-
-def _approved(decision: Decision) -> bool:
-    return decision.answer == "once" and decision.state in (DecisionState.APPROVED, DecisionState.USED)
 
 
 def _can_expire(decision: Decision) -> bool:

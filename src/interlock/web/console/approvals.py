@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
 from interlock.hub.admin.audit_log import Entries
+from interlock.hub.approvals.full_view import MAX_CHARS as MAX_VIEW
 from interlock.hub.approvals.states import DecisionState
 from interlock.web.console.comparison import Line, compare, marked
 from interlock.web.console.page import Visit
@@ -63,7 +64,14 @@ async def show_list(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """One request with its whole view."""
     found = await visit.perform("approvals.show", OneDecision, id=_id(visit))
-    return await visit.page("approval.html", card=await _card(visit, found, MAX_PAGE_CHARS * 16))
+    card = await _card(found, MAX_VIEW)
+    if card.view is not None and found.last_approved is None:
+        # The audit log may be long, so the list does not wait for it.
+        last = await _last_arguments(visit, found.decision)
+        if last is not None:
+            card.difference = await asyncio.to_thread(compare, last, card.view)
+            card.compared = f"the last call of {found.decision.asker} to this tool"
+    return await visit.page("approval.html", card=card)
 
 
 async def answer(visit: Visit) -> Response:
@@ -84,7 +92,7 @@ async def _open_requests(visit: Visit) -> dict[str, object]:
         if found is not None:
             room = min(MAX_VIEW_CHARS, left)
             left -= len(found.view or "") if len(found.view or "") <= room else 0
-            cards.append(_card(visit, found, room))
+            cards.append(_card(found, room))
     return {"cards": await asyncio.gather(*cards), "open": len(rows), "more": max(0, len(rows) - MAX_CARDS)}
 
 
@@ -97,18 +105,16 @@ async def _opened(visit: Visit, row: DecisionRow) -> OneDecision | None:
         raise
 
 
-async def _card(visit: Visit, found: OneDecision, room: int) -> Card:
+async def _card(found: OneDecision, room: int) -> Card:
     row, view = found.decision, found.view
     if view is not None and len(view) > room:
         return Card(row, is_long=True)
     if row.kind == "changed_tool":
         return Card(row, difference=marked(row.summary), compared="the approved definition")
     card = Card(row, view, found.view_hash or "")
-    if row.kind == "tool_call" and view is not None:
-        last = await _last_arguments(visit, row)
-        if last is not None:
-            card.difference = await asyncio.to_thread(compare, last, view)
-            card.compared = f"the last call of {row.asker} to this tool"
+    if view is not None and found.last_approved is not None:
+        card.difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
+        card.compared = f"the last approved call of {row.asker} to this tool"
     return card
 
 
