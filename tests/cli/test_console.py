@@ -21,7 +21,7 @@ pathlib.Path(os.environ["SEEN"]).write_text(repr(seen))
 """
 
 
-def test_a_browser_opens_with_a_code_that_no_list_of_processes_shows(user: User) -> None:
+def test_t52_a_browser_opens_with_a_code_that_no_list_of_processes_shows(user: User) -> None:
     user.configure()
     browser, seen = user.root / "browser.py", user.root / "seen"
     browser.write_text(BROWSER)

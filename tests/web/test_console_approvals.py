@@ -106,7 +106,7 @@ async def test_always_shows_the_rule_that_it_makes(hub: RunningHub, visitor: Vis
         assert "result" in await call(hub, "please")
 
 
-async def test_nothing_is_approved_without_the_hash_of_the_view(hub: RunningHub, visitor: Visitor) -> None:
+async def test_t41_nothing_is_approved_without_the_hash_of_the_view(hub: RunningHub, visitor: Visitor) -> None:
     first, second = await asked(hub, "one"), await asked(hub, "two")
     forms = {form.action: form for form in await visitor.forms("/console/approvals") if form.fields.get("view")}
     own, other = forms[f"/console/approvals/{first}"], forms[f"/console/approvals/{second}"]
@@ -173,7 +173,7 @@ def test_texts_that_take_long_to_compare_are_not_compared() -> None:
     assert compare("a\nb", "a\nb") == []
 
 
-async def test_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
+async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
     question = Question(
         kind="tool_call",
         asker=HOSTILE,

@@ -199,7 +199,7 @@ def test_the_timeline_is_live_and_opens_an_entry(page: Page, hub: HubInThread) -
     assert page.complaints() == []
 
 
-def test_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
+def test_t54_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
     hub.ask(HOSTILE)
     for path in ("approvals", "timeline", f"timeline?agent={'%3Cimg%20src=x%20onerror=alert(1)%3E'}"):
         page.open(f"{hub.address}/{path}")
@@ -210,7 +210,9 @@ def test_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
     assert page.complaints() == []
 
 
-def test_a_page_on_another_port_of_the_machine_cannot_read_or_frame_the_console(page: Page, hub: HubInThread) -> None:
+def test_t53_a_page_on_another_port_of_the_machine_cannot_read_or_frame_the_console(
+    page: Page, hub: HubInThread
+) -> None:
     page.open(f"{hub.hub.url}/docs")
     for path in ("approvals", "events"):
         address = f"{hub.address}/{path}"

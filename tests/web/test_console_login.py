@@ -40,7 +40,7 @@ def visitor(hub: RunningHub) -> Visitor:
     return Visitor(hub)
 
 
-async def test_a_code_opens_the_console_once(visitor: Visitor) -> None:
+async def test_t52_a_code_opens_the_console_once(visitor: Visitor) -> None:
     code = await visitor.code()
     assert (await visitor.post("/console/login", {"code": code.upper()})).status == 303
     assert (await visitor.get("/console/approvals")).status == 200
@@ -49,7 +49,7 @@ async def test_a_code_opens_the_console_once(visitor: Visitor) -> None:
     assert (await again.get("/console/approvals")).headers["location"] == "/console/login"
 
 
-async def test_a_guessed_code_does_not_open_the_console(visitor: Visitor) -> None:
+async def test_t52_a_guessed_code_does_not_open_the_console(visitor: Visitor) -> None:
     await visitor.code()
     for guess in ("", "aaaa-aaaa-aaaa", "x" * 5000, "é" * 12, "\0"):
         answer = await visitor.post("/console/login", {"code": guess})
@@ -57,7 +57,7 @@ async def test_a_guessed_code_does_not_open_the_console(visitor: Visitor) -> Non
         assert "set-cookie" not in answer.headers
 
 
-def test_a_code_expires_after_a_minute() -> None:
+def test_t52_a_code_expires_after_a_minute() -> None:
     now = [0.0]
     codes = LoginCodes(lambda: now[0])
     early, late = codes.make(), codes.make()
@@ -74,7 +74,7 @@ def test_few_codes_are_valid_at_once() -> None:
     assert all(codes.redeem(code) for code in made[1:])
 
 
-async def test_only_the_owner_at_a_terminal_gets_a_code(hub: RunningHub) -> None:
+async def test_t52_only_the_owner_at_a_terminal_gets_a_code(hub: RunningHub) -> None:
     with pytest.raises(Fault, match="terminal"):
         await hub.operate("console.code")
     key = await hub.new_key("ada", "person")
@@ -106,7 +106,7 @@ async def test_codes_and_logins_are_in_the_audit_log_and_no_code_is(hub: Running
     assert cookie not in str(found)
 
 
-async def test_the_cookie_is_for_this_host_and_path_and_no_script_reads_it(visitor: Visitor) -> None:
+async def test_t53_the_cookie_is_for_this_host_and_path_and_no_script_reads_it(visitor: Visitor) -> None:
     answer = await visitor.post("/console/login", {"code": await visitor.code()})
     (cookie,) = SimpleCookie(answer.headers["set-cookie"]).values()
     assert cookie["httponly"] is True
@@ -142,7 +142,7 @@ async def test_a_person_without_admin_rights_sees_and_changes_nothing(hub: Runni
     assert (await reader.post("/console/approvals/abc", {**form.fields, "answer": "no"})).status == 403
 
 
-async def test_logins_that_fail_are_limited(visitor: Visitor) -> None:
+async def test_t52_logins_that_fail_are_limited(visitor: Visitor) -> None:
     for _ in range(FAILURES_PER_MINUTE):
         assert (await visitor.post("/console/login", {"code": "wrong"})).status == 403
     answer = await visitor.post("/console/login", {"code": await visitor.code()})
@@ -196,7 +196,7 @@ async def test_logging_out_ends_the_session_for_whoever_has_the_cookie(visitor: 
     assert (await visitor.get("/console/approvals")).headers["location"] == "/console/login"
 
 
-async def test_a_form_without_the_sessions_token_is_refused(hub: RunningHub, visitor: Visitor) -> None:
+async def test_t53_a_form_without_the_sessions_token_is_refused(hub: RunningHub, visitor: Visitor) -> None:
     await visitor.log_in()
     other = await Visitor(hub).log_in()
     (theirs,) = forms_of((await other.get("/console/approvals")).text)
@@ -207,7 +207,7 @@ async def test_a_form_without_the_sessions_token_is_refused(hub: RunningHub, vis
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://hub.localhost:1", "http://127.0.0.1:{port}"])
-async def test_a_form_of_another_origin_is_refused(visitor: Visitor, origin: str) -> None:
+async def test_t53_a_form_of_another_origin_is_refused(visitor: Visitor, origin: str) -> None:
     port = visitor.host.rpartition(":")[2]
     answer = await visitor.post("/console/login", {"code": await visitor.code()}, origin=origin.format(port=port))
     assert answer.status == 403
@@ -216,7 +216,7 @@ async def test_a_form_of_another_origin_is_refused(visitor: Visitor, origin: str
     assert cross.status == 403
 
 
-async def test_the_console_answers_only_to_its_own_name(visitor: Visitor) -> None:
+async def test_t53_the_console_answers_only_to_its_own_name(visitor: Visitor) -> None:
     await visitor.log_in()
     port = visitor.host.rpartition(":")[2]
     names = ("127.0.0.1", "localhost", "hub.localhost", "evil.example", f"x.{visitor.host.rpartition(':')[0]}")
@@ -227,7 +227,7 @@ async def test_the_console_answers_only_to_its_own_name(visitor: Visitor) -> Non
             assert name.startswith("x.") or visitor.host not in answer.text, "the name is not told"
 
 
-async def test_every_response_has_the_strict_headers(visitor: Visitor) -> None:
+async def test_t53_every_response_has_the_strict_headers(visitor: Visitor) -> None:
     answers = [await visitor.get("/console/approvals"), await visitor.post("/console/login", {"code": "wrong"})]
     await visitor.log_in()
     paths = (*PAGES, "/console/login", "/console/static/console.css", "/console/none", "/console/approvals/none")

@@ -108,7 +108,7 @@ async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:
         assert "<img" not in answer.text
 
 
-async def test_hostile_texts_of_the_log_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
+async def test_t54_hostile_texts_of_the_log_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
     target = Target("tool", HOSTILE, HOSTILE)
     by = hub.hub_app.authenticator.admit_key(hub.key(f"agent {HOSTILE}".replace("\x1b", "")[:20]), "/mcp").principal
     record = event_record(
@@ -197,7 +197,7 @@ async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else
         assert await stream.line("data:") == "data: changed"
 
 
-async def test_a_stream_ends_with_its_key_and_with_the_session(hub: RunningHub) -> None:
+async def test_t51_a_stream_ends_with_its_key_and_with_the_session(hub: RunningHub) -> None:
     ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))
     async with Stream(ada) as stream:
         await hub.operate("keys.revoke", agent="ada")

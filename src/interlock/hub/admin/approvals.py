@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from interlock.hub.admin.operation import ControlFlag, Nothing, Text
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
-from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
@@ -31,7 +31,8 @@ class ApprovalOperations:
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
-        return DecisionRows([self.shown(decision) for decision in self._inbox.all(only_open=not params.all)])
+        found = self._inbox.all(only_open=not params.all)
+        return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))
 
     async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
         """One approval request."""
@@ -134,6 +135,8 @@ class ListDecisions(msgspec.Struct):
 
     all: bool = False
     """Also those that are answered or expired."""
+    most: Annotated[int, Meta(ge=1, le=MAX_OPEN + MAX_KEPT)] | None = None
+    """Only so many of them, the oldest."""
     follow: ControlFlag = False
 
 
@@ -199,6 +202,8 @@ class DecisionRows(msgspec.Struct):
     """Approval requests, the oldest first."""
 
     decisions: list[DecisionRow]
+    total: int = 0
+    """How many there are, also beyond `most`."""
 
 
 class OneDecision(msgspec.Struct):

@@ -85,15 +85,15 @@ async def answer(visit: Visit) -> Response:
 
 
 async def _open_requests(visit: Visit) -> dict[str, object]:
-    rows = (await visit.perform("approvals.list", DecisionRows)).decisions
-    shown = await asyncio.gather(*(_opened(visit, row) for row in rows[:MAX_CARDS]))
+    found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS)
+    shown = await asyncio.gather(*(_opened(visit, row) for row in found.decisions))
     left, cards = MAX_PAGE_CHARS, []
-    for found in shown:
-        if found is not None:
-            room = min(MAX_VIEW_CHARS, left)
-            left -= len(found.view or "") if len(found.view or "") <= room else 0
-            cards.append(_card(found, room))
-    return {"cards": await asyncio.gather(*cards), "open": len(rows), "more": max(0, len(rows) - MAX_CARDS)}
+    for one in shown:
+        if one is not None:
+            room, length = min(MAX_VIEW_CHARS, left), len(one.view or "")
+            left -= length if length <= room else 0
+            cards.append(_card(one, room))
+    return {"cards": await asyncio.gather(*cards), "open": found.total, "more": found.total - len(found.decisions)}
 
 
 async def _opened(visit: Visit, row: DecisionRow) -> OneDecision | None:

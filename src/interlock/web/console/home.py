@@ -12,6 +12,6 @@ from interlock.web.console.page import Visit
 async def show(visit: Visit) -> Response:
     """The page."""
     status = await visit.perform("status", Status)
-    waiting = await visit.perform("approvals.list", DecisionRows)
+    waiting = await visit.perform("approvals.list", DecisionRows, most=1)
     new = visit.console.hub_app.config.demo or not status.servers
-    return await visit.page("home.html", hub=status, open=len(waiting.decisions), is_new=new)
+    return await visit.page("home.html", hub=status, open=waiting.total, is_new=new)
