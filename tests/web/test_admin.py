@@ -105,7 +105,7 @@ async def test_grants_are_given_queried_listed_and_taken_back(hub: RunningHub, a
     assert (await admin.good("GET", query))["permission"] == "allow"
 
 
-async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: RunningHub, admin: Admin) -> None:
+async def test_t41_a_person_answers_a_request_that_was_opened_and_the_call_goes_through_once(hub: RunningHub, admin: Admin) -> None:
     decision = await asked(hub)
     (listed,) = (await admin.good("GET", "/admin/decisions"))["decisions"]
     assert (listed["id"], listed["asker"], listed["risk"], listed["trust"]) == (

@@ -110,6 +110,10 @@ class Relay:
             with self._changed:
                 self._sock = sock
                 self._changed.notify_all()
+                ended = self._ended
+            if ended:  # before there was a connection that could be closed
+                sock.shutdown(socket.SHUT_WR)
+                sock.settimeout(FINAL_ANSWERS_S)
             for line in _lines(sock.recv, early):
                 self._on_hub_line(line)
         with self._changed:
