@@ -32,7 +32,7 @@ LAYERS = {
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth",
     "auth.oauth", "audit", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.pipeline", "tool_search", "calls.dispatch", "tasks", "foundation", "admin",
+    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "foundation", "admin",
     "authentication", "handlers", "service", "audit.tracing", "composition", "app", "operations",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""

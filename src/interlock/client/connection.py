@@ -18,8 +18,8 @@ from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import Asked, FutureSink, Notified
 from interlock.client.watch import Watch
-from interlock.protocols.mcp.intake import name_in
-from interlock.protocols.mcp.meta import preview, with_meta
+from interlock.protocols.mcp.intake import name_in, preview
+from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
@@ -72,6 +72,8 @@ class Connection:
         self._prepare = prepare
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
         self._reopening: asyncio.Task[None] | None = None
+        self.reopening: asyncio.Task[None] | None = None
+        """The new session that is being opened, if one is."""
         self._watch: Watch | None = None
         self._closed = False
 
@@ -279,21 +281,21 @@ class Connection:
             await asyncio.wait([self._reopening])
         await self.link.close()
 
-    @property
-    def reopening(self) -> asyncio.Task[None] | None:
-        """The new session that is being opened, if one is."""
-        return None if self._reopening is None or self._reopening.done() else self._reopening
-
     def reopen(self, lost: str) -> asyncio.Task[None] | None:
         """Open a new session in the place of a lost one. One at a time: who comes second waits with the first."""
         link = self.link
         if self._closed or not isinstance(link, HttpLink):
             return None
-        if link.session_id == lost and self.reopening is None:
-            self._reopening = self._loop.create_task(self._reopen(link, lost))
-            # Whoever waits for it looks at how it ended; if nobody does, the next request finds out again.
-            self._reopening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if link.session_id == lost and (self._reopening is None or self._reopening.done()):
+            self._reopening = self.reopening = self._loop.create_task(self._reopen(link, lost))
+            self._reopening.add_done_callback(self._on_reopened)
         return self._reopening
+
+    def _on_reopened(self, task: asyncio.Task[None]) -> None:
+        self.reopening = None
+        if not task.cancelled():
+            # Requests that wait for the session see its failure; without any, the next request finds out again.
+            task.exception()
 
     async def _reopen(self, link: HttpLink, lost: str) -> None:
         try:

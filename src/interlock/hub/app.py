@@ -25,6 +25,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
+from interlock.hub.composition.service import build_service, traced
 from interlock.hub.composition.upstream_events import UpstreamEventRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
@@ -86,10 +87,8 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        listings = self._listings = ListingParts(foundation, authentication, approvals, catalog, upstreams)
-        calls = self._calls = CallParts(
-            foundation, authentication, approvals, listings, upstreams, parking, states, self.limits
-        )
+        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
+        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
         self.home = foundation.home
         self.logs = foundation.logs
         self.policy_version = foundation.policy_version
@@ -101,7 +100,7 @@ class HubApp:
         self.access = authentication.access
         self.access_methods = authentication.access_methods
         self.authenticator = authentication.authenticator
-        self.audience = authentication.audience
+        self.audit_subscribers = authentication.audit_subscribers
         self.inbox = approvals.inbox
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
@@ -115,12 +114,13 @@ class HubApp:
         self.discovery_tools = listings.discovery_tools
         self.gate_chain = calls.gate_chain
         self.judging = calls.judging
-        self.noticed = calls.noticed
+        self.findings = calls.findings
         self.recording = calls.recording
-        self.tasks = calls.tasks
+        self.tasks = calls.tracker
         self.spans = calls.spans
-        self.hub = calls.hub
-        self.service = calls.service
+        self.hub = build_service(authentication, calls, listings, upstreams, self.limits)
+        self.service = traced(self.hub, calls.spans)
+        """The service for transports: the hub, with tracing if it is on."""
 
     @property
     def config(self) -> Config:
@@ -152,10 +152,9 @@ class HubApp:
         """Open the store and begin to start the servers, without waiting for them."""
         head = await self._foundation.open()
         recorder, node = self.recorder, self.node
-        self.recording.recorder = recorder
         if self.config.hub.metrics != "off":
             recorder.follow(self.counts.take)
-        recorder.follow(lambda records: self.audience.on_records(node, records))
+        recorder.follow(lambda records: self.audit_subscribers.on_records(node, records))
         pruner = Pruner(self.store, recorder, head)
         self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log)
         await self._authentication.start(self._listings.access_changed, self._end_streams)

@@ -191,8 +191,8 @@ class ControlOperations:
             "permissions": self._hub_app.permission_operations.shown(upstream.id),
             "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MAX_QUARANTINED],
             "left_out": upstream.lists.left_out,
-            "would_refuse": _by_rule(self._hub_app.noticed.would_refuse, upstream.id),
-            "flagged": _by_rule(self._hub_app.noticed.flagged, upstream.id),
+            "would_refuse": _by_rule(self._hub_app.findings.would_refuse, upstream.id),
+            "flagged": _by_rule(self._hub_app.findings.flagged, upstream.id),
             "quarantined": []
             if offer is None
             else [_quarantined(item) for item in offer.quarantined[:MAX_QUARANTINED]],
@@ -327,7 +327,7 @@ class ControlOperations:
         request = read(params, _Why)
         hub = self._hub_app.hub
         if request.tool is None:
-            return {"refusal": hub.refusals.last(request.agent)}
+            return {"refusal": hub.pipeline.refusals.last(request.agent)}
         judgement = await hub.calls.judge(
             self._caller_of(request.agent), request.tool, bytes(request.arguments) or EMPTY_OBJECT
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 

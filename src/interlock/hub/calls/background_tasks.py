@@ -1,4 +1,4 @@
-"""Work that a request began and that outlasts the moment: held on to until it is done, and ended with the hub."""
+"""Background tasks that requests begin. The hub keeps them until they are done, and cancels them when it closes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from collections.abc import Callable, Coroutine
 from interlock.hub.calls.call import Caller
 from interlock.transports.exchange import Exchange
 
-Later = Callable[[Coroutine[None, None, None]], None]
 Serve = Callable[[Exchange, Caller], None]
-"""Answers a request, or sees to it that it will be answered. Raises a `Fault` that is the answer."""
+"""Answers a request, now or later. A `Fault` that it raises is the answer."""
 
 
 class BackgroundTasks:
-    """Everything that is under way."""
+    """The tasks that are running."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do it beside everything else."""
+        """Run a coroutine in the background."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End what is not done."""
+        """Cancel the running tasks, and wait until they are done."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

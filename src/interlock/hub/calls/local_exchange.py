@@ -6,7 +6,7 @@ import asyncio
 
 from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import preview
+from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.transports.exchange import Exchange, Service
 from interlock.wire.errors import ErrorObject, Fault

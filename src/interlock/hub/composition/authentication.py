@@ -40,7 +40,7 @@ class AuthenticationParts:
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
         self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
-        self.audience = AuditSubscribers(self.access)
+        self.audit_subscribers = AuditSubscribers(self.access)
         self.oauth: TokenAuthentication | None = None
         """Access tokens, if the configuration accepts any."""
         self.authenticator = Authenticator(lambda: foundation.config, self.keys, catalog, self.access, self._tokens)

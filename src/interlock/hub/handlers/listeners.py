@@ -77,13 +77,13 @@ class ListenStream:
         change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
-        audience: AuditSubscribers,
+        audit_subscribers: AuditSubscribers,
         on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
         self.list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         self.principal = caller.principal
-        self._audience = audience
+        self._audit_subscribers = audit_subscribers
         self._exchange = exchange
         self._change_notifier = change_notifier
         self._resolve = resolve
@@ -155,7 +155,9 @@ class ListenStream:
         mgp = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        if wanted.mgp.audit and self._audience.join(self, self.principal, self._exchange.dialect, self._notify_audit):
+        if wanted.mgp.audit and self._audit_subscribers.join(
+            self, self.principal, self._exchange.dialect, self._notify_audit
+        ):
             mgp["audit"] = True
         if mgp:
             accepted[EXTENSION_KEY] = mgp
@@ -209,7 +211,7 @@ class ListenStream:
 
     def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
-        self._audience.leave(self)
+        self._audit_subscribers.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

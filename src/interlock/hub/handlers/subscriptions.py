@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final
 
 import msgspec
 
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import Later, Serve
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.pipeline.pipeline import Resolve
+from interlock.hub.calls.name_resolution import NameResolution
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
-from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -32,36 +32,28 @@ from interlock.wire.messages import Notification
 MAX_STREAMS: Final = 10_000
 
 
-class Reach(Protocol):
-    """Finds a resource that a caller may subscribe to. Raises a `Fault` for any other."""
-
-    def __call__(
-        self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve, exchange: Exchange | None = None
-    ) -> Target: ...
-
-
 class SubscriptionHandler:
     """Opens and ends the subscriptions of clients."""
 
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        audience: AuditSubscribers,
+        audit_subscribers: AuditSubscribers,
         upstreams: Upstreams,
-        resolving: NameResolution,
-        reach: Reach,
+        names: NameResolution,
+        pipeline: Pipeline,
         follow: FollowTasks,
-        later: Later,
+        background: BackgroundTasks,
     ) -> None:
         self.open: set[ListenStream] = set()
         """The open listen streams."""
         self._change_notifier = change_notifier
-        self._audience = audience
+        self._audit_subscribers = audit_subscribers
         self._upstreams = upstreams
-        self._resolving = resolving
-        self._reach = reach
+        self._names = names
+        self._pipeline = pipeline
         self._follow = follow
-        self._later = later
+        self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
     @property
@@ -77,12 +69,12 @@ class SubscriptionHandler:
     def on_session_opened(self, session: Session, caller: Caller) -> None:
         """Notify a session of changes from now on."""
         self._change_notifier.listen(SessionListener.of(session, caller))
-        self._audience.join(session.id, caller.principal, session.dialect, session.notify)
+        self._audit_subscribers.join(session.id, caller.principal, session.dialect, session.notify)
 
     def on_session_closed(self, session: Session, caller: Caller) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(SessionListener.of(session, caller))
-        self._audience.leave(session.id)
+        self._audit_subscribers.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
@@ -123,7 +115,7 @@ class SubscriptionHandler:
             self._change_notifier,
             partial(self._resolve, caller),
             self._subscriptions,
-            self._audience,
+            self._audit_subscribers,
             self.open.discard,
             self._follow,
         )
@@ -136,7 +128,7 @@ class SubscriptionHandler:
         The hub checks this before each notification, so that a revoked right also ends open subscriptions.
         """
         try:
-            target = self._reach(caller, "resource", uri, self._resolving.resource)
+            target = self._pipeline.reach(caller, "resource", uri)
         except Fault:
             return None
         return target.server, target.name
@@ -148,8 +140,8 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if len(state.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
-        target = self._reach(caller, "resource", uri, self._resolving.resource, exchange)
-        self._later(self._subscribe_for(exchange, caller, session, state, target, uri))
+        target = self._pipeline.reach(caller, "resource", uri, exchange)
+        self._background.begin(self._subscribe_for(exchange, caller, session, state, target, uri))
 
     async def _subscribe_for(
         self, exchange: Exchange, caller: Caller, session: Session, state: SessionState, target: Target, uri: str
@@ -170,7 +162,7 @@ class SubscriptionHandler:
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session, state = _session(exchange)
-        target = self._resolving.resource(caller, exchange.preview.uri or "")
+        target = self._names.resource(caller, exchange.preview.uri or "")
         if state.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
@@ -185,7 +177,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         state.log_level = level
         for upstream, _ in self._private_connections(session):
-            self._later(upstream.set_log_level(f"session:{session.id}", level))
+            self._background.begin(upstream.set_log_level(f"session:{session.id}", level))
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:

@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.grants import Grant, Grants, grant_id
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.store_faults import fault_of
@@ -40,10 +40,10 @@ class AccessMethods:
         self._grants = grants
         self._record = record
 
-    def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
+    def methods(self, background: BackgroundTasks) -> dict[str, Callable[[Exchange, Caller], None]]:
         """The handlers of the methods that clients may send."""
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
-        return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, later) for name, do in work.items()}
+        return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, background) for name, do in work.items()}
 
     async def list(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every grant, or those of one agent."""
@@ -114,7 +114,7 @@ class AccessMethods:
         )
         return {"revoked": revoked}
 
-    def _method(self, name: str, do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
+    def _method(self, name: str, do: Work, background: BackgroundTasks) -> Callable[[Exchange, Caller], None]:
         async def answer(exchange: Exchange, caller: Caller) -> None:
             trace = trace_of(exchange)
             try:
@@ -127,7 +127,7 @@ class AccessMethods:
             else:
                 exchange.result(complete(result) if exchange.dialect.modern else result)
 
-        return lambda exchange, caller: later(answer(exchange, caller))
+        return lambda exchange, caller: background.begin(answer(exchange, caller))
 
     def _subject(self, principal: Principal, agent: str) -> Principal:
         """The principal that the request is about, with its kind for the default policy."""

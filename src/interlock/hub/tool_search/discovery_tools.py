@@ -15,6 +15,7 @@ from interlock.discovery.errors import DiscoveryError
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.contexts import Contexts
@@ -29,7 +30,6 @@ from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
-    from interlock.hub.tool_search.recorded_requests import RecordedRequests
     from interlock.signatures.validate import Validator
 
 MAX_LEFT_OUT: Final = 5
@@ -55,6 +55,7 @@ class DiscoveryTools:
         tokens: TokenCounts,
         summarizer: ToolSummaries,
         requests: Requests,
+        pipeline: Pipeline,
         notify: Callable[[Principal, bytes], None],
     ) -> None:
         self._catalog = catalog
@@ -63,13 +64,10 @@ class DiscoveryTools:
         self._tokens = tokens
         self._summarizer = summarizer
         self._requests = requests
+        self._pipeline = pipeline
         self._notify = notify
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
-        self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
-        """Set by the hub: whether some call of a tool may pass the gates."""
-        self.governed: RecordedRequests
-        """Counts and records requests to the hub's own tools. Set when the hub is put together."""
         requests.settled = self._settled
         self._validators: dict[str, Validator] = {}
 
@@ -280,7 +278,7 @@ class DiscoveryTools:
         tool = None if offer is None else offer.named(identity[1])
         if tool is None or identity not in self._listings.callable(caller.list_scope):
             return None
-        return tool if self.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
+        return tool if self._pipeline.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
 
 
 def _over_budget(name: str) -> dict[str, object]:

@@ -159,7 +159,7 @@ class _Receiver:
         return setting == "all" or (setting == "auto" and requests and self._cursor.asked)
 
     async def _send(self) -> None:
-        while (shared := self.server.shared_connection) is not None:
+        while (shared := self.server.pool.shared) is not None:
             page = await self._store.read(
                 lambda database: rows.page(database, self._cursor.chain, self._cursor.seq, BATCH)
             )

@@ -21,10 +21,11 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey
+from interlock.hub.upstreams.sharing import ConnectionKey, connection_key
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
+from interlock.transports.exchange import Exchange
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
@@ -60,7 +61,7 @@ class Upstream:
         )
         self.begin, self.end = supervisor.begin, supervisor.end
         self.want, self.try_again, self.restart = supervisor.want, supervisor.try_again, supervisor.restart
-        self.down = supervisor.down
+        self.down, self.on_idle = supervisor.down, supervisor.on_idle
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 
@@ -137,25 +138,15 @@ class Upstream:
 
     # Calls and connections
 
-    @property
-    def shared_connection(self) -> UpstreamConnection | None:
-        """The connection that all callers may use, while there is one."""
-        return self.pool.shared
+    def key_for(self, exchange: Exchange) -> ConnectionKey | None:
+        """The private connection that a request takes; None for the shared one."""
+        by_address = self.settings.url is not None
+        return connection_key(self.share, self.modern, by_address, exchange.caller.owner, exchange)
 
-    def line(self, connection_key: ConnectionKey | None) -> UpstreamConnection | None:
-        """A connection that can be used right now."""
-        return self.pool.shared if connection_key is None else self.pool.private.get(connection_key.name)
-
-    async def open_connection(self, connection_key: ConnectionKey | None) -> UpstreamConnection:
+    async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
         shared = await self._supervisor.wait_until_connected()
-        return shared if connection_key is None else await self.pool.open_private(connection_key)
-
-    def call_ended(self) -> None:
-        """A call to the server ended."""
-        self.open_calls -= 1
-        if not self.open_calls:
-            self._supervisor.on_idle()
+        return shared if key is None else await self.pool.open_private(key)
 
     def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for the idle timeout."""

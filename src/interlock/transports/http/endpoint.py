@@ -19,11 +19,11 @@ from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
     name_in,
+    preview,
     read_initialize,
     read_modern,
     refusal_dialect,
 )
-from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service

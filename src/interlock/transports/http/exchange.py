@@ -13,7 +13,8 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.transports.exchange import GONE, Caller, OpenExchange, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import Turn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Session
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request, encode_failure, encode_result, one_line

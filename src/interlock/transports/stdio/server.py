@@ -15,8 +15,8 @@ from typing import Final, cast
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_dialect
-from interlock.protocols.mcp.meta import names_method, preview
+from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
+from interlock.protocols.mcp.meta import names_method
 from interlock.transports.batching import Batching
 from interlock.transports.exchange import Caller, OpenExchange, Service, why_cancelled
 from interlock.transports.large_reading import LargeReading
