@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -32,8 +33,8 @@ LAYERS = {
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth",
     "auth.oauth", "audit", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "foundation", "admin",
-    "authentication", "handlers", "service", "audit.tracing", "composition", "app", "operations",
+    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "foundation",
+    "authentication", "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
 MOST_LEAF_PACKAGES = 16
@@ -77,18 +78,35 @@ def hub_part(module: str) -> str | None:
     return next((part for part in (".".join(parts[2:4]), parts[2]) if part in HUB_ORDER), parts[2])
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_down_and_pure_layers_stay_pure(path: Path) -> None:
-    parts = path.relative_to(SOURCE).parts
-    if len(parts) == 1:
-        return
-    layer = LAYERS[parts[0]]
-    names = imported(parsed(path), ("interlock", *parts[:-1]))
-    packages = {name.split(".")[1] for name in names if name.startswith("interlock.")}
-    upward = {package for package in packages if LAYERS[package] > layer}
-    assert not upward, f"{parts[0]} (layer {layer}) may not import from {upward}"
-    if layer <= 2:
-        assert not {name.split(".")[0] for name in names} & IMPURE
+def shown(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+@pytest.mark.xdist_group("architecture")
+def test_imports_point_down() -> None:
+    upward = {}
+    for path, parts, names in modules_of_packages():
+        packages = {name.split(".")[1] for name in names if name.startswith("interlock.")}
+        if found := {package for package in packages if LAYERS[package] > LAYERS[parts[0]]}:
+            upward[shown(path)] = found
+    assert not upward, "these import from a layer above their own"
+
+
+@pytest.mark.xdist_group("architecture")
+def test_pure_layers_stay_pure() -> None:
+    impure = {}
+    for path, parts, names in modules_of_packages():
+        if LAYERS[parts[0]] <= 2 and (found := {name.split(".")[0] for name in names} & IMPURE):
+            impure[shown(path)] = found
+    assert not impure, "these are in a layer without I/O and clocks"
+
+
+def modules_of_packages() -> Iterator[tuple[Path, tuple[str, ...], set[str]]]:
+    """Every module below a package of its own: its path, its parts, and what it imports."""
+    for path in MODULES:
+        parts = path.relative_to(SOURCE).parts
+        if len(parts) > 1:
+            yield path, parts, imported(parsed(path), ("interlock", *parts[:-1]))
 
 
 def _is_json_text(node: ast.AST) -> bool:
@@ -96,30 +114,40 @@ def _is_json_text(node: ast.AST) -> bool:
     return isinstance(text, bytes) and len(text) > 2 and b'"' in text[:1] + text[-1:]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_name_is_looked_for_in_bytes_of_json(path: Path) -> None:
+def _compares_json(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return any(map(_is_json_text, (node.left, *node.comparators)))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        searches = node.func.attr in ("find", "rfind", "index", "count", "partition", "split")
+        return searches and any(map(_is_json_text, node.args))
+    return False
+
+
+@pytest.mark.xdist_group("architecture")
+def test_no_name_is_looked_for_in_bytes_of_json() -> None:
     """Escapes give every name many spellings: `wire.names.may_spell` knows them all, a search for bytes but one."""
-    if path.relative_to(SOURCE).parts[:2] == ("wire", "names.py"):
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        found = False
-        if isinstance(node, ast.Compare):
-            found = any(map(_is_json_text, (node.left, *node.comparators)))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            searches = node.func.attr in ("find", "rfind", "index", "count", "partition", "split")
-            found = searches and any(map(_is_json_text, node.args))
-        assert not found, f"line {getattr(node, 'lineno', 0)} compares JSON as bytes"
+    found = [
+        f"{shown(path)}:{getattr(node, 'lineno', 0)}"
+        for path in MODULES
+        if path != SOURCE / "wire" / "names.py"
+        for node in ast.walk(parsed(path))
+        if _compares_json(node)
+    ]
+    assert not found, "these lines compare JSON as bytes"
 
 
-@pytest.mark.parametrize("path", HUB_MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_packages_of_the_hub_import_only_from_those_before_them(path: Path) -> None:
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    if part is None:
-        return
-    others = {hub_part(name) for name in imported(parsed(path), parts[:-1])} - {None}
-    upward = {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}
-    assert not upward, f"{part} may not import from {upward}"
+@pytest.mark.xdist_group("architecture")
+def test_packages_of_the_hub_import_only_from_those_before_them() -> None:
+    upward = {}
+    for path in HUB_MODULES:
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+        if part is None:
+            continue
+        others = {hub_part(name) for name in imported(parsed(path), parts[:-1])} - {None}
+        if found := {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}:
+            upward[shown(path)] = found
+    assert not upward, "these import from a package that HUB_ORDER has after their own"
 
 
 def test_the_hub_has_few_packages() -> None:
@@ -128,6 +156,6 @@ def test_the_hub_has_few_packages() -> None:
     assert len(leaves) <= MOST_LEAF_PACKAGES, sorted(leaf.name for leaf in leaves)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(parsed(path)), "a module opens with a docstring"
+@pytest.mark.xdist_group("architecture")
+def test_every_module_says_what_it_is_for() -> None:
+    assert not [shown(path) for path in MODULES if not ast.get_docstring(parsed(path))], "these have no docstring"

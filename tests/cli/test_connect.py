@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import interlock.cli.clients
 from interlock.cli.clients import NAMES, client
-from interlock.config.documents import parse_json
+from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
 
@@ -31,16 +31,17 @@ WITH_COMMENTS = """{
 
 
 def entry_of(path: Path, at: tuple[str, ...]) -> dict[str, object] | None:
-    text = path.read_text()
-    if path.suffix == ".toml":
-        content: object = tomllib.loads(text)
-    else:
-        parsed = parse_json(text, str(path))
-        assert not isinstance(parsed, Problem), parsed
-        content = parsed[0]
+    parsed = parser_of(path)(path.read_text(), str(path))
+    assert not isinstance(parsed, Problem), parsed
+    content: object = parsed[0]
     for key in (*at, "interlock"):
         content = content.get(key) if isinstance(content, dict) else None
     return content  # type: ignore[return-value]
+
+
+def _command(entry: dict[str, object]) -> list[str]:
+    command = entry.get("command") or entry.get("cmd")
+    return [str(word) for word in (command if isinstance(command, list) else [command, *entry["args"]])]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,9 +50,13 @@ def test_every_client_gets_an_entry_with_its_own_key_and_loses_it_again(user: Us
     assert user.run("connect", name).exit_code == 0
     entry = entry_of(chosen.path, chosen.at)
     assert entry is not None
-    assert Path(str(entry["command"])).is_absolute()
-    assert entry["args"][-1] == "stdio"  # type: ignore[index]
-    assert entry["env"] == {"INTERLOCK_KEY": "ilk_test", "INTERLOCK_HOME": str(user.home)}
+    program, *args = _command(entry)
+    assert Path(program).is_absolute()
+    assert args[-1] == "stdio"
+    assert (entry.get("env") or entry.get("envs") or entry.get("environment")) == {
+        "INTERLOCK_KEY": "ilk_test",
+        "INTERLOCK_HOME": str(user.home),
+    }
     assert chosen.path.stat().st_mode & 0o077 == 0
     assert hub.params_of("hub/keys.create") == [{"agent": name, "kind": "agent"}]
     hub.asked.clear()
@@ -81,6 +86,13 @@ def test_each_clients_file_is_where_its_system_has_it(
         "vscode": f"{code}/User/mcp.json",
         "gemini": ".gemini/settings.json",
         "codex": ".codex/config.toml",
+        "goose": "AppData/Roaming/Block/goose/config/config.yaml" if platform == "win32" else "c/goose/config.yaml",
+        "junie": ".junie/mcp/mcp.json",
+        "lm-studio": ".lmstudio/mcp.json",
+        "opencode": "c/opencode/opencode.json",
+        "qwen": ".qwen/settings.json",
+        "windsurf": ".codeium/windsurf/mcp_config.json",
+        "zed": {"linux": "c/zed", "darwin": ".config/zed", "win32": "AppData/Roaming/Zed"}[platform] + "/settings.json",
     }
 
 
@@ -238,3 +250,11 @@ def test_removing_any_member_leaves_the_others(outer: dict[str, object], inner: 
     for key in inner:
         rest = {name: value for name, value in inner.items() if name != key}
         assert json.loads(remove_member(text, ("servers", key))) == {**outer, "servers": rest}
+
+
+def test_print_uses_the_key_that_the_client_has_already(user: User, hub: FakeHub) -> None:
+    assert user.run("connect", "cursor").exit_code == 0
+    hub.asked.clear()
+    result = user.run("connect", "cursor", "--print")
+    assert "ilk_test" in result.output
+    assert hub.params_of("hub/keys.create") == []

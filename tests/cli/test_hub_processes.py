@@ -266,12 +266,138 @@ def test_three_clients_at_once_share_one_hub(user: User) -> None:
     assert user.starts() == 1
 
 
-def test_stdio_ends_when_the_hub_closes(user: User, hub: FakeHub) -> None:
+def test_stdio_waits_for_the_next_hub_and_ends_with_its_client(user: User, hub: FakeHub) -> None:
     hub.hangs_up = True
     with user.process("stdio") as process:
         assert process.stdout is not None
-        assert process.stdout.read() == b"early bytes\n"
+        assert process.stdin is not None
+        assert process.stdout.readline() == b"early bytes\n"
+        process.stdin.close()
         assert process.wait(120) == 0
+
+
+class StdioClient:
+    """A client of `interlock stdio` that stays connected."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+        self._id = 100
+
+    def send(self, message: dict[str, object]) -> None:
+        self._in.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._in.flush()
+
+    def next(self) -> dict[str, object]:
+        line = self._out.readline()
+        assert line, "the client's server has gone"
+        message: dict[str, object] = json.loads(line)
+        return message
+
+    def request(self, method: str, params: dict[str, object]) -> dict[str, object]:
+        """The answer. Notifications before it are dropped."""
+        self._id += 1
+        self.send({"id": self._id, "method": method, "params": params})
+        while (message := self.next()).get("id") != self._id:
+            pass
+        return message
+
+    def opened(self) -> StdioClient:
+        self._in.write(hello())
+        self.send({"method": "notifications/initialized"})
+        assert self.next()["id"] == 0
+        return self
+
+
+def test_a_client_keeps_its_session_when_the_hub_restarts(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    ready(user)
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        assert "result" in client.request("tools/list", {})
+        assert user.run("down").exit_code == 0
+        user.finished("up", "-d")
+        changes = [client.next() for _ in range(3)]
+        assert {str(change["method"]) for change in changes} == {
+            f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources")
+        }
+        ready(user)
+        call = {"name": "demo__text_figures", "arguments": {"text": "two words"}}
+        answer = client.request("tools/call", call)
+        assert answer["result"]["structuredContent"]["words"] == 2  # type: ignore[index]
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+def test_a_request_after_the_hub_was_stopped_starts_another(user: User) -> None:
+    user.configure()
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        assert user.run("down").exit_code == 0
+        assert "result" in client.request("ping", {})
+        assert user.starts() == 2
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+def test_open_calls_of_a_killed_hub_are_answered(user: User) -> None:
+    write(user.folder / "slow.py", SLOW)
+    user.configure(f"[servers.slow]\ncommand = ['{sys.executable}', '{user.folder / 'slow.py'}']\n")
+    user.finished("up", "-d")
+    ready(user)
+    with HubLink.open(user.home) as link:
+        pid = link.hello["pid"]
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        client.send({"id": "open", "method": "tools/call", "params": {"name": "slow__wait", "arguments": {}}})
+        while not (user.folder / "called").exists():
+            time.sleep(0.02)
+        os.kill(pid, signal.SIGKILL)
+        while (answer := client.next()).get("id") != "open":
+            pass
+        assert "send the request again" in answer["error"]["message"]  # type: ignore[index]
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+
+
+SLOW = """\
+import pathlib, time
+from interlock import Server
+
+server = Server("slow")
+
+
+@server.tool
+def wait() -> str:
+    pathlib.Path(__file__).with_name("called").touch()
+    time.sleep(3600)
+    return ""
+
+
+server.run()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ancestors are read from /proc")
+def test_a_hub_that_a_client_started_is_not_its_descendant(user: User) -> None:
+    user.configure()
+    with user.process("stdio") as process:
+        client = StdioClient(process).opened()
+        assert "result" in client.request("ping", {})
+        with HubLink.open(user.home) as link:
+            hub = link.hello["pid"]
+        ancestors = set()
+        pid = hub
+        while pid > 1:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            ancestors.add(pid)
+        assert process.pid not in ancestors
+        assert os.getsid(hub) != os.getsid(process.pid)
+        process.stdin.close()  # type: ignore[union-attr]
+        assert process.wait(120) == 0
+    assert is_running(user.home)
 
 
 def test_stdio_hands_over_key_view_and_folder(user: User, hub: FakeHub) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -279,3 +280,40 @@ def test_an_import_that_is_missing_is_named_where_it_is_written(user_files: User
     (problem,) = loaded.problems
     assert (problem.line, problem.fatal) == (2, False)
     assert str(Path("/nowhere/else.json")) in problem.message
+
+
+def test_a_number_of_5000_digits_is_a_problem_of_its_file(user_files: UserFiles) -> None:
+    path = user_files.write(".mcp.json", '{"mcpServers": {"a": {"command": "npx", "timeout":\n ' + "1" * 5000 + "}}}")
+    (problem,) = user_files.in_project().problems
+    assert (problem.file, problem.line, problem.fatal) == (str(path), 2, False)
+    assert "out of range" in problem.message
+
+
+@pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000, "0b" + "1" * 5000])
+def test_a_huge_number_in_toml_is_a_problem_of_its_file(user_files: UserFiles, number: str) -> None:
+    loaded = user_files.own(f'[servers.a]\ncommand = ["x"]\nenv = {{ K = {number} }}')
+    assert any("out of range" in problem.message for problem in loaded.problems)
+    assert not loaded.usable
+
+
+def test_half_a_surrogate_pair_keeps_only_its_server_from_starting(user_files: UserFiles) -> None:
+    servers = '{"a": {"command": "npx", "args": ["\\ud83d"]}, "b": {"command": "npx", "args": ["x"]}}'
+    text = f'{{"mcpServers": {servers}, "history": "\\ud83d"}}'
+    path = user_files.write("other.json", text)
+    loaded = user_files.own(f'import = ["{path}"]')
+    assert loaded.config.servers["a"].problem is not None
+    assert loaded.config.servers["b"].problem is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_files_that_never_end_are_refused_at_once(user_files: UserFiles, kind: str) -> None:
+    path = user_files.project / "x.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    (problem,) = user_files.own(f'import = ["{path}"]').problems
+    assert "not a regular file" in problem.message

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
+from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpl import methods as mcpl
@@ -25,7 +26,6 @@ from interlock.protocols.mcpx.errors import MEANINGS
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
 from interlock.protocols.mcpx.proposals import mermaid as proposal_states
 from interlock.protocols.mgp.permissions import STANDARD
-from interlock.web.admin.addresses import ADDRESSES
 from interlock.web.metrics.table import METRICS, PROCESS
 from interlock.wire.errors import TABLE
 
@@ -154,10 +154,22 @@ def help_of(command: click.Command, path: list[str]) -> str:
 def addresses() -> str:
     """Rows of the table of the admin API."""
     rows = []
-    for address in ADDRESSES:
-        takes = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(address.asks)) or "–"
-        cells = [address.verb, f"`{address.path}`", f"`{address.right}`", address.summary, takes]
-        rows.append(f"| {' | '.join(cells)} |")
+    for operation in OPERATIONS.values():
+        if operation.path:
+            takes = ", ".join(f"`{name}`" for name in operation.api_fields()) or "–"
+            cells = [operation.verb, f"`{operation.path}`", f"`{operation.right}`", operation.summary, takes]
+            rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def operations() -> str:
+    """Rows of the table of all operations."""
+    rows = []
+    for operation in OPERATIONS.values():
+        events = ", ".join(f"`{event}`" for event in operation.events) or "–"
+        right = "the hub's user" if operation.right == "owner" else f"`{operation.right}`"
+        address = f"`{operation.verb} {operation.path}`" if operation.path else "–"
+        rows.append(f"| `{operation.name}` | {operation.summary} | {right} | {address} | {events} |")
     return "\n".join(rows)
 
 
@@ -246,6 +258,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("configuration.md", "settings", configuration),
     ("commands.md", "commands", commands),
     ("admin-api.md", "addresses", addresses),
+    ("admin-api.md", "operations", operations),
     ("metrics.md", "metrics", metrics),
     ("metrics.md", "process", process),
     ("rooms-protocol.md", "profiles", profiles),

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.settings import Config, Hub, Permissions, Server
+from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.auth.principals import Principal
@@ -41,11 +42,15 @@ async def change(where: str, home: Path, what: str) -> None:
 
 def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
     """By its name, what must be there first, and the change."""
-    said = msgspec.json.encode
     ask = lambda: hub.inbox.ask(QUESTION)  # noqa: E731
-    grant = lambda: hub.access_methods.grant(ADA, said({**GRANT, "permission": "allow"}))  # noqa: E731
-    create = lambda: hub.key_operations.create(ADA, said({"agent": "ci"}))  # noqa: E731
-    approve = lambda: hub.permission_operations.approve(ADA, said(SHELL))  # noqa: E731
+    operations = Operations(hub, lambda: None)
+
+    def do(name: str, **params: object) -> Awaitable[object]:
+        return operations.perform(ADA, name, msgspec.json.encode(params))
+
+    grant = lambda: do("grants.grant", **GRANT, permission="allow")  # noqa: E731
+    create = lambda: do("keys.create", agent="ci")  # noqa: E731
+    approve = lambda: do("permissions.approve", **SHELL, terminal=True)  # noqa: E731
 
     async def answered() -> Decision:
         return await hub.inbox.answer((await ask()).id, "once", ADA, "terminal")
@@ -56,12 +61,12 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
     last = lambda: list(hub.inbox.all(only_open=False))[-1].id  # noqa: E731
     return {
         "grant": (nothing, grant),
-        "revoke": (grant, lambda: hub.access_methods.revoke(ADA, said(GRANT))),
+        "revoke": (grant, lambda: do("grants.revoke", **GRANT)),
         "create_key": (nothing, create),
-        "rotate_key": (create, lambda: hub.key_operations.rotate(ADA, said({"agent": "ci"}))),
-        "revoke_key": (create, lambda: hub.key_operations.revoke(ADA, said({"agent": "ci"}))),
+        "rotate_key": (create, lambda: do("keys.rotate", agent="ci")),
+        "revoke_key": (create, lambda: do("keys.revoke", agent="ci")),
         "approve": (nothing, approve),
-        "revoke_permission": (approve, lambda: hub.permission_operations.revoke(ADA, said(SHELL))),
+        "revoke_permission": (approve, lambda: do("permissions.revoke", **SHELL)),
         "ask": (nothing, ask),
         "answer": (ask, lambda: hub.inbox.answer(last(), "always", ADA, "terminal")),
         "use": (answered, lambda: hub.inbox.use(last())),

@@ -14,11 +14,13 @@ from typing import Any
 import msgspec
 
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
+from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.auth.keys import KEYS
-from interlock.hub.auth.principals import Kind, local_person
+from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
+from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.store.documents import Change
@@ -68,16 +70,27 @@ class RunningHub:
         """Say what an agent may or may not."""
         said = {"agent_id": agent, "server_id": server, "tool_name": tool, "permission": permission, **more}
         said["entry_type"] = "server_grant" if tool is None else "tool_grant"
-        await self.hub_app.access_methods.grant(local_person("tester"), msgspec.json.encode(said))
+        await self.hub_app.access_methods.grant(local_person("tester"), msgspec.convert(said, Give))
 
     async def take(self, agent: str, server: str, tool: str | None = None) -> int:
         """Take back what was said."""
         kind: EntryType = "server_grant" if tool is None else "tool_grant"
         return await self.hub_app.grants.revoke(kind, agent, server, tool)
 
+    async def operate(self, name: str, by: Principal | None = None, **params: object) -> Any:
+        """Perform an operation as the control socket does."""
+        return await operate(self.hub_app, name, by, **params)
+
     async def state(self, server: str, *wanted: ServerState) -> None:
         """Wait until a server is in one of the states."""
         await until(lambda: self.hub_app.upstreams[server].state in wanted)
+
+
+async def operate(hub_app: HubApp, name: str, by: Principal | None = None, **params: object) -> Any:
+    """Perform an operation for the hub's own user or for somebody else. Returns the result as JSON has it."""
+    operations = Operations(hub_app, lambda: None)
+    result = await operations.perform(by or operations.owner, name, msgspec.json.encode(params))
+    return json.loads(msgspec.json.encode(result))
 
 
 @contextlib.asynccontextmanager

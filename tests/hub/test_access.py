@@ -14,7 +14,6 @@ import pytest
 
 from interlock.config import load
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
-from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.access import Entry, decide
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, text_of
@@ -359,7 +358,7 @@ async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says
         anonymous = RawClient(hub.url + "/mcp")
         assert (await anonymous.post(b"{}"))[0] == 401
         file.write_text(f"[hub]\n{rewritten}\n")
-        told = await ControlOperations(hub.hub_app, lambda: None).reload()
+        told = await hub.operate("reload")
         assert told["applied"]
         assert "restart the hub" in str(told["problems"])
         assert (await anonymous.post(b"{}"))[0] == 401

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from interlock.hub.operations import ControlOperations
 from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -25,30 +23,24 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 
 @pytest.fixture
 def ask(hub: RunningHub) -> Ask:
-    operator = ControlOperations(hub.hub_app, lambda: None)
-
-    async def ask(method: str, **params: object) -> Any:
-        answer = await operator.methods[method](msgspec.json.encode(params))
-        return msgspec.json.decode(msgspec.json.encode(answer))
-
-    return ask
+    return hub.operate
 
 
 async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: RunningHub, ask: Ask) -> None:
-    made = await ask("hub/keys.create", agent="ci", expires_at="2099-01-01T00:00:00Z", rate={"per_hour": 5})
+    made = await ask("keys.create", agent="ci", expires_at="2099-01-01T00:00:00Z", rate={"per_hour": 5})
     client = RawClient(hub.url + "/mcp", made["key"])
     assert "result" in await client.modern("tools/list")
     hub.hub_app.authenticator.note_uses()
     await hub.hub_app.keys.write_uses()
-    [listed] = (await ask("hub/keys.list"))["keys"]
+    [listed] = (await ask("keys.list"))["keys"]
     assert listed["rate"] == {"per_hour": 5}
     assert listed["expires_at"] == "2099-01-01T00:00:00Z"
     assert listed["last_used"]
     assert made["key"] not in str(listed)
-    fresh = (await ask("hub/keys.rotate", agent="ci"))["key"]
+    fresh = (await ask("keys.rotate", agent="ci"))["key"]
     assert (await client.post(b"{}"))[0] == 401
     assert "result" in await RawClient(hub.url + "/mcp", fresh).modern("tools/list")
-    assert await ask("hub/keys.revoke", agent="ci") == {"revoked": 1}
+    assert await ask("keys.revoke", agent="ci") == {"revoked": 1}
     assert (await RawClient(hub.url + "/mcp", fresh).post(b"{}"))[0] == 401
 
 
@@ -67,7 +59,7 @@ async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: RunningHub, as
 )
 async def test_a_key_that_means_nothing_is_not_made(hub: RunningHub, ask: Ask, wrong: dict[str, object]) -> None:
     with pytest.raises(Fault) as caught:
-        await ask("hub/keys.create", **{"agent": "x", **wrong})
+        await ask("keys.create", **{"agent": "x", **wrong})
     assert caught.value.name == "INVALID_PARAMS"
     assert hub.hub_app.keys.list() == []
 
@@ -75,25 +67,25 @@ async def test_a_key_that_means_nothing_is_not_made(hub: RunningHub, ask: Ask, w
 async def test_a_denial_is_given_explained_and_taken_back(hub: RunningHub, ask: Ask) -> None:
     client = RawClient(hub.url + "/mcp", hub.key("ada"))
     params = {"name": "busy__echo", "arguments": {"text": "x"}}
-    assert (await ask("hub/why")) == {"refusal": None}
+    assert (await ask("why")) == {"refusal": None}
     place = {"entry_type": "tool_grant", "agent_id": "ada", "server_id": "busy", "tool_name": "echo"}
-    given = await ask("hub/grants.grant", **place, permission="deny", granted_by="nobody", justification="no")
+    given = await ask("grants.grant", **place, permission="deny", granted_by="nobody", justification="no")
     assert (given["effective"], given["source"]) == ("deny", "tool_grant")
     assert given["granted_by"].startswith("person:")
     assert "error" in await client.modern("tools/call", params)
-    last = (await ask("hub/why"))["refusal"]
+    last = (await ask("why"))["refusal"]
     assert (last["agent"], last["server"], last["target"], last["gate"]) == ("ada", "busy", "echo", "access")
     assert last["rule"] == f"tool_grant deny by {given['granted_by']}"
-    judged = (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"]
+    judged = (await ask("why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"]
     assert (judged["outcome"], judged["gate"], judged["rule"]) == ("refused", "access", last["rule"])
-    [listed] = (await ask("hub/grants.list", agent="ada"))["grants"]
+    [listed] = (await ask("grants.list", agent="ada"))["grants"]
     assert (listed["tool_name"], listed["justification"], listed["expired"]) == ("echo", "no", False)
-    assert await ask("hub/grants.revoke", **place) == {"revoked": 1}
-    assert (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"][
+    assert await ask("grants.revoke", **place) == {"revoked": 1}
+    assert (await ask("why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"][
         "outcome"
     ] == "allowed"
     assert "result" in await client.modern("tools/call", params)
-    bad = (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": 1}))["judgement"]
+    bad = (await ask("why", agent="ada", tool="busy__echo", arguments={"text": 1}))["judgement"]
     assert (bad["gate"], bad["error"]) == ("schema", "INVALID_TOOL_ARGS")
 
 

@@ -17,6 +17,7 @@ from interlock.config.settings import Config, Server
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.catalog.offer import make_offer
+from interlock.hub.permissions.access_methods import Give, Take
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TOOLS = ("read", "write")
@@ -75,16 +76,16 @@ class GrantsOverTime(RuleBasedStateMachine):
             "permission": permission,
             "expires_at": None if until is None else BEGAN + timedelta(seconds=until),
         }
-        self.runner.run(self.hub.access_methods.grant(local_person("x"), msgspec.json.encode(said)))
+        self.runner.run(self.hub.access_methods.grant(local_person("x"), msgspec.convert(said, Give)))
         self.entries[agent, server, tool, permission] = until
 
     @rule(agent=agents, server=servers, tool=tools)
     def revoke(self, agent: str, server: str, tool: str | None) -> None:
         kind = "server_grant" if tool is None else "tool_grant"
         said = {"entry_type": kind, "agent_id": agent, "server_id": server, "tool_name": tool}
-        done = self.runner.run(self.hub.access_methods.revoke(local_person("x"), msgspec.json.encode(said)))
+        done = self.runner.run(self.hub.access_methods.revoke(local_person("x"), msgspec.convert(said, Take)))
         gone = [self.entries.pop((agent, server, tool, permission), "none") for permission in ("allow", "deny")]
-        assert done == {"revoked": sum(one != "none" for one in gone)}
+        assert done.revoked == sum(one != "none" for one in gone)
 
     @rule(seconds=st.integers(1, 120))
     def time_passes(self, seconds: int) -> None:

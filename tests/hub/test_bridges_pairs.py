@@ -18,7 +18,7 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 from interlock.config.home import socket_path
 from interlock.config.settings import Server
-from interlock.hub.operations import ControlOperations
+from interlock.hub.admin.operations import Operations
 from interlock.web.control import ControlSocket
 
 from .pairs import FEATURES, PAIRS, TRANSPORTS, Era, Transport, documented
@@ -236,7 +236,7 @@ async def socket_of(hub: RunningHub) -> AsyncIterator[None]:
     """The hub's control socket, which `interlock stdio` goes to."""
     path = socket_path(hub.hub_app.home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
+    control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
     await control.listen(path)
     try:
         yield

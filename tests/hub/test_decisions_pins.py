@@ -19,7 +19,6 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, make_offer
-from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
@@ -106,16 +105,15 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
     async with rug.running_hub() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        operator = ControlOperations(hub.hub_app, lambda: None)
         for tool, rule in (
             ("s__read", "a tool is pinned to its approved definition"),
             ("s__nothing", "the name must mean something"),
         ):
-            foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
-            assert (foreseen["judgement"].gate, foreseen["judgement"].rule) == ("resolve", rule)
+            foreseen = (await hub.operate("why", tool=tool))["judgement"]
+            assert (foreseen["gate"], foreseen["rule"]) == ("resolve", rule)
             await RawClient(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
-            last: Any = await operator.methods["hub/why"](b"{}")
-            assert (last["refusal"].gate, last["refusal"].rule, last["refusal"].target) == ("resolve", rule, tool)
+            last = (await hub.operate("why"))["refusal"]
+            assert (last["gate"], last["rule"], last["target"]) == ("resolve", rule, tool)
 
 
 async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import MAX_LINES
 from interlock.hub.upstreams.states import ServerState
@@ -62,7 +61,7 @@ class Scene:
 
     async def status(self) -> Any:
         """What `interlock status` is told."""
-        return await ControlOperations(self.hub.hub_app, lambda: None).methods["hub/status"](b"{}")
+        return await self.hub.operate("status")
 
     @property
     def pids(self) -> list[int]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub
+from interlock.hub.admin.operations import Operations
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
-from interlock.hub.operations import ControlOperations
 
 from .legacy_client import LegacyClient
 from .running_hub import RawClient, RunningHub, running_hub
@@ -37,7 +37,10 @@ async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict
 
 def watch(hub: RunningHub) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    return ControlOperations(hub.hub_app, lambda: None).approvals.follow(lambda _: None)
+    operations = Operations(hub.hub_app, lambda: None)
+    stop = operations.follow("approvals.list", b'{"follow":true}', lambda method, params: None)
+    assert stop is not None
+    return stop
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)

@@ -15,10 +15,10 @@ from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
 from interlock.hub.audit.search import Entry
 from interlock.hub.auth.principals import Principal
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams.states import ServerState
 from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
+from interlock.wire.errors import Fault
 
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
 
@@ -67,10 +67,9 @@ async def test_a_denial_is_no_grant_in_the_record(tmp_path: Path) -> None:
 
 async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        desk, wish = hub.hub_app.key_operations, msgspec.json.encode({"agent": "ci"})
-        first = str((await desk.create(ADA, wish))["key"])
-        second = str((await desk.rotate(ADA, wish))["key"])
-        await desk.revoke(ADA, wish)
+        first = str((await hub.operate("keys.create", ADA, agent="ci"))["key"])
+        second = str((await hub.operate("keys.rotate", ADA, agent="ci"))["key"])
+        await hub.operate("keys.revoke", ADA, agent="ci")
         made, rotated, revoked = [
             await only(hub, f"dev.interlock.key_{what}") for what in ("created", "rotated", "revoked")
         ]
@@ -219,13 +218,37 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
     file.write_text("[hub]\nmode = 'guard'\n")
     async with running_hub(tmp_path, {}) as hub:
         hub.hub_app.config = load(file, home=hub.hub_app.home).config
-        operator = ControlOperations(hub.hub_app, lambda: None)
         file.write_text("[hub]\nmode = 'nonsense'\n")
-        await operator.methods["hub/reload"](b"{}")
+        await hub.operate("reload", ADA)
         found = await only(hub, "dev.interlock.configuration_reloaded")
         assert found.record.details["applied"] is False
         assert found.record.details["problems"]
-        assert found.record.actor == operator.person.id
+        assert found.record.actor == ADA.id
+
+
+async def test_a_reload_that_fails_unexpectedly_is_reported_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.config import load
+    from interlock.hub.app import HubApp
+
+    file = tmp_path / "interlock.toml"
+    file.write_text("[hub]\nmode = 'guard'\n")
+    async with running_hub(tmp_path, {}) as hub:
+        hub.hub_app.config = load(file, home=hub.hub_app.home).config
+
+        async def fails(*_: object) -> list[str]:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(HubApp, "apply", fails)
+            await hub.operate("reload", ADA)
+        found = await only(hub, "dev.interlock.configuration_reloaded")
+        assert found.record.details["applied"] is False
+        assert "ZeroDivisionError" in str(found.record.details["problems"])
+        file.write_text("[hub]\nmode = 'observe'\n")
+        await hub.operate("reload", ADA)
+        assert hub.hub_app.config.hub.mode == "observe"
 
 
 async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> None:
@@ -248,8 +271,8 @@ async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path)
         try:
             with pytest.raises(NotRecorded, match="cannot write the audit log"):
                 await hub.allow("ci", "busy")
-            with pytest.raises(NotRecorded, match="cannot write the audit log"):
-                await hub.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
+            with pytest.raises(Fault, match="cannot write the audit log"):
+                await hub.operate("keys.create", ADA, agent="ci")
         finally:
             hub.hub_app.recorder.write_error = None
         assert hub.hub_app.grants.list() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from interlock.config.settings import Rate
 from interlock.hub.audit.record import INTENDED
-from interlock.hub.operations import ControlOperations
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 from .test_journal import entries
@@ -19,9 +17,7 @@ FIND = {"name": "find_tools", "arguments": {"query": "say it again"}}
 
 
 async def why(hub: RunningHub, agent: str, tool: str, arguments: dict[str, Any]) -> Any:
-    asked = json.dumps({"agent": agent, "tool": tool, "arguments": arguments}).encode()
-    told: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/why"](asked)
-    return told["judgement"]
+    return (await hub.operate("why", agent=agent, tool=tool, arguments=arguments))["judgement"]
 
 
 @pytest.mark.parametrize(

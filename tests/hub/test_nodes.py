@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
@@ -67,7 +66,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
     tmp_path: Path, postgres: str
 ) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
-        made = await north.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
+        made = await north.operate("keys.create", ADA, agent="ci")
         client = RawClient(south.url + "/mcp", str(made["key"]))
 
         async def enters() -> bool:
@@ -83,7 +82,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
             return "error" in answer and answer["error"]["data"]["name"] == "TOOL_NOT_FOUND"
 
         await within_a_second(refused)
-        await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
+        await north.operate("keys.revoke", ADA, agent="ci")
 
         async def out() -> bool:
             return not await enters()
@@ -93,8 +92,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
 
 async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_path: Path, postgres: str) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
-        wish = msgspec.json.encode({"agent": "careful"})
-        key = str((await north.hub_app.key_operations.create(ADA, wish))["key"])
+        key = str((await north.operate("keys.create", ADA, agent="careful"))["key"])
         there, here = RawClient(south.url + "/mcp", key), RawClient(north.url + "/mcp", key)
 
         async def asked() -> bool:

@@ -16,7 +16,6 @@ from interlock.config.settings import Permissions
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState as Asked
 from interlock.hub.auth.principals import Principal
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
@@ -54,8 +53,7 @@ async def standing(hub: RunningHub, permission: str, *grants: str) -> None:
 
 async def control(hub: RunningHub, method: str, **params: Any) -> Any:
     """What the person at the terminal gets."""
-    answer = await ControlOperations(hub.hub_app, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
-    return json.loads(msgspec.json.encode(answer))
+    return await hub.operate(method, **params)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -458,7 +456,7 @@ async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(
     script = shelly(tmp_path, *(f"com.example.a{number}" for number in range(40)), tools=[tool("a")])
     async with script.running_hub() as hub:
         script.say(mgp={**OFFER, "permissions_required": [f"com.example.b{number}" for number in range(40)]})
-        await hub.hub_app.upstreams["s"].restart()
+        await hub.operate("servers.restart", server="s")
         await until(lambda: "com.example.b39" in asked_about(hub))
         assert asked_about(hub) == {f"com.example.b{number}" for number in range(40)}
 

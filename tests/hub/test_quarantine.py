@@ -14,7 +14,6 @@ import pytest
 from interlock.config.settings import Config, Hub, Server, Tools
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.catalog.quarantine import Quarantine
-from interlock.hub.operations import ControlOperations
 from interlock.judge import instructions
 from interlock.judge.findings import Finding
 from interlock.judge.names import judge_against
@@ -58,8 +57,7 @@ async def listed(hub: RunningHub, method: str = "tools/list", member: str = "too
 
 async def status(hub: RunningHub) -> dict[str, dict[str, Any]]:
     """What the operator is told of each server."""
-    found: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/status"](b"{}")
-    return {server["id"]: server for server in json.loads(msgspec.json.encode(found))["servers"]}
+    return {server["id"]: server for server in (await hub.operate("status"))["servers"]}
 
 
 async def test_flagged_definitions_are_neither_listed_nor_called_in_guard(tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ async def test_the_operator_is_told_and_trusts_exactly_one_definition(tmp_path: 
         assert hub.hub_app.upstreams["s"] is before, "nothing was started again for that"
         changed = {**SCRIPT, "tools": [described("hidden", HIDDEN + "!"), described("changed", "Says so.")]}
         (tmp_path / "script.json").write_text(json.dumps(changed))
-        await hub.hub_app.upstreams["s"].restart()
+        await hub.operate("servers.restart", server="s")
         await until(lambda: "changed" in hub.hub_app.catalog.offer("s").tools)  # type: ignore[union-attr]
         assert await listed(hub) == {"s__changed"}, "another definition under the trusted name is not trusted"
 

@@ -59,7 +59,7 @@ def test_a_call_is_refused_only_where_the_exact_window_or_one_a_thirtieth_longer
 
 
 @given(counts, counts, pauses, st.randoms(use_true_random=False))
-def test_what_is_given_back_frees_one_call_and_no_call_is_forgotten_for_it(
+def test_a_call_that_is_given_back_counts_no_more_and_every_other_call_counts_on(
     minute: int | None, hour: int | None, steps: list[float], chance: Any
 ) -> None:
     rate, now = Rate(minute, hour), 1000.0
@@ -67,14 +67,38 @@ def test_what_is_given_back_frees_one_call_and_no_call_is_forgotten_for_it(
     for pause in steps:
         now += pause
         if unsent and chance.random() < 0.5:
-            unsent.pop(0)
-            give_back([meter])
+            give_back([meter], unsent.pop(chance.randrange(len(unsent))))
         if take([meter], now) is None:
             (made if chance.random() < 0.6 else unsent).append(now)
+            continue
+        full = False
+        for seconds, name in BOTH:
+            most = getattr(rate, name) or 10_000
+            within = seconds if most <= GRAINS else seconds * (1 + 1 / GRAINS)
+            full |= sum(instant + within > now - 1e-6 for instant in made + unsent) >= most
+        assert full, "a call that was given back still counts"
     for seconds, name in BOTH:
         most = getattr(rate, name)
         for begins in made if most is not None else ():
             assert sum(begins <= instant < begins + seconds for instant in made) <= most
+
+
+@pytest.mark.parametrize("limit", [2, 2 * GRAINS])
+def test_a_call_that_comes_back_after_its_minute_frees_no_later_call(limit: int) -> None:
+    meter = Meter("key", Rate(per_minute=limit))
+    assert take([meter], 0.0) is None
+    assert [take([meter], 100.0) is None for _ in range(limit)] == [True] * limit
+    give_back([meter], 0.0)
+    assert take([meter], 100.0) is not None
+
+
+def test_a_window_that_a_new_limit_adds_does_not_give_back_calls_from_before_it() -> None:
+    meter = Meter("key", Rate(per_minute=5))
+    assert take([meter], 0.0) is None
+    meter.limit(Rate(per_hour=1))
+    assert take([meter], 1.0) is None
+    give_back([meter], 0.0)
+    assert take([meter], 2.0) is not None
 
 
 @given(st.integers(1, 100), st.integers(1, 100), st.floats(0, 1e6), pauses)

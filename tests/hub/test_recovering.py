@@ -8,11 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from interlock.config.settings import Timeouts
-from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 
 from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, needing, policy, tool
@@ -38,8 +36,7 @@ def calls(script: MgpScript, name: str) -> int:
 
 
 async def records(hub: RunningHub, event: str) -> list[Any]:
-    search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
-    found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
+    found = await hub.operate("audit.search", server="s", most=100)
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
 

@@ -19,7 +19,6 @@ import pytest
 
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
-from interlock.hub.auth.principals import local_person
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 
@@ -278,7 +277,7 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
             await warmed(client)
-            await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
+            await hub.operate("keys.revoke", agent="ci")
             told = await client.call(STRANGE, LIKE, 4)
             assert "key is not known" in told["error"]["message"]
             assert web.called == 3
@@ -593,7 +592,7 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
         hub, web = place[:2]
         await warmed(client)
         line = hub.hub_app.upstreams["web"].pool.shared
-        await hub.hub_app.upstreams["web"].restart()
+        await hub.operate("servers.restart", server="web")
         await until(lambda: hub.hub_app.upstreams["web"].pool.shared not in (None, line))
         assert text_of(await client.call(STRANGE, LIKE, 4)) == "fine"
         assert web.called == 4

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Restart, Server
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams import supervisor
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
@@ -101,7 +100,7 @@ async def test_calls_do_not_bring_back_a_server_that_is_never_restarted_but_a_pe
             assert refused["message"].startswith("server late is down because ")
         assert tries(hub) == 0
         assert hub.hub_app.upstreams["late"].state is ServerState.ERROR
-        await ControlOperations(hub.hub_app, lambda: None).methods["hub/restart"](b'{"server":"late"}')
+        await hub.operate("servers.restart", server="late")
         await hub.state("late", ServerState.CONNECTED)
 
 
@@ -118,8 +117,7 @@ async def test_a_server_that_ends_too_often_is_recorded_as_such(tmp_path: Path) 
     async with running_hub(tmp_path, {"late": late(tmp_path, Restart(max_restarts=0))}) as hub:
         await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "late__die", "arguments": {}})
         await hub.state("late", ServerState.ERROR)
-        search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
-        found = await search(b'{"event":"SERVER_DISCONNECTED"}')
+        found = await hub.operate("audit.search", event="SERVER_DISCONNECTED")
         assert "restart_limit_exceeded" in repr(found)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.operations import ControlOperations
+from interlock.hub.admin.operations import Operations
 from interlock.web.control import ControlSocket
 
 from .running_hub import MODERN, RawClient, RunningHub, child, running_hub
@@ -55,7 +55,7 @@ async def running() -> AsyncIterator[RunningHub]:
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
         async with running_hub(Path(home), {"busy": child("busy_server.py")}) as hub:
-            control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
+            control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
             await control.listen(Path(home) / "s")
             try:
                 yield hub

@@ -312,7 +312,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
         task = await ada.start_tool("t__work", {"mark": "a"})
         waiting = asyncio.ensure_future(task.result())
         await until(lambda: hub.hub_app.tasks._live[task.id].checked > 0)
-        await hub.hub_app.upstreams["t"].restart()
+        await hub.operate("servers.restart", server="t")
         with pytest.raises(Fault) as lost:
             await asyncio.wait_for(waiting, 120)
         assert lost.value.data["name"] in ("OUTCOME_UNKNOWN", "SERVER_NOT_READY")
@@ -498,7 +498,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20, idle_s=0.2))
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
     async with running_hub(tmp_path, servers, hub=settings, wait=False) as hub:
-        await hub.hub_app.upstreams["t"].restart()
+        await hub.operate("servers.restart", server="t")
         await hub.state("t", ServerState.CONNECTED)
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             task = await ada.start_tool("t__greet")
@@ -573,7 +573,7 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             first = await ada.start_tool("n__note", {"text": "of ada"})
             if ends:
-                await hub.hub_app.upstreams["n"].restart()
+                await hub.operate("servers.restart", server="n")
                 await hub.state("n", ServerState.CONNECTED)
             second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
             kept = [

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.negotiation import VERSION
 
 from .mgp_script import ERAS, TRANSPORTS, MgpScript, call, error_of, listed, tool
@@ -22,8 +20,7 @@ REFUSED = {"error": {"code": 4002, "message": "off", "data": {"_mgp": {"category
 
 async def status(hub: RunningHub) -> Any:
     """The server's line of `interlock status --json`."""
-    found: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/status"](b"{}")
-    return json.loads(json.dumps(found["servers"][0], default=str))
+    return (await hub.operate("status"))["servers"][0]
 
 
 def question(script: MgpScript, era: str) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Server, Validation
-from interlock.hub.operations import ControlOperations
 
 from .running_hub import RawClient, RunningHub, child, running_hub
 
@@ -84,8 +82,7 @@ async def call(hub: RunningHub, name: str, **arguments: object) -> dict[str, Any
 
 async def records(hub: RunningHub, event: str) -> list[dict[str, Any]]:
     """What the record holds of one kind of event."""
-    search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
-    found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
+    found = await hub.operate("audit.search", server="s", most=100)
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
 
@@ -361,8 +358,8 @@ async def test_what_is_checked_elsewhere_is_checked_by_the_gates_behind_as_well(
     """The first call of a judge waits for a thread; what comes after it in the list must not be skipped for that."""
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         seen: list[str] = []
-        plans = hub.hub_app.gate_chain.plans
-        plans._gates = [*plans._gates, _Last(seen)]
+        chain = hub.hub_app.gate_chain
+        chain.gates = (*chain.gates, _Last(seen))
         assert rule_of_any(await call(hub, "declared_run", command="ls")) == "last"
         assert seen == ["declared_run"]
 

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Server, Tools
-from interlock.hub.auth.principals import local_person
 from interlock.transports.http.client import HttpLink
 
 from .raw_server import RawHttpServer
@@ -40,13 +39,13 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str
     async with Gated() as web, running_hub(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
         key = await hub.new_key("ci")
         web.gate.clear()
-        await hub.hub_app.upstreams["web"].restart()
+        await hub.operate("servers.restart", server="web")
         await until(lambda: hub.hub_app.upstreams["web"].pool.shared is None)
         yield hub, web, key
 
 
 async def _revoke(hub: RunningHub) -> None:
-    await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
+    await hub.operate("keys.revoke", agent="ci")
 
 
 async def _deny(hub: RunningHub) -> None:

@@ -20,8 +20,9 @@ from starlette.routing import Route
 from hub.raw_server import RawHttpServer
 from hub.running_hub import LEGACY, PREFIX, RawClient, RunningHub, child, last_message, running_hub
 from interlock.config.settings import Hub, Limits, Server, Validation
+from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.auth.keys import Keys
-from interlock.hub.operations import ControlOperations
 from interlock.web.app import make_app
 from interlock.web.control import ControlSocket
 
@@ -255,14 +256,14 @@ async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_no
 
 
 async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: RunningHub, tmp_path: Path) -> None:
-    operator = ControlOperations(hub.hub_app, lambda: pytest.fail("the hub was stopped"))
+    operations = Operations(hub.hub_app, lambda: pytest.fail("the hub was stopped"))
     for key in (None, await hub.new_key("root", "admin"), await hub.new_key("ada", "person")):
         client = RawClient(hub.url + "/mcp", key)
         await client.initialize()
-        for method in operator.methods:
-            answer = await client.legacy(method, {"name": "busy", "server": "busy"})
+        for method in OPERATIONS:
+            answer = await client.legacy(f"hub/{method}", {"name": "busy", "server": "busy"})
             assert answer["error"]["data"]["name"] == "METHOD_NOT_FOUND", method
-    control = ControlSocket(hub.hub_app, operator)
+    control = ControlSocket(hub.hub_app, operations)
     await control.listen(tmp_path / "control.sock")
     assert (tmp_path / "control.sock").stat().st_mode & 0o077 == 0, "the socket is its owner's alone"
     await control.close()
@@ -279,7 +280,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
         return os.getuid() + 1
 
     monkeypatch.setattr("interlock.web.control.peer_uid", peer)
-    control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
+    control = ControlSocket(hub.hub_app, Operations(hub.hub_app, lambda: None))
     await control.listen(tmp_path / "control.sock")
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
     writer.write(b'{"interlock":"control"}\n{"jsonrpc":"2.0","id":1,"method":"hub/status"}\n')

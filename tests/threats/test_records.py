@@ -15,7 +15,6 @@ import msgspec
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.settings import Agent, Hub, Server
-from interlock.hub.operations import ControlOperations
 
 SECRETS = {
     "a GitHub token": "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8",
@@ -92,9 +91,8 @@ async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path
         for text in FORGING:
             await old.legacy("tools/call", {"name": text, "arguments": {text: text}})
             await old.legacy("resources/read", {"uri": text})
-        operator = ControlOperations(hub.hub_app, lambda: None)
         out = tmp_path / "export.jsonl"
-        count: Any = await operator.methods["hub/audit.export"](msgspec.json.encode({"file": str(out)}))
+        count = await hub.operate("audit.export", file=str(out))
         lines = out.read_bytes().split(b"\n")
         assert lines.pop() == b""
         assert len(lines) == count["records"] >= 3 * len(FORGING)
@@ -126,7 +124,7 @@ async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_i
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
 
     async def verified(hub: RunningHub) -> Any:
-        return await ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.verify"](b"{}")
+        return await hub.operate("audit.verify")
 
     servers = {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers) as hub:

@@ -18,7 +18,10 @@ from interlock.transports.stdio.process import Command, ServerProcess
 
 class Owner:
     def __init__(self): self.said, self.end = b"", asyncio.get_running_loop().create_future()
-    def wrote(self, fd, data): self.said += data
+    @property
+    def output(self): return self
+    def take_in(self, data): self.said += data
+    def on_stderr(self, data): self.said += data
     def hung_up(self, fd): pass
     def paused(self, full): pass
     def exited(self): pass

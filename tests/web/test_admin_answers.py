@@ -12,9 +12,8 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Timeouts
-from interlock.web.admin.addresses import ADDRESSES
 
-from .test_admin import CALL, Admin
+from .test_admin import ADDRESSED, CALL, Admin
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +127,7 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     await admin.good("POST", "/admin/servers/busy/restart", template="/admin/servers/{server}/restart")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
-    assert admin.seen == {(address.verb, address.path) for address in ADDRESSES}
+    assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}
 
 
 def test_what_the_document_leaves_out_is_seen() -> None:

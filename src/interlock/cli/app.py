@@ -28,10 +28,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Servers": {
         "add": Entry("servers:add", "Add a server: a program or a URL."),
         "remove": Entry("servers:remove", "Remove a server."),
-        "import": Entry("servers:import_", "Import the servers of another program's file."),
+        "import": Entry("importing:import_", "Import the servers of another program's file."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {
+        "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },

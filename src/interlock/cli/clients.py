@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .failures import Failure
+
+if TYPE_CHECKING:
+    from interlock.config.problems import KeyPath
 
 ENTRY = "interlock"
 
@@ -17,57 +20,120 @@ class Client(NamedTuple):
     name: str
     title: str
     path: Path
-    at: tuple[str, ...]
+    at: tuple[str, ...] = ("mcpServers",)
     """The path of the servers in its file."""
-    typed: bool = False
-    """Whether an entry needs `"type": "stdio"`."""
+    form: EntryForm = "plain"
     after: str = "Restart it to see the tools."
 
     def entry(self, command: list[str], key: str) -> dict[str, object]:
-        named: dict[str, object] = {"type": "stdio"} if self.typed else {}
+        """Our entry, as this client writes servers."""
         # The client must find a hub in an unusual folder, too: the key is valid only for that hub.
         places = {name: os.environ[name] for name in ("INTERLOCK_HOME", "INTERLOCK_CONFIG") if os.environ.get(name)}
         env = {"INTERLOCK_KEY": key, **{name: str(Path(place).absolute()) for name, place in places.items()}}
-        return {**named, "command": command[0], "args": [*command[1:], "stdio"], "env": env}
+        program, args = command[0], [*command[1:], "stdio"]
+        match self.form:
+            case "plain":
+                return {"command": program, "args": args, "env": env}
+            case "typed":
+                return {"type": "stdio", "command": program, "args": args, "env": env}
+            case "zed":
+                return {"source": "custom", "command": program, "args": args, "env": env}
+            case "opencode":
+                return {"type": "local", "command": [program, *args], "environment": env, "enabled": True}
+            case "goose":
+                named = {"name": ENTRY, "description": "The tools of the hub", "type": "stdio", "enabled": True}
+                return {**named, "cmd": program, "args": args, "envs": env, "timeout": 300}
 
 
-NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")
+EntryForm = Literal["plain", "typed", "zed", "opencode", "goose"]
+"""How a client writes a server that is a program."""
+NAMES = (
+    "claude-code",
+    "claude-desktop",
+    "codex",
+    "cursor",
+    "gemini",
+    "goose",
+    "junie",
+    "lm-studio",
+    "opencode",
+    "qwen",
+    "vscode",
+    "windsurf",
+    "zed",
+)
 
 
-def client(name: str) -> Client:
-    """The client of that name, with the path of its file for this user."""
+def clients() -> list[Client]:
+    """Every supported client, with the path of its file for this user."""
     from interlock.config.home import user_home
 
     home = user_home()
-    desktop = _app(home, "Claude") / "claude_desktop_config.json"
-    rows = (
-        Client("claude-code", "Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
-        Client("claude-desktop", "Claude Desktop", desktop, ("mcpServers",)),
-        Client("cursor", "Cursor", home / ".cursor" / "mcp.json", ("mcpServers",)),
-        Client("vscode", "VS Code", _app(home, "Code") / "User" / "mcp.json", ("servers",), typed=True),
-        Client("gemini", "Gemini CLI", home / ".gemini" / "settings.json", ("mcpServers",)),
-        Client("codex", "Codex", _codex(home) / "config.toml", ("mcp_servers",)),
-    )
-    return next(row for row in rows if row.name == name)
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    return [
+        Client("claude-code", "Claude Code", _folder("CLAUDE_CONFIG_DIR", home) / ".claude.json", form="typed"),
+        Client("claude-desktop", "Claude Desktop", _app(home, "Claude") / "claude_desktop_config.json"),
+        Client("codex", "Codex", _folder("CODEX_HOME", home / ".codex") / "config.toml", ("mcp_servers",)),
+        Client("cursor", "Cursor", home / ".cursor" / "mcp.json"),
+        Client("gemini", "Gemini CLI", home / ".gemini" / "settings.json"),
+        Client("goose", "Goose", _goose(home, config) / "config.yaml", ("extensions",), "goose"),
+        Client("junie", "JetBrains Junie", home / ".junie" / "mcp" / "mcp.json"),
+        Client("lm-studio", "LM Studio", home / ".lmstudio" / "mcp.json"),
+        Client("opencode", "opencode", _opencode(config / "opencode"), ("mcp",), "opencode"),
+        Client("qwen", "Qwen Code", home / ".qwen" / "settings.json"),
+        Client("vscode", "VS Code", _app(home, "Code") / "User" / "mcp.json", ("servers",), "typed"),
+        Client("windsurf", "Windsurf", home / ".codeium" / "windsurf" / "mcp_config.json"),
+        Client("zed", "Zed", _zed(home, config) / "settings.json", ("context_servers",), "zed"),
+    ]
+
+
+def client(name: str) -> Client:
+    """The client of that name."""
+    return next(row for row in clients() if row.name == name)
 
 
 def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
     """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
+    return changed_text(client, text, lambda plain: _set(client, plain, (*client.at, ENTRY), entry))
+
+
+def without_entries(client: Client, text: str, paths: Iterable[KeyPath]) -> str:
+    """The text of the client's file without the servers at `paths`."""
+
+    def remove(plain: str) -> str:
+        for path in paths:
+            plain = _remove(client, plain, tuple(str(part) for part in path))
+        return plain
+
+    return changed_text(client, text, remove)
+
+
+def _set(client: Client, text: str, path: tuple[str, ...], entry: dict[str, object]) -> str:
     from interlock.config.json_members import set_member
     from interlock.config.toml_tables import add_tables
+    from interlock.config.yaml_members import set_yaml_member
 
-    if client.path.suffix == ".toml":
-        return _changed(client, text, lambda plain: add_tables(plain, client.at, {ENTRY: entry}))
-    return _changed(client, text, lambda plain: set_member(plain, (*client.at, ENTRY), entry))
+    match client.path.suffix:
+        case ".toml":
+            return add_tables(text, path[:-1], {path[-1]: entry})
+        case ".yaml":
+            return set_yaml_member(text, path, entry)
+        case _:
+            return set_member(text, path, entry)
 
 
-def without_entry(client: Client, text: str) -> str:
-    """The text of the client's file without our entry."""
+def _remove(client: Client, text: str, path: tuple[str, ...]) -> str:
     from interlock.config.json_members import remove_member
     from interlock.config.toml_tables import remove_table
+    from interlock.config.yaml_members import remove_yaml_member
 
-    remove = remove_table if client.path.suffix == ".toml" else remove_member
-    return _changed(client, text, lambda plain: remove(plain, (*client.at, ENTRY)))
+    match client.path.suffix:
+        case ".toml":
+            return remove_table(text, path)
+        case ".yaml":
+            return remove_yaml_member(text, path)
+        case _:
+            return remove_member(text, path)
 
 
 def executable() -> list[str]:
@@ -86,20 +152,21 @@ def is_in_cache(program: str) -> bool:
     return "archive-v" in program and "uv" in Path(program).parts
 
 
-def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
-    """The text after the change. A byte order mark at its start stays."""
-    from interlock.config.documents import parse_json, parse_toml
+def changed_text(client: Client, text: str, change: Callable[[str], str]) -> str:
+    """The text after the change. A byte order mark at its start stays. Raises Failure if it cannot be parsed."""
+    from interlock.config.documents import parser_of
     from interlock.config.files import BYTE_ORDER_MARK
     from interlock.config.problems import Problem
 
-    is_toml = client.path.suffix == ".toml"
     plain = text.removeprefix(BYTE_ORDER_MARK)
-    parsed = (parse_toml if is_toml else parse_json)(plain if plain.strip() or is_toml else "{}", str(client.path))
-    hint = "correct the file first; it was not changed"
+    mark = text[: len(text) - len(plain)]
+    if not plain.strip() and client.path.suffix not in (".toml", ".yaml"):
+        plain = "{}\n"
+    parsed = parser_of(client.path)(plain, str(client.path))
     if isinstance(parsed, Problem):
-        raise Failure(f"{parsed.place}: {parsed.message}", hint)
+        raise Failure(f"{parsed.place}: {parsed.message}", "correct the file first; it was not changed")
     try:
-        return text[: len(text) - len(plain)] + change(plain if plain.strip() or is_toml else "{}\n")
+        return mark + change(plain)
     except ValueError as error:
         by_hand = f"correct it, or add the output of `interlock connect {client.name} --print` by hand"
         raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error
@@ -114,9 +181,25 @@ def _app(home: Path, name: str) -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / name
 
 
-def _claude_code(home: Path) -> Path:
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or home)
+def _folder(variable: str, default: Path) -> Path:
+    return Path(os.environ.get(variable) or default)
 
 
-def _codex(home: Path) -> Path:
-    return Path(os.environ.get("CODEX_HOME") or home / ".codex")
+def _goose(home: Path, config: Path) -> Path:
+    if sys.platform == "win32":
+        return _app(home, "Block") / "goose" / "config"
+    return config / "goose"
+
+
+def _opencode(folder: Path) -> Path:
+    """opencode reads both names."""
+    commented = folder / "opencode.jsonc"
+    return commented if commented.exists() else folder / "opencode.json"
+
+
+def _zed(home: Path, config: Path) -> Path:
+    return (
+        _app(home, "Zed")
+        if sys.platform == "win32"
+        else (home / ".config" if sys.platform == "darwin" else config) / "zed"
+    )

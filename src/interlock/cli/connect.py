@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .clients import ENTRY, NAMES, Client, client, executable, is_in_cache, with_entry, without_entry
+from .clients import ENTRY, NAMES, Client, client, executable, is_in_cache, with_entry, without_entries
 from .failures import Failure, NoHub
 from .show import json_option, plain, say, show_json
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_json: bool) -> None:
     """Add the hub to a client's configuration, with its own key.
 
-    CLIENT is claude-code, claude-desktop, cursor, vscode, gemini or codex. The rest of its file does not change, and a
-    copy of the old file is kept beside it. If no hub runs, one is started.
+    The rest of the client's file does not change, and a copy of the old file is kept beside it. If no hub runs, one is
+    started. `interlock setup` does this for all your clients, and imports their servers.
 
     \b
     Example:
@@ -45,7 +45,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
         say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
         if outcome["backup"]:
             say(f"  copy of the old file: {plain(str(outcome['backup']))}")
-        if is_in_cache(outcome["entry"]["command"]):
+        if is_in_cache(executable()[0]):
             say(
                 "  → interlock runs from a cache that may be cleared; install it with `uv tool install interlock`",
                 err=True,
@@ -64,14 +64,17 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     with_entry(chosen, _read(chosen.path), chosen.entry(command, ""))
     if not only_print:
         check_writable(chosen.path)
+    if only_print and (entry := existing_entry(chosen)):
+        outcome = {"client": name, "path": str(chosen.path), "entry": entry}
+        return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     with reach_hub(home_folder()) as link:
         if not only_print:
-            _revoke(link, name)
+            revoke_keys(link, name)
         made = link.ask(
             "hub/keys.create", {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
         )
     entry = chosen.entry(command, str(made["key"]))
-    outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
+    outcome = {"client": name, "path": str(chosen.path), "entry": entry}
     if only_print:
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     with locked_for_change(chosen.path):
@@ -81,22 +84,38 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     return {**outcome, "backup": str(backup) if backup else None}
 
 
+def existing_entry(chosen: Client) -> dict[str, object] | None:
+    """Our entry in the client's file. Its key is still valid, so printing it needs no new one."""
+    from interlock.config.documents import parser_of
+    from interlock.config.files import BYTE_ORDER_MARK
+    from interlock.config.problems import Problem
+
+    text = _read(chosen.path).removeprefix(BYTE_ORDER_MARK)
+    parsed = parser_of(chosen.path)(text, str(chosen.path)) if text.strip() else None
+    if parsed is None or isinstance(parsed, Problem):
+        return None
+    found: Any = parsed[0]
+    for key in (*chosen.at, ENTRY):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
     from interlock.config.files import back_up, locked_for_change, write_atomically
 
     from .hub_link import HubLink
 
     text = _read(chosen.path)
-    changed = without_entry(chosen, text) if text else text
+    changed = without_entries(chosen, text, [(*chosen.at, ENTRY)]) if text else text
     backup = None
     if changed != text:
         with locked_for_change(chosen.path):
             backup = back_up(chosen.path)
-            write_atomically(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
+            write_atomically(chosen.path, without_entries(chosen, _read(chosen.path), [(*chosen.at, ENTRY)]).encode())
     revoked = None
     try:
         with HubLink.open() as link:
-            revoked = _revoke(link, name)
+            revoked = revoke_keys(link, name)
     except NoHub:
         say(f"interlock: no hub is running, so the key of {name} stays valid", err=True)
         say(f"  → run `interlock up -d`, then `interlock keys revoke {name}`", err=True)
@@ -110,7 +129,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     }
 
 
-def _revoke(link: HubLink, name: str) -> object:
+def revoke_keys(link: HubLink, name: str) -> object:
     """Revoke the keys of a client, if it has any."""
     from .hub_link import HubError
 

@@ -142,6 +142,8 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
                 f"{running_hub}, another version" if another else running_hub,
                 hint,
             )
+            for warning in link.ask("hub/status").get("warnings") or []:
+                yield Check("hub", "wrong", str(warning.get("message")), str(warning.get("hint") or ""))
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
         yield Check("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
@@ -150,6 +152,26 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
         yield Check("hub", "wrong", failure.message, failure.hint)
     if not running and loaded.usable:
         yield _port(*loaded.config.hub.address)
+        yield from _audit_log(home, loaded)
+
+
+def _audit_log(home: Path, loaded: Loaded) -> Iterator[Check]:
+    """Compares the ends of the audit log with the head files, if a hub has run here."""
+    if not any(home.glob("audit*.head")):
+        return
+    from interlock.hub.audit.home_check import missing_ends
+    from interlock.hub.foundation import store_of
+    from interlock.store import StoreError
+
+    try:
+        problems = missing_ends(store_of(loaded.config, home), home)
+    except StoreError as cause:
+        yield Check("audit log", "wrong", cause.message, cause.hint)
+        return
+    for problem in problems:
+        yield Check("audit log", "wrong", problem, "run `interlock audit verify`, and compare the store with a backup")
+    if not problems:
+        yield Check("audit log", "ok", "ends where its head file says")
 
 
 def _port(host: str, port: int) -> Check:

@@ -1,4 +1,4 @@
-"""`interlock add`, `remove` and `import`: change the servers in the user's own `interlock.toml`."""
+"""`interlock add` and `remove`: change the servers in the user's own `interlock.toml`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .completion import server_names
-from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
-from .show import as_dict, counted, json_option, plain, say, show_json
+from .failures import Failure, NoHub, WrongConfiguration, WrongUsage
+from .show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Server
@@ -68,12 +68,12 @@ def add(
         cwd=str(Path(cwd).absolute()) if cwd else None,
         start="on-demand" if on_demand else "eager",
     )
-    warnings = _warnings(name, server)
+    warnings = start_warnings(name, server)
     tools = _start_once(server) if file else None
-    changed = _add_servers(config, {name: server})
+    changed = write_servers(config, {name: server})
     offered = "" if tools is None else f" It starts and offers {', '.join(tools) or 'no tools'}."
     outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
-    _show_outcome(outcome, f"Added `{name}` to {changed['path']}.{offered}", as_json)
+    show_outcome(outcome, f"Added `{name}` to {changed['path']}.{offered}", as_json)
 
 
 @click.command()
@@ -89,55 +89,13 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
     """
     from interlock.config.edit import EditError, remove_server
 
-    path = _config_file(config)
+    path = config_file(config)
     try:
         backup = remove_server(path, name)
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
     outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
-    _show_outcome(outcome, f"Removed `{name}` from {path}.", as_json)
-
-
-@click.command("import")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
-@click.option(
-    "--trust",
-    is_flag=True,
-    help="Also import other programs than package launchers, shell lines, and code from URLs.",
-)
-@config_option
-@json_option
-def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: bool) -> None:
-    """Import the servers of another program's file.
-
-    Reads `mcpServers` JSON (Claude, Cursor, Windsurf, Gemini), VS Code's `servers`, Codex's config.toml
-    and mgp.toml. It starts nothing and does not change that file.
-
-    \b
-    Example:
-      interlock import ~/.cursor/mcp.json
-    """
-    from interlock.config.load import load
-
-    path = _config_file(config)
-    present = set(load(path).config.servers) if path.exists() else set()
-    taken: dict[str, Server] = {}
-    warnings: list[str] = []
-    refused: list[str] = []
-    for file in files:
-        for name, server in _read_other_file(file.expanduser().absolute(), trust, refused).items():
-            if name in present or name in taken:
-                warnings.append(f"Skipped `{name}` of {file}: already configured.")
-                continue
-            taken[name] = _with_program_path(server)
-            warnings += _warnings(name, taken[name])
-    changed = (
-        _add_servers(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
-    )
-    outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
-    _show_outcome(outcome, f"Added {counted(len(taken), 'server')} to {path}: {', '.join(taken) or 'none'}.", as_json)
-    if refused and not taken:
-        raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
+    show_outcome(outcome, f"Removed `{name}` from {path}.", as_json)
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,})"
@@ -178,40 +136,6 @@ def _start_once(server: Server) -> list[str]:
     return tools_when_started(server.command, env, server.cwd)
 
 
-def _read_other_file(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
-    from interlock.config.documents import read_document
-    from interlock.config.imports import project_folder, read_import
-    from interlock.config.launch import why_unsafe
-    from interlock.config.problems import Problem, Report
-
-    document = read_document(file)
-    if isinstance(document, Problem):
-        raise WrongConfiguration(f"{document.place}: {document.message}", document.hint)
-    report = Report(file, document.lines, fatal=False)
-    found = read_import(document, report, trusted=True)
-    refused += [str(problem) for problem in report.problems]
-    good: dict[str, Server] = {}
-    for name, server in found.items():
-        if server.problem is not None:
-            continue
-        reasons = [] if trust else why_unsafe(_with_bare_program(server), project_folder(file))
-        if reasons:
-            refused.append(f"server `{name}` {reasons[0]} (to import it anyway, use --trust)")
-        else:
-            good[name] = server
-    return good
-
-
-def _with_bare_program(server: Server) -> Server:
-    """The server as it is checked: with the bare name of its program, if PATH leads to the same file."""
-    from msgspec.structs import replace
-
-    program = server.command[0] if server.command else ""
-    bare = os.path.basename(program)
-    is_found = bool(bare) and shutil.which(bare) == program
-    return replace(server, cwd=None, command=(bare, *server.command[1:]) if is_found else server.command)
-
-
 def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:
     """The command with the full path of a program given relative to this folder or `cwd`, because the hub runs in
     another folder."""
@@ -220,16 +144,7 @@ def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, .
     return (os.path.abspath(os.path.join(cwd or "", command[0])), *command[1:])
 
 
-def _with_program_path(server: Server) -> Server:
-    """The server with the full path of its program, because the hub may have another PATH than this shell."""
-    from msgspec.structs import replace
-
-    if not server.command or not (found := shutil.which(server.command[0])):
-        return server
-    return replace(server, command=(os.path.abspath(found), *server.command[1:]))
-
-
-def _warnings(name: str, server: Server) -> list[str]:
+def start_warnings(name: str, server: Server) -> list[str]:
     """What will keep the server from starting, as far as can be seen from here."""
     from interlock.config.expand import all_variables, expand
 
@@ -256,10 +171,10 @@ def _warnings(name: str, server: Server) -> list[str]:
     return warnings
 
 
-def _add_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
+def write_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
     from interlock.config.edit import EditError, add_servers
 
-    path = _config_file(config)
+    path = config_file(config)
     try:
         backup = add_servers(path, servers)
     except EditError as error:
@@ -267,7 +182,7 @@ def _add_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, A
     return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
 
 
-def _config_file(config: Path | None) -> Path:
+def config_file(config: Path | None) -> Path:
     """The file to change: never a project's file, unless it is named."""
     from interlock.config import user_config
 
@@ -293,7 +208,7 @@ def _reload(path: Path) -> dict[str, Any]:
     return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
 
 
-def _show_outcome(outcome: dict[str, Any], done: str, as_json: bool) -> None:
+def show_outcome(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     if as_json:
         show_json(outcome)
         return

@@ -57,6 +57,9 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
             if interrupted:
                 raise KeyboardInterrupt
             _wait_until_ready(home, child, log, log_start)
+            if child.stdin is not None:
+                child.stdin.close()  # the hub is on its own now
+                child.wait()
         except BaseException:  # also an interrupt: nobody would know of the new hub
             _stop(child)
             raise
@@ -97,11 +100,14 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, log
 
 def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
     # -P: Python must not import code from the folder that the hub runs in.
-    command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
+    python = [sys.executable, "-P", "-m"]
+    command = [*python, "interlock.cli", "up", *arguments]
+    if sys.platform != "win32":
+        command = [*python, "interlock.cli.detached", *command]
     return subprocess.Popen(
         command,
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if sys.platform == "win32" else subprocess.PIPE,
         stdout=out,
         stderr=out,
         start_new_session=True,  # Ctrl-C in this terminal must not stop it

@@ -43,6 +43,8 @@ def show_status(found: dict[str, Any]) -> None:
     if found.get("memory_mb"):
         facts.append(f"{found['memory_mb']:.0f} MB")
     say(bold(" · ".join(facts)))
+    for line in warning_lines(found):
+        say(line)
     servers = found.get("servers") or []
     if not servers:
         say("No servers yet.")
@@ -59,6 +61,16 @@ def show_status(found: dict[str, Any]) -> None:
         say(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
         if problem.get("hint"):
             say(f"  → {plain(str(problem['hint']))}")
+
+
+def warning_lines(found: dict[str, Any]) -> list[str]:
+    """What the hub warns of, each with its fix below."""
+    lines: list[str] = []
+    for warning in found.get("warnings") or []:
+        lines.append(coloured(f"warning: {plain(str(warning.get('message')))}", "red"))
+        if warning.get("hint"):
+            lines.append(f"  → {plain(str(warning['hint']))}")
+    return lines
 
 
 def server_lines(servers: list[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from .failures import Failure, WrongConfiguration
-from .show import bold, coloured, is_attended, json_option, plain, say, show_json
+from .importing import show_planned
+from .show import coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Config, Loaded, Problem, Unconfirmed
@@ -137,28 +138,9 @@ def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 def _show_unconfirmed(waiting: Unconfirmed) -> None:
     say(f"{plain(waiting.path)} is part of this folder (sha256 {waiting.hash}). It would start:", err=True)
-    for server in waiting.servers:
-        target = server.url or command_line(server.command)
-        say(
-            f"  {bold(server.id, err=True)}: {plain(target)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
-            err=True,
-        )
-        for name, value in (*server.env.items(), *server.headers.items()):
-            say(f"      {plain(name)}={plain(value)}", err=True)
-        if server.variables:
-            say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
-        if server.refused:
-            say(f"      never started: {plain(server.refused)}", err=True)
+    show_planned(waiting.servers)
     for setting in waiting.settings:
         say(f"  and it would set {plain(setting)}", err=True)
-
-
-def command_line(command: tuple[str, ...]) -> str:
-    import shlex
-
-    if len(command) > 256:
-        return shlex.join(command[:256]) + f" … and {len(command) - 256} more"
-    return shlex.join(command)
 
 
 def show_running(home: Path, as_json: bool, *, already: bool) -> None:
@@ -209,14 +191,20 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
 def _follow_servers(home: Path) -> None:
     """Print each server once, when it is ready or has failed."""
     from .hub_link import HubLink
-    from .status import STARTING, server_lines
+    from .status import STARTING, server_lines, warning_lines
 
     shown: set[str] = set()
+    warned: set[str] = set()
     deadline = monotonic() + FOLLOW_SERVERS_S
     try:
         with HubLink.open(home) as link:
             while monotonic() < deadline:
-                servers = link.ask("hub/status").get("servers", [])
+                status = link.ask("hub/status")
+                servers = status.get("servers", [])
+                for line in warning_lines(status):
+                    if line not in warned:
+                        say(line)
+                warned.update(warning_lines(status))
                 settled = [one for one in servers if one["state"] not in STARTING]
                 for line in server_lines([one for one in settled if one["id"] not in shown]):
                     say(line)

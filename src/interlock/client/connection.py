@@ -71,9 +71,9 @@ class Connection:
         """What was agreed beyond MCP; set by whoever asked for it."""
         self._prepare = prepare
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
-        self._reopening: asyncio.Task[None] | None = None
         self.reopening: asyncio.Task[None] | None = None
-        """The new session that is being opened, if one is."""
+        """The task that opens a new session, while it runs."""
+        self._last_reopening: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
         self._closed = False
 
@@ -130,8 +130,8 @@ class Connection:
         if self.modern:
             if not outgoing.introduced:
                 outgoing.params = self._introduced(outgoing.params)
-        elif self._reopening is not None and not self._reopening.done():
-            return SessionRetry(self, outgoing, sink).wait(self._reopening)
+        elif self.reopening is not None:
+            return SessionRetry(self, outgoing, sink).wait(self.reopening)
         return self.link.send(outgoing, sink)
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
@@ -276,9 +276,9 @@ class Connection:
         self._closed = True
         if self._watch is not None:
             self._watch.stop()
-        if self._reopening is not None:
-            self._reopening.cancel()
-            await asyncio.wait([self._reopening])
+        if self.reopening is not None:
+            self.reopening.cancel()
+            await asyncio.wait([self.reopening])
         await self.link.close()
 
     def reopen(self, lost: str) -> asyncio.Task[None] | None:
@@ -286,10 +286,16 @@ class Connection:
         link = self.link
         if self._closed or not isinstance(link, HttpLink):
             return None
-        if link.session_id == lost and (self._reopening is None or self._reopening.done()):
-            self._reopening = self.reopening = self._loop.create_task(self._reopen(link, lost))
-            self._reopening.add_done_callback(self._on_reopened)
-        return self._reopening
+        if link.session_id == lost and self.reopening is None:
+            self.reopening = self._last_reopening = self._loop.create_task(self._reopen(link, lost))
+            self.reopening.add_done_callback(self._reopened)
+        return self._last_reopening
+
+    def _reopened(self, task: asyncio.Task[None]) -> None:
+        self.reopening = None
+        # The requests that wait for it see how it ended. If none does, the next request finds out again.
+        if not task.cancelled():
+            task.exception()
 
     def _on_reopened(self, task: asyncio.Task[None]) -> None:
         self.reopening = None

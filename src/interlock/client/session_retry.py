@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from interlock.transports.link import Outgoing, Sink
+from interlock.transports.link import Link, Outgoing, Sink
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
-if TYPE_CHECKING:
-    from interlock.client.connection import Connection
-
-
 HELD: Final = 4_096
 """Most requests that may wait for a new session."""
+
+
+class Reopener(Protocol):
+    """The connection that the request was sent on."""
+
+    link: Link
+    chances: dict[Id, SessionRetry]
+    """Requests that were, or are about to be, sent again: by the handle that the caller knows."""
+
+    def reopen(self, lost: str) -> asyncio.Task[None] | None:
+        """Open a new session in the place of a lost one."""
+
+    def cancel(self, handle: Id, reason: str = "") -> None:
+        """Stop waiting, and tell the server."""
 
 
 class SessionRetry:
@@ -22,7 +32,7 @@ class SessionRetry:
 
     __slots__ = ("_again", "_connection", "_late", "_outgoing", "_sink", "current", "handle")
 
-    def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink) -> None:
+    def __init__(self, connection: Reopener, outgoing: Outgoing, sink: Sink) -> None:
         self._connection = connection
         self._outgoing = outgoing
         self._sink = sink

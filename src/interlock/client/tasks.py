@@ -4,28 +4,42 @@ and fetched when they are over. The same in both forms of tasks."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
-from interlock.client.handlers import Json
+from interlock.client.connection import Connection
+from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import Question, question_of
 from interlock.client.peer import remote_fault
 from interlock.protocols.mcp.tasks import Status, TaskState, read_state
 from interlock.wire.errors import ErrorObject, Fault
-
-if TYPE_CHECKING:
-    from interlock.client.client import Client
 
 POLL_MS: Final = 1_000
 """How long is waited between two looks where the server does not say."""
 LONGEST_POLL_MS: Final = 60_000
 
 
+class Asker(Protocol):
+    """The client that a task belongs to."""
+
+    handlers: Handlers
+
+    @property
+    def connection(self) -> Connection:
+        """The server that works on it."""
+
+    async def ask_of_task(self, method: str, params: Json, *, waits: bool = False) -> Json:
+        """Ask something about a task."""
+
+    async def watch_task(self, id: str) -> None:
+        """Have changes of a task reported."""
+
+
 class Task:
     """A call that a server goes on with. Made by `Client.start_tool`, or by `Client.task` from an id that was kept."""
 
-    def __init__(self, client: Client, state: TaskState | None, *, id: str = "", result: Json | None = None) -> None:
+    def __init__(self, client: Asker, state: TaskState | None, *, id: str = "", result: Json | None = None) -> None:
         self.id = id if state is None else state.id
         """What to keep of it, to come back to it later; empty where the server answered at once."""
         self._client = client

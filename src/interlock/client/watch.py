@@ -7,18 +7,15 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
-from interlock.client.peer import declaring, remote_fault
+from interlock.client.peer import Identity, Peer, declaring, remote_fault
 from interlock.transports.http.client import HttpLink
-from interlock.transports.link import Outgoing
+from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
-
-if TYPE_CHECKING:
-    from interlock.client.connection import Connection
 
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
@@ -36,10 +33,29 @@ _LISTS: Final = (
 )
 
 
+class Watched(Protocol):
+    """The connection to the server that is watched."""
+
+    link: Link
+    listener: Listener
+    peer: Peer
+    identity: Identity
+    modern: bool
+
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        """Send a request. Gives the handle to cancel it by."""
+
+    def cancel(self, handle: Id, reason: str = "") -> None:
+        """Stop waiting, and tell the server."""
+
+    async def request(self, method: str, params: bytes | dict[str, object]) -> bytes:
+        """Ask and wait. Raises a `Fault`."""
+
+
 class Watch:
     """What one connection wants to hear of."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Watched) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._lists = False
@@ -164,7 +180,7 @@ class Watch:
             listening = self._listening = _Listening(self)
             params = msgspec.json.encode({"notifications": wanted})
             if self._tasks:
-                params = declaring(self._connection.identity, self._connection.revision, params)
+                params = declaring(self._connection.identity, self._connection.peer.revision, params)
             outgoing = Outgoing("subscriptions/listen", params, math.inf)
             try:
                 listening.handle = self._connection.send(outgoing, listening)

@@ -5,6 +5,7 @@ Size and depth are bounded, duplicate keys are refused, and every failure names 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -15,11 +16,14 @@ from pathlib import Path
 
 import msgspec
 
+from .files import read_regular
 from .lines import json_lines, toml_lines
 from .problems import KeyPath, Problem
 
-MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_VALUES = 4_000_000
+MAX_NUMBER_BITS = 256
+"""Longer integers fail in later steps: Python prints none of more than 4,300 digits."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -32,21 +36,19 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_document(path: Path) -> Document | Problem:
-    """Read a TOML or JSON file, by its suffix. JSON may have comments and trailing commas."""
+    """Read a TOML, YAML or JSON file, by its suffix. JSON may have comments and trailing commas."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return Problem(str(path), None, "the file is larger than 16 MB", "use a smaller file")
-        raw = path.read_bytes()
+        raw = read_regular(path)
     except FileNotFoundError:
         return Problem(str(path), None, "the file does not exist", "correct the path, or create the file")
     except OSError as error:
-        return Problem(str(path), None, f"the file cannot be read: {error.strerror}", "check its permissions")
+        hint = "use a smaller file" if error.errno == errno.EFBIG else "check its kind and its permissions"
+        return Problem(str(path), None, f"the file cannot be read: {error.strerror}", hint)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Problem(str(path), raw.count(b"\n", 0, error.start) + 1, "the file is not UTF-8", "save it as UTF-8")
-    parse = parse_toml if path.suffix == ".toml" else parse_json
-    parsed = parse(text, str(path))
+    parsed = parser_of(path)(text, str(path))
     if isinstance(parsed, Problem):
         return parsed
     content, lines = parsed
@@ -54,6 +56,11 @@ def read_document(path: Path) -> Document | Problem:
 
 
 Parsed = tuple[Mapping[str, object], Callable[[], Mapping[KeyPath, int]]]
+
+
+def parser_of(path: Path) -> Callable[[str, str], Parsed | Problem]:
+    """The parser for a file, by its suffix."""
+    return {".toml": parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml}.get(path.suffix, parse_json)
 
 
 def parse_toml(text: str, file: str) -> Parsed | Problem:
@@ -64,7 +71,9 @@ def parse_toml(text: str, file: str) -> Parsed | Problem:
         return Problem(file, line, message, "correct this line; until then the file is not used")
     except RecursionError:
         return _too_deep(file)
-    return _too_deep(file) if _is_too_deep(content) else (content, lambda: toml_lines(text))
+    except ValueError:
+        return _out_of_range(file, text)
+    return _problem_in(content, file) or (content, lambda: toml_lines(text))
 
 
 def parse_json(text: str, file: str) -> Parsed | Problem:
@@ -85,14 +94,33 @@ def parse_json(text: str, file: str) -> Parsed | Problem:
         return Problem(file, error.lineno, f"this is not valid JSON: {error.msg}", "correct this line")
     except RecursionError:
         return _too_deep(file)
+    except ValueError:
+        return _out_of_range(file, plain)
     if repeated:
         line = _second_line(plain, repeated[0])
         return Problem(file, line, f"the key `{repeated[0]}` occurs twice in one object", "remove one of them")
-    if _is_too_deep(content):
-        return _too_deep(file)
     if not isinstance(content, dict):
         return Problem(file, 1, "the file must contain a JSON object", 'begin it with {"mcpServers": …}')
-    return content, lambda: json_lines(plain)
+    return _problem_in(content, file) or (content, lambda: json_lines(plain))
+
+
+def parse_yaml(text: str, file: str) -> Parsed | Problem:
+    from ruamel.yaml import YAML  # slow to import, and only Goose writes YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        content = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        message = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
+        return Problem(file, None if mark is None else mark.line + 1, message, "correct this line")
+    except RecursionError:
+        return _too_deep(file)
+    except ValueError:
+        return _out_of_range(file, text)
+    if not isinstance(content, dict | None):
+        return Problem(file, 1, "the file must contain a YAML mapping", "begin it with a key and a colon")
+    return _problem_in(content or {}, file) or (content or {}, dict)
 
 
 def _toml_place(message: str, text: str) -> tuple[str, int | None]:
@@ -121,18 +149,29 @@ def _second_line(text: str, key: str) -> int | None:
     return text.count("\n", 0, places[1]) + 1 if len(places) > 1 else None
 
 
-def _is_too_deep(content: object) -> bool:
+def _problem_in(content: object, file: str) -> Problem | None:
+    """Nesting or a number that later steps could not handle."""
     level: list[object] = [content]
     for _ in range(MAX_DEPTH):
+        if any(isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS for value in level):
+            return _out_of_range(file)
         tables = [value for value in level if isinstance(value, dict | list)]
+        if sum(map(len, tables)) > MAX_VALUES:  # aliases of YAML multiply
+            return Problem(file, None, "the file has too many values", f"use at most {MAX_VALUES:,} on one level")
         level = [inner for table in tables for inner in (table.values() if isinstance(table, dict) else table)]
         if not level:
-            return False
-    return True
+            return None
+    return _too_deep(file)
 
 
 def _too_deep(file: str) -> Problem:
     return Problem(file, None, "the file is nested too deeply", f"use at most {MAX_DEPTH} levels")
+
+
+def _out_of_range(file: str, text: str = "") -> Problem:
+    found = _LONG_NUMBER.search(text)
+    line = text.count("\n", 0, found.start()) + 1 if found else None
+    return Problem(file, line, "a number in the file is out of range", "correct it; no setting has such a value")
 
 
 # Each pattern also matches a string or comment that is never closed, so no text is scanned twice.
@@ -144,4 +183,5 @@ _PLAINER = {
 }
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LONG_NUMBER = re.compile(r"[0-9_]{4000}")
 _TRAILING = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)

@@ -1,11 +1,17 @@
-"""Writes files atomically: a reader sees the old content or the new, even if this process is killed."""
+"""Reads and writes files safely.
+
+A write is atomic: a reader sees the old content or the new, even if this process is killed. A read ends: a checkout may
+contain a FIFO, or a link to a device.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -17,6 +23,8 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 """Some editors write it before the first character."""
 LOCK_WAIT_S: Final = 30.0
 MAX_BACKUPS: Final = 20
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Upper bound for a configuration file. Some clients keep their history in it."""
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
@@ -84,10 +92,27 @@ def _open_lock(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY)
 
 
+def read_regular(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Read a regular file. Raises OSError for one that is too large, and for FIFOs, devices, sockets and folders."""
+    _check_regular(path, os.stat(path).st_mode)  # opening a device may already change its state
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as file:
+        _check_regular(path, os.fstat(handle).st_mode)
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes // 1024**2} MB", str(path))
+    return content
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
 def read_exactly(path: Path) -> str:
     """The text of a file with its byte order mark and line ends; "" if the file does not exist."""
     try:
-        return path.read_bytes().decode()
+        return read_regular(path).decode()
     except FileNotFoundError:
         return ""
 

@@ -5,6 +5,7 @@ These files are never changed, and settings that Interlock does not know are ign
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,10 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
     server = Server(source=str(report.file))
     if not isinstance(table, Mapping):
         report.add(at, f"the server must be an object, not {kind(table)}", server=name)
+    elif not _is_encodable(table):
+        report.add(
+            at, f"server `{name}` has half a surrogate pair in a text", "remove the broken character", server=name
+        )
     elif any(isinstance(value, list) and len(value) > MAX_ARGUMENTS for value in table.values()):
         report.add(
             at, f"the command of `{name}` is too long: over {MAX_ARGUMENTS} words", "start it with fewer", server=name
@@ -78,6 +83,15 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
             server = replace(server, command=(_absolute_program(server.command[0], base), *server.command[1:]))
     problems = report.problems[before:]
     return replace(server, problem=problems[0]) if problems else server
+
+
+def _is_encodable(table: object) -> bool:
+    r"""Whether every text is valid Unicode. JSON can spell half a character (`"\ud83d"`), which no program accepts."""
+    try:
+        json.dumps(table, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _ImportedTable:
@@ -214,25 +228,67 @@ _Entry = tuple[str, object, KeyPath, Path | None]
 def _entries(content: Mapping[str, object], report: Report, *, trusted: bool) -> Iterator[_Entry]:
     """Name, table and path of each server in any of the formats, and the project it is for."""
     of_projects = list(_of_projects(content)) if trusted else []
-    nested = content.get("mcp")
-    for at in (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp", "servers")):
-        holder = nested if len(at) == 2 else content
-        section = holder.get(at[-1]) if isinstance(holder, Mapping) else None
-        if section is None:
+    for at in _SECTIONS:
+        holder: object = content
+        for key in at:
+            holder = holder.get(key) if isinstance(holder, Mapping) else None
+        if holder is None:
             continue
-        if isinstance(section, Mapping):
-            yield from ((name, table, (*at, name), None) for name, table in section.items())
-        elif isinstance(section, list):
-            for number, table in enumerate(section):
+        if isinstance(holder, Mapping):
+            for name, table in holder.items():
+                if (common := _common_form(".".join(at), table)) is not None:
+                    yield str(name), common, (*at, name), None
+        elif isinstance(holder, list):
+            for number, table in enumerate(holder):
                 name = table.get("id") if isinstance(table, Mapping) else None
                 yield (name if isinstance(name, str) else ""), table, (*at, number), None
         else:
-            report.add(at, f"`{at[-1]}` must be a table of servers, not {kind(section)}")
+            report.add(at, f"`{at[-1]}` must be a table of servers, not {kind(holder)}")
         yield from of_projects
         return
     yield from of_projects
     if not of_projects:
         report.add((), "the file names no servers", "add `mcpServers`, `servers` or [mcp_servers.NAME]")
+
+
+_SECTIONS = (
+    ("mcpServers",),
+    ("mcp_servers",),
+    ("servers",),
+    ("mcp", "servers"),
+    ("mcp",),
+    ("context_servers",),
+    ("extensions",),
+)
+
+
+def _common_form(section: str, table: object) -> object:
+    """The table with the names that most clients use; None for an entry that is not a server with a program or URL."""
+    if not isinstance(table, Mapping):
+        return None if section in ("mcp", "context_servers", "extensions") else table
+    match section:
+        case "mcp" | "mcp.servers" if table.get("type") == "remote":  # opencode
+            return {**table, "type": "http"}
+        case "mcp" | "mcp.servers":
+            if table.get("type") != "local" or not isinstance(table.get("command"), list):
+                return table if section == "mcp.servers" else None
+            command, *args = [*table["command"], ""] if not table["command"] else table["command"]
+            renamed = {"command": command, "args": args, "env": table.get("environment") or {}}
+            return {**table, **renamed, "type": "stdio"}
+        case "context_servers":  # Zed: extensions of the editor have settings only; older files nest the command
+            nested = table.get("command")
+            if isinstance(nested, Mapping):
+                return {"command": nested.get("path"), "args": nested.get("args", []), "env": nested.get("env") or {}}
+            return table if "command" in table or "url" in table else None
+        case "extensions":  # Goose: others are built in
+            if table.get("type") not in ("stdio", "sse", "streamable_http"):
+                return None
+            names = {"cmd": "command", "envs": "env", "uri": "url", "enabled": "enabled", "args": "args"}
+            common = {
+                ours: table[theirs] for theirs, ours in (*names.items(), ("headers", "headers")) if theirs in table
+            }
+            return common | {"tool_timeout_sec": table.get("timeout") or 0}
+    return table
 
 
 def _of_projects(content: Mapping[str, object]) -> Iterator[_Entry]:

@@ -7,6 +7,7 @@ changes what a program loads is easily overlooked, so it must be written in the 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from .expand import variables_in
@@ -34,8 +35,11 @@ LAUNCHERS = frozenset(
 """Programs that a project file may name, besides programs inside the project."""
 
 
-def why_unsafe(server: Server, folder: Path) -> list[str]:
-    """Every reason not to start a server of a project file in `folder`."""
+def why_unsafe(server: Server, folder: Path | None) -> list[str]:
+    """Every reason not to start a server of another program's file.
+
+    `folder` is the project that the file belongs to, whose own programs may run; None if none may.
+    """
     reasons = [f"sets `{name}`, which changes what programs load" for name in server.env if changes_loading(name)]
     reasons += [
         f"asks for your variable `{name}`, which changes what programs load"
@@ -70,12 +74,12 @@ def changes_loading(variable: str) -> bool:
     return _LOADING.fullmatch(variable.upper()) is not None
 
 
-def _command(command: tuple[str, ...], folder: Path) -> list[str]:
+def _command(command: tuple[str, ...], folder: Path | None) -> list[str]:
     program, arguments = command[0], command[1:]
     name = PurePath(program).name.removesuffix(".exe").removesuffix(".cmd")
     reasons: list[str] = []
     if PurePath(program).name != program and not _inside(program, folder):
-        reasons.append(f"runs {program}, outside its project")
+        reasons.append(f"runs {program}, which is {'outside its project' if folder else 'not a program of your PATH'}")
     elif PurePath(program).name == program and not (name in LAUNCHERS or _PYTHON.fullmatch(name)):
         reasons.append(f"runs `{program}`, which is not a package launcher such as npx or uvx")
     if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
@@ -88,23 +92,52 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
         return reasons
     if _PYTHON.fullmatch(name) and arguments[:1] == ("-m",) and _MODULES.intersection(arguments[1:2]):
         reasons.append(f"runs Python's `{arguments[1]}`, which is not a tool server")
-    own = _own_flags(arguments)
+    own, subcommands, target = _split(name, arguments)
     if any(argument.partition("=")[0] in _FLAGS for argument in own):
         reasons.append("passes code to its launcher, or another place to fetch code from")
-    fetched = [argument.partition("=")[2] or argument for argument in own] + list(arguments[len(own) : len(own) + 1])
-    if any(_REMOTE_CODE.match(argument) for argument in fetched):
-        reasons.append("fetches code from an address instead of a registry")
+    if not _only_runs(name, subcommands, target):
+        reasons.append(f"uses `{name}` for something else than running a server")
+    if any(not _is_plain(package) for package in _packages(name, own, subcommands, target)):
+        reasons.append("fetches code from another place than a registry: its package is not a plain name and version")
     return reasons
 
 
-def _own_flags(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments that the launcher reads itself: all before the package or script, with their values."""
-    start = next((number for number, word in enumerate(arguments) if word not in _SUBCOMMANDS), len(arguments))
-    for number in range(start, len(arguments)):
-        is_value = number > 0 and arguments[number - 1] in _TAKE_VALUE
-        if not arguments[number].startswith("-") and not is_value:
-            return arguments[:number]
-    return arguments
+def _split(launcher: str, arguments: tuple[str, ...]) -> tuple[list[str], list[str], str]:
+    """The flags and values that the launcher reads itself, its subcommands, and the package or script that it runs."""
+    own: list[str] = []
+    subcommands: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word.startswith("-"):
+            own.append(word)
+            if word in _TAKE_VALUE:
+                own.append(next(words, ""))
+        elif word in _SUBCOMMANDS and launcher in _HAVE_SUBCOMMANDS:
+            subcommands.append(word)
+        else:
+            return own, subcommands, word
+    return own, subcommands, ""
+
+
+def _only_runs(launcher: str, subcommands: list[str], target: str) -> bool:
+    if launcher in _RUNNING:
+        return " ".join(subcommands) in _RUNNING[launcher] or (launcher == "npm" and target == "start")
+    return launcher not in ("pnpm", "yarn", "bun") or subcommands != [] or target not in _INSTALLING
+
+
+def _packages(launcher: str, own: list[str], subcommands: list[str], target: str) -> list[str]:
+    """The words that tell the launcher which code to run."""
+    named = [value for flag, _, value in (word.partition("=") for word in own) if flag in _PACKAGE_FLAGS and value]
+    named += [word for flag, word in pairwise(own) if flag in _PACKAGE_FLAGS]
+    runs_file = (launcher in _RUN_FILES or _PYTHON.fullmatch(launcher)) and not _FETCHES.intersection(subcommands)
+    if target and (not runs_file or _ADDRESS.match(target)):  # a path is code of this machine; an address is not
+        named.append(target)
+    return named
+
+
+def _is_plain(package: str) -> bool:
+    """Whether `package` is a name with an optional version, and no archive, which launchers take for a local file."""
+    return _PACKAGE.fullmatch(package) is not None and not _ARCHIVE.search(package)
 
 
 def _opens_host(arguments: tuple[str, ...]) -> bool:
@@ -120,8 +153,8 @@ def _opens_host(arguments: tuple[str, ...]) -> bool:
     return False
 
 
-def _inside(path: str, folder: Path) -> bool:
-    return (folder / Path(path).expanduser()).resolve().is_relative_to(folder.resolve())
+def _inside(path: str, folder: Path | None) -> bool:
+    return folder is not None and (folder / Path(path).expanduser()).resolve().is_relative_to(folder.resolve())
 
 
 _GUARDS_OTHERS = re.compile(
@@ -138,6 +171,11 @@ _PYTHON = re.compile(r"python3?(?:\.\d+)?")
 _SHELL_SYNTAX = re.compile(r"\$\(|`|\n|;\s|&&|\|\|?\s*\w*sh\b")
 _FLAGS = frozenset(
     {
+        "--with-editable",
+        "--with-requirements",
+        "--editable",
+        "--constraints",
+        "--overrides",
         "-c",
         "--call",
         "-e",
@@ -161,11 +199,38 @@ _FLAGS = frozenset(
         "--inspect-brk",
     }
 )
+_PACKAGE_FLAGS = frozenset({"--from", "--with", "--spec", "--package", "-p", "--python"})
 _SUBCOMMANDS = frozenset({"run", "exec", "x", "tool", "dlx"})
 _TAKE_VALUE = frozenset(
-    {"--from", "--with", "--spec", "--package", "--python", "-p", "--project", "--directory", "-m"} | _FLAGS
+    {"--project", "--directory", "-m", "--prefix", "-C", "--cwd", "--filter", "-w", "--workspace"}
+    | _PACKAGE_FLAGS
+    | _FLAGS
 )
-_REMOTE_CODE = re.compile(r"(?:git\+|hg\+|svn\+|bzr\+)?(?:https?|ssh|file|git|ftp)://|git\+|[^@/\s]+@git\+")
+_RUN_FILES = frozenset({"node", "deno", "bun", "uv", "npm", "pnpm", "yarn"})
+"""Launchers whose argument is a file or a script of the project, unless a subcommand of `_FETCHES` is given."""
+_HAVE_SUBCOMMANDS = frozenset({"npm", "pnpm", "yarn", "bun", "uv", "pipx", "deno"})
+_FETCHES = frozenset({"exec", "x", "dlx", "tool"})
+_RUNNING = {
+    "npm": frozenset({"exec", "x", "run"}),
+    "uv": frozenset({"run", "tool run"}),
+    "pipx": frozenset({"run"}),
+    "deno": frozenset({"run"}),
+}
+"""The subcommands that run a server. Others install, publish or configure something."""
+_INSTALLING = frozenset(
+    {"add", "ci", "config", "create", "global", "i", "import", "init", "install", "link", "patch", "plugin", "pm"}
+    | {"publish", "remove", "set", "up", "update", "upgrade"}
+)
+"""Subcommands of the launchers that run a script of any other name."""
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""A URL, `npm:`, `jsr:`, `data:` …; one letter before the colon is a drive of Windows."""
+_PACKAGE = re.compile(
+    r"(?:@\w[\w.~-]*/)?\w[\w.~-]*"  # npm's scope, and the name
+    r"(?:\[[\w., -]*\])?"  # Python's extras
+    r"(?:\s*(?:@|[=<>~!]=?=?)\s*[\w.^~<>=|*+! ,-]+)?",
+    re.ASCII,
+)
+_ARCHIVE = re.compile(r"\.(?:tgz|tar|gz|whl|zip)", re.IGNORECASE)
 _MODULES = frozenset({"http.server", "pip", "ensurepip", "venv", "code", "pdb", "timeit", "runpy", "cProfile"})
 """Python modules that run or fetch code, or open this machine. None is a tool server."""
 _HOST_ROOT = re.compile(

@@ -5,6 +5,7 @@ The operator's own files are used at once; files in a project folder only after 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -198,24 +199,11 @@ class _Loading:
         others: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         refused = {problem.server: problem.message for problem in reversed(report.problems)}
-        planned = [
-            Planned(
-                id=name,
-                command=server.command,
-                url=server.url,
-                env=server.env,
-                headers=server.headers,
-                cwd=server.cwd,
-                variables=tuple(dict.fromkeys(name for text in _texts(server) for name in variables_in(text))),
-                refused=refused.get(name),
-            )
-            for name, server in servers.items()
-        ]
-        settings = tuple(
-            f"{key} = {msgspec.json.encode(value, enc_hook=str).decode()}" for key, value in others.items()
-        )
+        servers_planned = tuple(planned(name, server, refused.get(name)) for name, server in servers.items())
+        write = json.JSONEncoder(default=str, ensure_ascii=False, separators=(",", ":")).encode
+        settings = tuple(f"{key} = {write(value)}" for key, value in others.items())
         self.unconfirmed[str(document.path)] = Unconfirmed(
-            str(document.path), document.sha256, tuple(planned), settings
+            str(document.path), document.sha256, servers_planned, settings
         )
 
     def _filled(self, name: str, server: Server) -> Server:
@@ -248,6 +236,20 @@ class _Loading:
         report = self.reports[name]
         line = report.line((*report.places[name], *at))
         return Problem(server.source, line, message, hint, server=name, fatal=False)
+
+
+def planned(name: str, server: Server, refused: str | None = None) -> Planned:
+    """The server as a person confirms it."""
+    return Planned(
+        id=name,
+        command=server.command,
+        url=server.url,
+        env=server.env,
+        headers=server.headers,
+        cwd=server.cwd,
+        variables=tuple(dict.fromkeys(name for text in _texts(server) for name in variables_in(text))),
+        refused=refused,
+    )
 
 
 def _wrong_values(name: str, written: Server, filled: Server) -> Iterator[tuple[KeyPath, str]]:

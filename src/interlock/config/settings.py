@@ -125,6 +125,9 @@ class Limits(msgspec.Struct, frozen=True):
     """Stored tasks of one principal."""
     task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
     """How long a task is stored at most, even if its server asks for longer."""
+    store_behind_s: Annotated[float, Meta(ge=2, le=3600)] = 5
+    """How long the database may not answer before the hub refuses all requests. A key that another hub revoked is
+    refused after this time at the latest."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -253,8 +256,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Tokens that the tool list may take in a context. If the list is longer, only pinned tools and the tools for
     finding others are listed."""
     audit: Literal["batched", "strict"] = "batched"
-    """When an audit log entry is committed: with others within 0.1 s (`batched`), or before its call is sent
-    (`strict`)."""
+    """When an audit log entry is committed: with others, usually within 0.1 s and at most after 1 s (`batched`), or
+    before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Who may read `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None

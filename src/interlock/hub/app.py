@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
@@ -36,14 +35,13 @@ from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 MAINTENANCE_STOP_S: Final = 2.0
 """How long periodic tasks may take to finish when the hub stops."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often old audit records are pruned."""
-DRAIN_S: Final = 10.0
-"""How long calls may take to finish when a server or the hub stops."""
 
 
 class HubApp:
@@ -65,7 +63,6 @@ class HubApp:
         self.counts = Counts()
         self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
-        self.audit_operations = AuditLogOperations(self._foundation, self.access)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamEventRouter(
             self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
@@ -94,7 +91,6 @@ class HubApp:
         self.policy_version = foundation.policy_version
         self.journal = foundation.journal
         self.keys = authentication.keys
-        self.key_operations = authentication.key_operations
         self.rates = authentication.rates
         self.grants = authentication.grants
         self.access = authentication.access
@@ -105,7 +101,6 @@ class HubApp:
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
-        self.permission_operations = approvals.permission_operations
         self.catalog = listings.catalog
         self.tokens = listings.tokens
         self.listings = listings.listings
@@ -137,6 +132,28 @@ class HubApp:
     @property
     def recorder(self) -> Recorder:
         return self._foundation.recorder
+
+    @property
+    def refusal(self) -> tuple[str, Fault] | None:
+        """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
+        if not self.is_started:
+            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (stale := self.access.freshness.refusal()) is not None:
+            return "keys", stale
+        if (unwritable := self.recorder.stopped) is not None:
+            return "audit", unwritable
+        return None
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What an operator must know at once, each with a hint."""
+        found = []
+        if self.is_started and (refusal := self.refusal) is not None:
+            found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
+        if self.is_started and (tampering := self.recorder.resumed.tampering):
+            hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
+            found.append((tampering, hint))
+        return found
 
     @property
     def node(self) -> str:
@@ -183,7 +200,7 @@ class HubApp:
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
-            changed = await self.upstreams.apply(enabled, config.hub.timeouts, DRAIN_S)
+            changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
             self._listings.notify()
@@ -197,7 +214,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await self.upstreams.end(DRAIN_S)
+        await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
         await self.forwarding.close()

@@ -52,6 +52,7 @@ class Authenticator:
         self._keys = keys
         self._catalog = catalog
         self._access = access
+        self._freshness = access.freshness
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._callers: WeakSet[Caller] = WeakSet()
         """Every admitted caller that is still in use."""
@@ -59,6 +60,7 @@ class Authenticator:
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller of an HTTP request. Raises AuthenticationPending while an issuer's keys are being fetched."""
+        self._freshness.demand()
         credential = headers.get(b"authorization")
         caller = self._admitted.get((path, credential))
         if caller is None:
@@ -100,6 +102,7 @@ class Authenticator:
 
     def admit_principal(self, principal: Principal, path: str) -> Caller:
         """A principal at an address. Unknown and forbidden addresses get the same fault."""
+        self._freshness.demand()
         view = self._view(path)
         agent = self._config().agents.get(principal.id)
         profile = agent.profile if agent is not None and agent.profile is not None else principal.profile

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
-from interlock.hub.audit.entries import event_record
+from interlock.hub.audit.entries import NOBODY, event_record
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
@@ -20,6 +20,7 @@ from interlock.hub.audit.record import (
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
+    OPERATED,
     RULE_MADE,
     RULE_REVOKED,
     SERVER_STATE,
@@ -30,6 +31,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
+from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 
@@ -107,10 +109,10 @@ class Journal:
             self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
 
     def server_stepped(
-        self, server: str, before: ServerState, after: ServerState, problem: Fault | None, *, given_up: bool = False
+        self, server: str, change: StateChange, problem: Fault | None, *, given_up: bool = False
     ) -> None:
         """Record a server's new state; `given_up`: it failed more often than its restart policy allows."""
-        event = SERVER_STATE
+        event, before, after, command = SERVER_STATE, change.before, change.after, change.command
         if after is ServerState.CONNECTED:
             event = "SERVER_CONNECTED"
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
@@ -119,12 +121,20 @@ class Journal:
         details: dict[str, object] = {"from": before.value, "to": after.value}
         if given_up and after is ServerState.ERROR:
             details["restart_limit_exceeded"] = True  # MGP, Restart Policies
-        self._recorder().event(event, target=Target("server", server, ""), reason=reason, details=details)
+        by = NOBODY
+        if command is not None:
+            by, reason = command.by, reason or command.because
+            details["reason"] = command.reason.value
+        self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""
         details = {"applied": applied, "changed": list(changed[:MAX_NAMED]), "problems": list(problems[:MAX_NAMED])}
         self._recorder().event(CONFIGURED, by, details=details)
+
+    def operated(self, by: Principal, operation: str, server: str, because: str, trace: str) -> None:
+        """Record an operation that no other event shows."""
+        self._recorder().event(OPERATED, by, Target("admin", server, operation), trace, reason=because)
 
 
 def _access(event: str, by: Principal, grant: Grant, trace: str) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from typing import Final
 
 from interlock.config.settings import Rate
@@ -15,13 +16,16 @@ of the window, and forgets a group with its last call: a little late, never earl
 class _Window:
     """The calls within the last `seconds`."""
 
-    __slots__ = ("_calls", "_count", "_grain", "_opened", "_until", "max_calls", "seconds")
+    __slots__ = ("_calls", "_count", "_grain", "_opened", "_since", "_until", "max_calls", "seconds")
 
     def __init__(self, max_calls: int, seconds: int) -> None:
         self.seconds = seconds
         self._until = array("d")
-        """When each group of calls is forgotten, oldest first; `_calls` has the size of each."""
+        """When each group of calls is forgotten, oldest first."""
+        self._since = array("d")
+        """The time of the first call of each group."""
         self._calls = array("Q")
+        """The size of each group."""
         self._count = 0
         self._opened = 0.0
         """Until when the newest group takes further calls."""
@@ -51,14 +55,22 @@ class _Window:
             self._calls[-1] += 1
         else:
             self._until.append(now + self.seconds)
+            self._since.append(now)
             self._calls.append(1)
             self._opened = now + self._grain
         self._count += 1
 
-    def give_back(self) -> None:
-        """Uncount a call, from the oldest group, so that no made call is forgotten early."""
-        if self._count:
-            self._drop(1)
+    def give_back(self, taken: float) -> None:
+        """Uncount the call that `take` counted at that time; a forgotten call no longer counts anyway."""
+        group = bisect_left(self._until, taken + self.seconds)
+        if group == len(self._until) or self._since[group] > taken:
+            return
+        self._count -= 1
+        self._calls[group] -= 1
+        if not self._calls[group]:
+            if group == len(self._calls) - 1:
+                self._opened = taken  # the group before it was full already
+            self._delete(group)
 
     def is_idle(self, now: float) -> bool:
         """Whether it has no calls."""
@@ -67,13 +79,11 @@ class _Window:
 
     def _forget(self, now: float) -> None:
         while self._until and self._until[0] <= now:
-            self._drop(self._calls[0])
+            self._count -= self._calls[0]
+            self._delete(0)
 
-    def _drop(self, calls: int) -> None:
-        self._count -= calls
-        self._calls[0] -= calls
-        if not self._calls[0]:
-            del self._calls[0], self._until[0]
+    def _delete(self, group: int) -> None:
+        del self._calls[group], self._since[group], self._until[group]
 
 
 class Meter:
@@ -111,10 +121,10 @@ class Meter:
         for window in self._windows:
             window.take(now)
 
-    def give_back(self) -> None:
-        """Uncount a call that was not made."""
+    def give_back(self, taken: float) -> None:
+        """Uncount a call that was counted at that time and not made."""
         for window in self._windows:
-            window.give_back()
+            window.give_back(taken)
 
     def is_idle(self, now: float) -> bool:
         """Whether it has no calls, so that a new meter would be equal."""

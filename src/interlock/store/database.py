@@ -22,7 +22,7 @@ class Database(Protocol):
     """Whether other nodes may write to the same database."""
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        """Run one statement and return all rows."""
+        """Run one statement and return all rows. Text that is no UTF-8 is returned as bytes."""
 
     def run_script(self, sql: str) -> None:
         """Run several statements inside the open transaction."""
@@ -51,6 +51,12 @@ class Database(Protocol):
     def tables(self) -> set[str]:
         """The names of all tables."""
 
+    def listen(self) -> None:
+        """Subscribe to the commits of other nodes; `wait` returns when one arrives."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when another node commits a change, as far as the database announces it, or after that time."""
+
     def interrupt(self) -> None:
         """Make the running statement fail. Called from another thread."""
 
@@ -68,6 +74,14 @@ def transaction(database: Database, *, read_only: bool = False, exclusive: bool 
     except BaseException:
         database.rollback()
         raise
+
+
+def decoded(text: bytes) -> str | bytes:
+    """Stored text; its bytes if it is no UTF-8."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 def in_chunks(items: Sequence[T], limit: int = 256) -> Iterator[Sequence[T]]:

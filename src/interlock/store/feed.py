@@ -1,11 +1,14 @@
-"""Follows the commits of other nodes to a shared database.
+"""Follows the commits of other hubs to the same database.
 
 A notification only wakes the thread. It reads the changes by revision, so none is missed while the connection is down.
+The feed reads at least once a second, and the event loop cuts a connection whose reads hang: this heartbeat bounds how
+long a change can stay unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,66 +16,84 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from .database import transaction
+from .connect import connect
+from .database import Database, transaction
 from .documents import Change, counter, since
 from .errors import StoreError
-from .postgres import Postgres
 
-POLL_S: Final = 2.0
+POLL_S: Final = 1.0
 """How long to wait for a notification before reading anyway."""
+STALLED_S: Final = 2.5
+"""A connection is cut when the last complete read began this long ago."""
+WATCH_S: Final = 0.5
+"""How often the event loop looks whether the feed is stalled."""
 _RECONNECT_S: Final = 0.5
 
 Deliver = Callable[[list[Change], int], None]
 
 
+now_s: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
+)
+"""The clock of the feed, in seconds. On Linux it also runs while the machine sleeps."""
+
+
 class Feed:
     """A thread that follows a database. It calls `deliver` and `missed` on the loop."""
 
-    def __init__(self, where: str, deliver: Deliver, missed: Callable[[], None]) -> None:
+    def __init__(self, where: str, seen: int, deliver: Deliver, missed: Callable[[], None]) -> None:
         self._where = where
         self._deliver = deliver
         self._missed = missed
         self._loop = asyncio.get_running_loop()
-        self._database: Postgres | None = self._connect()
-        self._seen = counter(self._database, "revision")
+        self.current_at = now_s()
+        """When the last read began whose changes all reached the loop."""
+        self._database: Database | None = None
+        self._cut: Database | None = None
+        """The connection that the event loop cut last."""
+        self._seen = seen
+        """The revision up to which changes were read."""
         self._closing = threading.Event()
-        self.current_at = time.monotonic()
-        """When the feed last knew every change."""
         self._thread = threading.Thread(target=self._run, name="store-feed", daemon=True)
         self._thread.start()
+        self._watchdog = self._loop.call_later(WATCH_S, self._watch)
 
     async def close(self) -> None:
+        self._watchdog.cancel()
         self._closing.set()
         if self._database is not None:
             self._database.interrupt()
         await asyncio.to_thread(self._thread.join)
 
-    def _connect(self) -> Postgres:
-        database = Postgres(self._where, read_only=True)
-        try:
-            database.listen()
-        except StoreError:
-            database.close()
-            raise
-        return database
+    def _watch(self) -> None:
+        """Cut a connection that hangs, so that the thread connects anew."""
+        database = self._database
+        if database is not None and database is not self._cut and now_s() - self.current_at > STALLED_S:
+            self._cut = database
+            database.interrupt()
+        self._watchdog = self._loop.call_later(WATCH_S, self._watch)
 
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
                 if self._database is None:
-                    self._database = self._connect()
+                    # Assigned before its first statement, so that `_watch` can cut it.
+                    self._database = connect(self._where, read_only=True)
+                    self._database.listen()
                 self._poll(self._database)
                 self._database.wait(POLL_S)
             except StoreError:
-                if self._database is not None:
-                    self._database.close()
-                    self._database = None
+                self._disconnect()
                 self._closing.wait(_RECONNECT_S)
-        if self._database is not None:
-            self._database.close()
+        self._disconnect()
 
-    def _poll(self, database: Postgres) -> None:
-        started = time.monotonic()
+    def _disconnect(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _poll(self, database: Database) -> None:
+        started = now_s()
         purged, changes = self._next(database)
         if purged > self._seen:
             self._call_on_loop(self._missed)
@@ -81,9 +102,12 @@ class Feed:
             self._call_on_loop(partial(self._deliver, changes, self._seen))
             _, changes = self._next(database)
         self._seen = max(self._seen, purged)
-        self.current_at = started
+        self._call_on_loop(partial(self._caught_up, started))
 
-    def _next(self, database: Postgres) -> tuple[int, list[Change]]:
+    def _caught_up(self, at: float) -> None:
+        self.current_at = at
+
+    def _next(self, database: Database) -> tuple[int, list[Change]]:
         """The revision up to which deletions were purged, and the next changes."""
         with transaction(database, read_only=True):
             return counter(database, "purged"), since(database, self._seen)

@@ -14,9 +14,11 @@ from typing import Final
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 
-from .database import Row, Value
+from .database import Row, Value, decoded
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 SCHEMA: Final = "interlock"
@@ -28,6 +30,7 @@ _OPTIONS: Final = (
     f"-c search_path={SCHEMA} -c statement_timeout=60000 -c lock_timeout=5000"
     " -c idle_in_transaction_session_timeout=30000"
 )
+_READ_ONLY: Final = " -c default_transaction_read_only=on"
 _TYPES: Final = {"seq": "int8", "at": "int8", "version": "int8", "revision": "int8", "changed": "int8",
                  "checksum": "int8", "hash": "bytea"}  # fmt: skip
 
@@ -37,26 +40,25 @@ class Postgres:
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._announcing = False
+        self._synchronous = read_only
+        """Whether commits are known to wait for the disk. The first transaction sees to it, not the constructor: its
+        owner can interrupt a transaction that hangs."""
         _check(url)
         with _store_errors():
             self._connection = psycopg.connect(
                 url,
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
-                options=_OPTIONS,
+                options=_OPTIONS + (_READ_ONLY if read_only else ""),
                 application_name=_APPLICATION,
                 keepalives_idle=10,
                 keepalives_interval=5,
                 keepalives_count=3,
                 tcp_user_timeout=20_000,
             )
-            if read_only:
-                self._connection.execute("SET default_transaction_read_only = on")
-            # An acknowledged commit must survive a crash, also where the server's default is `off`.
-            self._connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false)"
-                " WHERE current_setting('synchronous_commit') = 'off'"
-            )
+            if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+                # Such a database stores any bytes as text, and the driver would return every text as bytes.
+                self._connection.adapters.register_loader("text", _TolerantText)
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         with _store_errors():
@@ -75,6 +77,8 @@ class Postgres:
                 copy.write_row(row)
 
     def begin(self, *, read_only: bool = False, exclusive: bool = False) -> None:
+        if not self._synchronous:
+            self._make_synchronous()
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if read_only else "BEGIN")
         if exclusive:
             self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
@@ -110,11 +114,9 @@ class Postgres:
         return {str(name) for (name,) in found}
 
     def listen(self) -> None:
-        """Subscribe to the commits of other nodes; `wait` receives them."""
         self.execute(f"LISTEN {CHANNEL}")
 
     def wait(self, seconds: float) -> None:
-        """Return when another node commits a change, or after that time."""
         with _store_errors():
             list(self._connection.notifies(timeout=seconds, stop_after=1))
 
@@ -129,6 +131,20 @@ class Postgres:
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._connection.close()
+
+    def _make_synchronous(self) -> None:
+        """An acknowledged commit must survive a crash, also where the server's default is `off`."""
+        self.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+        self._synchronous = True
+
+
+class _TolerantText(Loader):
+    """Returns a text that is no UTF-8 as bytes."""
+
+    def load(self, data: Buffer) -> str | bytes:
+        return decoded(bytes(data))
 
 
 def _check(url: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain as chained
-from typing import Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -14,6 +14,8 @@ from .database import Database, Row, Value
 _COLUMNS: Final = ("chain", "seq", "at", "event", "actor", "server", "name", "trace", "result", "body", "hash")
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM records"
 _MAX_COLUMN_CHARS: Final = 200
+_NUMBERED: Final = "seq = CAST(seq AS BIGINT)"
+"""Leaves out rows whose sequence number is not a whole number, which SQLite would store."""
 PAGE: Final = 2000
 _ROW_BYTES: Final = 300
 """The approximate size of a row without its body."""
@@ -34,6 +36,8 @@ class RecordRow(msgspec.Struct, frozen=True):
     result: str
     body: str
     hash: bytes
+    damage: str = ""
+    """Which columns hold a value of another type or encoding than the hub writes."""
 
 
 class Search(msgspec.Struct, frozen=True):
@@ -83,14 +87,18 @@ def first(database: Database, chain: str) -> RecordRow | None:
 
 def at_or_before(database: Database, chain: str, seq: int) -> RecordRow | None:
     """The row with a sequence number, or the last one before it where there is a gap."""
-    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (chain, seq))
+    sql = f"{_SELECT} WHERE chain = ? AND seq <= ? AND {_NUMBERED} ORDER BY seq DESC LIMIT 1"
+    rows = database.execute(sql, (chain, min(seq, sys.maxsize)))
     return _row(rows[0]) if rows else None
 
 
 def last_beyond(database: Database, chain: str, max_bytes: int) -> int:
     """The newest row that no longer fits if the newest rows may take `max_bytes`; 0 when all fit."""
     total, before = 0, sys.maxsize
-    sql = f"SELECT seq, length(body) FROM records WHERE chain = ? AND seq < ? ORDER BY seq DESC LIMIT {PAGE}"
+    sql = (
+        "SELECT seq, length(body) FROM records"
+        f" WHERE chain = ? AND seq < ? AND {_NUMBERED} ORDER BY seq DESC LIMIT {PAGE}"
+    )
     while True:
         rows = database.execute(sql, (chain, before))
         for before, size in rows:  # type: ignore[assignment]
@@ -112,37 +120,56 @@ def drop_page(database: Database, chain: str, through: int) -> int:
 
 
 def get(database: Database, chain: str, seq: int) -> RecordRow | None:
+    """The row with a sequence number."""
     row = at_or_before(database, chain, seq)
     return row if row is not None and row.seq == seq else None
 
 
 def chains(database: Database) -> list[str]:
     """The names of all chains."""
+    return [name for name in _chains(database) if isinstance(name, str)]
+
+
+def misnamed(database: Database) -> dict[str, int]:
+    """How many rows belong to chains whose names are not text, by the name as Python shows it."""
+    strays = [name for name in _chains(database) if not isinstance(name, str)]
+    if not strays:
+        return {}
+    rows = database.execute("SELECT chain, count(*) FROM records GROUP BY chain")
+    return {repr(name): int(count or 0) for name, count in rows if not isinstance(name, str)}
+
+
+def _chains(database: Database) -> list[Value]:
     # One index lookup for each chain; DISTINCT would read every row.
-    found: list[str] = []
+    found: list[Value] = []
     while True:
         after = found[-1] if found else ""
         rows = database.execute("SELECT chain FROM records WHERE chain > ? ORDER BY chain LIMIT 1", (after,))
         if not rows:
             return found
-        found.append(str(rows[0][0]))
+        if not isinstance(rows[0][0], str):
+            # Nobody but an intruder writes such a name. It cannot be compared with others in every database.
+            return [name for (name,) in database.execute("SELECT DISTINCT chain FROM records")]
+        found.append(rows[0][0])
 
 
 def in_order(database: Database, chain: str, after: int = 0) -> Iterator[RecordRow]:
-    """Every row of a chain after a sequence number, read page by page."""
+    """Every row of a chain after a sequence number, read page by page, also rows whose number is none."""
     return chained.from_iterable(pages(database, chain, after))
 
 
 def pages(database: Database, chain: str, after: int) -> Iterator[list[RecordRow]]:
-    while rows := page(database, chain, after, PAGE):
-        yield rows
-        after = rows[-1].seq
+    """The same, a page at a time."""
+    sql, last = f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", cast(Value, after)
+    while rows := database.execute(sql, (chain, last, PAGE)):
+        yield [_row(row) for row in rows]
+        last = rows[-1][1]
 
 
 def page(database: Database, chain: str, after: int, limit: int) -> list[RecordRow]:
     """The next rows of a chain after a sequence number."""
-    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", (chain, after, limit))
-    return [_row(row) for row in rows]
+    sql = f"{_SELECT} WHERE chain = ? AND seq > ? AND {_NUMBERED} ORDER BY seq LIMIT ?"
+    return [_row(row) for row in database.execute(sql, (chain, after, limit))]
 
 
 def newest_first(database: Database, search: Search, limit: int, before: RecordRow | None = None) -> list[RecordRow]:
@@ -166,4 +193,27 @@ def newest_first(database: Database, search: Search, limit: int, before: RecordR
 
 
 def _row(values: Row) -> RecordRow:
-    return RecordRow(*values)  # type: ignore[arg-type]
+    if tuple(map(type, values)) == _TYPES:
+        return RecordRow(*values)  # type: ignore[arg-type]
+    wrong = [name for name, value, kind in zip(_COLUMNS, values, _TYPES, strict=True) if type(value) is not kind]
+    readable: Any = [_AS[kind](value) for value, kind in zip(values, _TYPES, strict=True)]
+    return msgspec.structs.replace(
+        RecordRow(*readable), damage=f"{', '.join(wrong)}: not of the type or encoding that was written"
+    )
+
+
+def _as_text(value: Value) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _as_bytes(value: Value) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _as_number(value: Value) -> int:
+    return value if isinstance(value, int) else 0
+
+
+_TYPES: Final = (str, int, int, str, str, str, str, str, str, str, bytes)
+"""The types of the columns. SQLite stores any type in any column."""
+_AS: Final[dict[type, Callable[[Value], Any]]] = {str: _as_text, int: _as_number, bytes: _as_bytes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -11,11 +12,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from .database import Row, Value, in_chunks
+from .database import Row, Value, decoded, in_chunks
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 BUSY_S: Final = 5.0
 """How long to wait for another process that writes."""
+POLL_S: Final = 0.5
+"""How often a process looks for commits of others to the same file."""
+_UNDECODABLE: Final = "Could not decode to UTF-8"
 _WAL_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -26,6 +30,7 @@ class Sqlite:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._woken = threading.Event()
         with _store_errors(path):
             if read_only:
                 self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
@@ -36,7 +41,17 @@ class Sqlite:
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
         with _store_errors(self.path):
-            return self._connection.execute(sql, values).fetchall()
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            except sqlite3.OperationalError as cause:
+                if not str(cause).startswith(_UNDECODABLE) or not sql.startswith("SELECT"):
+                    raise
+            # Decoding by a function costs a call for each text, so only this statement pays for it.
+            self._connection.text_factory = decoded
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            finally:
+                self._connection.text_factory = str
 
     def run_script(self, sql: str) -> None:
         # executescript would commit first.
@@ -63,7 +78,13 @@ class Sqlite:
         """A write transaction locks the whole file already."""
 
     def announce(self) -> None:
-        """No other node reads the file."""
+        """A file cannot notify anyone: other processes look for changes every `POLL_S`."""
+
+    def listen(self) -> None:
+        """A file announces no commits."""
+
+    def wait(self, seconds: float) -> None:
+        self._woken.wait(min(seconds, POLL_S))
 
     def other_connections(self) -> int:
         # A file does not show who has it open; the hub's lock file does.
@@ -86,7 +107,9 @@ class Sqlite:
         return [str(row[0]) for row in self.execute("PRAGMA integrity_check") if row[0] != "ok"]
 
     def interrupt(self) -> None:
-        self._connection.interrupt()
+        self._woken.set()
+        with suppress(sqlite3.Error):  # The connection may be closed already.
+            self._connection.interrupt()
 
     def close(self) -> None:
         with suppress(sqlite3.Error):
@@ -153,5 +176,7 @@ def _store_errors(path: Path) -> Iterator[None]:
         kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         raise kind(f"{path}: {cause}", hint) from cause
+    except OverflowError as cause:
+        raise StoreError(f"{path}: {cause}", "use a smaller number") from cause
     except OSError as cause:
         raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

@@ -7,13 +7,12 @@ changes nothing. A transaction never waits for a slow reader, a person or anothe
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,13 +23,11 @@ from .connect import connect, sqlite_path
 from .database import Database, transaction
 from .documents import AnyCollection, Change, Changes, Edit
 from .errors import StoreError
+from .feed import Feed, now_s
 from .mirror import Mirror
 from .readers import Readers
 from .schema import bring_up
 from .writer import Done, Work, Writer
-
-if TYPE_CHECKING:
-    from .feed import Feed
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
@@ -41,7 +38,7 @@ RecordedCommit = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
 class Store:
     """An open store. Created by `Store.open` and used on one loop."""
 
-    def __init__(self, where: str, collections: Sequence[AnyCollection]) -> None:
+    def __init__(self, where: str, collections: Sequence[AnyCollection], revision: int) -> None:
         self.where = where
         self._collections = {collection.name: collection for collection in collections}
         if len(self._collections) != len(collections):
@@ -51,11 +48,7 @@ class Store:
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
         self._commit_recorded: RecordedCommit | None = None
-        self._feed: Feed | None = None
-        if self._writer.shared:
-            from .feed import Feed
-
-            self._feed = Feed(where, self.deliver, self._reload)
+        self._feed = Feed(where, revision, self.deliver, self._reload)
 
     @classmethod
     async def open(
@@ -67,13 +60,12 @@ class Store:
         has no default.
         """
         name = str(where)
-        await asyncio.to_thread(_prepare, name, collections, backups)
-        return cls(name, collections)
+        revision = await asyncio.to_thread(_prepare, name, collections, backups)
+        return cls(name, collections, revision)
 
     async def close(self) -> None:
         """Write the queued changes, then close every connection."""
-        if self._feed is not None:
-            await self._feed.close()
+        await self._feed.close()
         for task in self._reloading:
             task.cancel()
         await self._writer.close()
@@ -108,7 +100,7 @@ class Store:
 
     def behind_s(self) -> float:
         """For how long changes by other nodes may be unknown here. The hub refuses calls when this grows too long."""
-        return 0.0 if self._feed is None else time.monotonic() - self._feed.current_at
+        return now_s() - self._feed.current_at
 
     async def read(self, query: Callable[[Database], R]) -> R:
         """Run a query on a reader thread; it sees a snapshot of the database."""
@@ -176,16 +168,11 @@ class Store:
         await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self.deliver, also)
 
     def deliver(self, changes: list[Change], settled: int | None = None) -> None:
-        """Apply changes to the mirrors. `settled` is the revision up to which the feed has read.
-
-        Without a feed, changes arrive once, so all of them are settled.
-        """
+        """Apply changes to the mirrors. `settled` is the revision up to which the feed has read."""
         for change in changes:
             mirror = self._mirrors.get(change.collection)
             if mirror is not None:
                 mirror.apply(change)
-        if self._feed is None:
-            settled = sys.maxsize
         if settled is not None:
             for mirror in self._mirrors.values():
                 mirror.settle(settled)
@@ -261,12 +248,14 @@ class Transaction:
             self.versions = await self._store.change(changes, self._records)
 
 
-def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> None:
+def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> int:
+    """Upgrade the schema and declare the collections. Returns the revision."""
     with closing(connect(where)) as database:
         bring_up(database, lambda number: _back_up_before(database, where, number, backups))
         with transaction(database, exclusive=True):
             documents.declare(database, collections)
             documents.forget_deleted(database, int(time.time() * 1000) - documents.KEEP_DELETED_MS)
+        return documents.counter(database, "revision")
 
 
 def _back_up_before(database: Database, where: str, number: int, backups: Path | None) -> None:

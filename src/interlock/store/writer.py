@@ -42,8 +42,7 @@ class Writer:
 
     def __init__(self, connect: Callable[[], Database]) -> None:
         self._connect = connect
-        self._database: Database | None = connect()
-        self.shared = self._database.shared
+        self._database: Database | None = None
         self._loop = asyncio.get_running_loop()
         self._units: queue.SimpleQueue[Unit | None] = queue.SimpleQueue()
         self._waiting = 0

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.wire.errors import ErrorObject, Fault
@@ -37,6 +38,16 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
         said = given_up.args[0] if given_up.args else None
         return said if isinstance(said, str) else otherwise
     return otherwise
+
+
+def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
+    """A client is only asked what it declared that it answers. Raises MISSING_CAPABILITY."""
+    if not dialect.capabilities.can_answer(method, params):
+        raise Fault(
+            "MISSING_CAPABILITY",
+            f"the client did not declare that it answers {method}",
+            data={"requiredCapabilities": missing_capability(method, params)},
+        )
 
 
 class Session(abc.ABC):

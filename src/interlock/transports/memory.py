@@ -10,10 +10,9 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, read_initialize, read_modern
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.exchange import Caller, Exchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -117,12 +116,7 @@ class MemoryLink(Link):
         """A request of the service, for whoever hears it."""
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
-        if not dialect.capabilities.can_answer(method, params):
-            raise Fault(
-                "MISSING_CAPABILITY",
-                f"the client did not say that it answers {method}",
-                data={"requiredCapabilities": missing_capability(method, params)},
-            )
+        check_capability(dialect, method, params)
         self._asks += 1
         number = self._asks
         waiter: asyncio.Future[bytes] = self._loop.create_future()

@@ -1,6 +1,6 @@
-"""A link on which all requests share one stream: who waits for which answer, until when, and how each wait ends.
+"""A link on which all requests share one stream: which request waits for which answer, until when, and how it ends.
 
-What the stream is made of is the transport's affair: it hands in messages, and writes the bytes it is given.
+The transport hands in messages, and writes the bytes it is given.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import abc
 import asyncio
 from typing import Final
+
+import msgspec
 
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.violation_log import ViolationLog
@@ -33,6 +35,7 @@ from interlock.wire.messages import (
     Request,
     encode_failure,
     encode_notification,
+    encode_request,
     encode_result,
     one_line,
 )
@@ -41,19 +44,16 @@ SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, while something waits."""
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """One request's place in the conversation."""
 
-    __slots__ = ("id", "least", "outgoing", "sent", "sink")
-
-    def __init__(self, id: int, outgoing: Outgoing, sink: Sink) -> None:
-        self.id = id
-        self.outgoing = outgoing
-        self.sink = sink
-        self.least = 0.0
-        """It may take until then, whatever progress says."""
-        self.sent = False
-        """Whether the server may have got it, where the transport knows that of each."""
+    id: int
+    outgoing: Outgoing
+    sink: Sink
+    least: float = 0.0
+    """It may take until then, whatever progress says."""
+    sent: bool = False
+    """Whether the server may have got it, where the transport knows that of each."""
 
 
 class OneStreamLink(Link):
@@ -67,7 +67,7 @@ class OneStreamLink(Link):
         self.complaints = ViolationLog()
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._conversation: Conversation[Waiter] = Conversation(limits)
+        self._conversation: Conversation[Waiter, None] = Conversation(limits)
         self.modern = False
         """Whether the stateless era is spoken: the server asks nothing then, and is answered nothing."""
         self._handshake: Id | None = None
@@ -84,7 +84,7 @@ class OneStreamLink(Link):
 
     @property
     def pending(self) -> int:
-        return self._conversation.waiting
+        return len(self._conversation.waiting)
 
     def cancel(self, handle: Id, reason: str) -> None:
         self._withdraw(handle, reason)
@@ -114,15 +114,25 @@ class OneStreamLink(Link):
             raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
         if not outgoing.patience and outgoing.max_deadline is not None:
             outgoing.patience = outgoing.deadline - self._loop.time()
-        id_ = self._conversation.reserve()
-        params = sendable(outgoing.with_token(id_) if outgoing.wants_progress else outgoing.params)
+        conversation = self._conversation
+        id_ = conversation.reserve()
+        params = outgoing.params
+        if outgoing.rest is not None:
+            params = b'%b"progressToken":%d%b' % (params, id_, outgoing.rest)
+        elif outgoing.wants_progress:
+            params = outgoing.with_token(id_)
+        try:
+            message = encode_request(id_, outgoing.method, one_line(params))
+        except UnicodeDecodeError:
+            raise _not_text() from None
         if outgoing.method == "initialize":
             self._handshake = id_
         if not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP, self._sweep)
         waiter = Waiter(id_, outgoing, sink)
-        return waiter, self._conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline)
+        conversation.waiting[id_] = waiter, outgoing.deadline
+        return waiter, message
 
     # What the server says.
 
@@ -168,9 +178,9 @@ class OneStreamLink(Link):
 
     def _complain(self, kind: str, text: str) -> None:
         """Report what the server should not have done."""
-        told = self.complaints.note(kind, text)
-        if told is not None:
-            self.listener.on_log(self.says, told)
+        line = self.complaints.note(kind, text)
+        if line is not None:
+            self.listener.on_log(self.says, line)
 
     # How a request ends without an answer.
 
@@ -185,10 +195,10 @@ class OneStreamLink(Link):
 
     def _withdraw(self, id: Id, reason: str) -> bool:
         """Stop waiting and tell the server. The handshake itself is never cancelled (2025-11-25, Cancellation)."""
-        told = self._conversation.withdraw(id, reason)
-        if told is not None and id != self._handshake:
-            self._write(told)
-        return told is not None
+        cancellation = self._conversation.withdraw(id, reason)
+        if cancellation is not None and id != self._handshake:
+            self._write(cancellation)
+        return cancellation is not None
 
     def _forget(self, id: Id) -> bool:
         """Stop waiting, and tell nobody."""
@@ -207,4 +217,8 @@ def sendable(payload: bytes) -> bytes:
     try:
         return one_line(payload)
     except UnicodeDecodeError:
-        raise Fault("INVALID_PARAMS", "the parameters are not UTF-8") from None
+        raise _not_text() from None
+
+
+def _not_text() -> Fault:
+    return Fault("INVALID_PARAMS", "the parameters are not UTF-8")

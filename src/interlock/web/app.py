@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.exchange import Service
 from interlock.version import VERSION
@@ -17,16 +19,24 @@ from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes
 from interlock.web.well_known import well_known_routes
 
+NOT_READY: Final = {
+    "starting": "the hub is starting",
+    "servers": "servers are starting",
+    "keys": "the database does not answer, so the hub cannot know which keys and grants are valid",
+    "audit": "the audit log cannot be written",
+}
+"""Why `/readyz` says no, by its `reason`."""
+
 
 def make_app(
     hub_app: HubApp,
     service: Service | None = None,
-    operator: ControlOperations | None = None,
+    operations: Operations | None = None,
     metrics: MetricsPage | None = None,
 ) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
-    `operator` the admin API has one of its own."""
-    operator = operator or ControlOperations(hub_app, lambda: None)
+    `operations` the admin API makes its own."""
+    operations = operations or Operations(hub_app, lambda: None)
     metrics = metrics or MetricsPage(hub_app)
 
     async def root(request: Request) -> PlainTextResponse:
@@ -36,16 +46,23 @@ def make_app(
         return JSONResponse({"status": "ok"})
 
     async def readyz(request: Request) -> JSONResponse:
-        """Ready when no eager server is still on its way up; one that failed does not hold back the others."""
+        """Ready when the hub would take a call and no eager server is still starting. A server that failed does not
+        hold back the others."""
         waiting = [
             upstream.id
             for upstream in hub_app.upstreams
             if upstream.settings.start == "eager" and upstream.state in (ServerState.REGISTERED, ServerState.CONNECTING)
         ]
-        ready = hub_app.is_started and not waiting
-        return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
+        refusal = hub_app.refusal
+        ready = refusal is None and not waiting
+        answer: dict[str, object] = {"ready": ready, "waiting": len(waiting)}
+        if not ready:
+            # Anyone may read this, so it says no more than the kind of the problem. `interlock status` has the details.
+            answer["reason"] = "servers" if refusal is None else refusal[0]
+            answer["message"] = NOT_READY[str(answer["reason"])]
+        return JSONResponse(answer, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
     rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app), hub_app.limits)
-    admin = admin_routes(hub_app, operator)
+    admin = admin_routes(hub_app, operations)
     return Starlette(routes=[*own, *metrics.routes, *well_known_routes(hub_app), *rest, *admin])

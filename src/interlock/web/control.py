@@ -6,22 +6,20 @@ Rule: whoever connects must be the user the hub belongs to, by the operating sys
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
+from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
-from interlock.hub.operations import ControlOperations, Hello
-from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.logs import LogLine
-from interlock.store import StoreError
 from interlock.transports.credentials import header_of
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
@@ -42,6 +40,10 @@ from interlock.wire.messages import (
 )
 from interlock.wire.ndjson import LineReader, Oversize
 
+log = logging.getLogger("interlock.control")
+
+PREFIX: Final = "hub/"
+"""Begins the method of every operation."""
 HELLO_WITHIN_S: Final = 10.0
 MOST_CONNECTIONS: Final = 1000
 HELD_BYTES: Final = 16 * 1024 * 1024
@@ -51,9 +53,9 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 class ControlSocket:
     """The listening socket."""
 
-    def __init__(self, hub_app: HubApp, operator: ControlOperations) -> None:
+    def __init__(self, hub_app: HubApp, operations: Operations) -> None:
         self._hub_app = hub_app
-        self._operator = operator
+        self._operations = operations
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
         self.token: str | None = None
@@ -81,7 +83,7 @@ class ControlSocket:
             connection.close()
 
     def _connection(self) -> _Connection:
-        return _Connection(self._hub_app, self._operator, self.token, self._connections)
+        return _Connection(self._hub_app, self._operations, self.token, self._connections)
 
 
 def _same(given: str, token: str) -> bool:
@@ -116,10 +118,10 @@ class _Connection(asyncio.Protocol):
     """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
 
     def __init__(
-        self, hub_app: HubApp, operator: ControlOperations, token: str | None, all_of_them: set[_Connection]
+        self, hub_app: HubApp, operations: Operations, token: str | None, all_of_them: set[_Connection]
     ) -> None:
         self._hub_app = hub_app
-        self._operator = operator
+        self._operations = operations
         self._token = token
         self._all = all_of_them
         self._lines = LineReader(Limits().message_bytes)
@@ -192,7 +194,7 @@ class _Connection(asyncio.Protocol):
 
     def _begin(self, id: Id, hello: Hello, rest: bytes) -> None:
         if hello.role == "control":
-            person = self._operator.person
+            person = self._operations.owner
             self._welcome(id, person.id, person.kind)
             if rest:
                 self.data_received(rest)
@@ -243,40 +245,27 @@ class _Connection(asyncio.Protocol):
             task.add_done_callback(self._working.discard)
 
     async def _answer(self, request: Request) -> None:
-        method = self._operator.methods.get(request.method)
         try:
-            if method is None:
-                raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method}")
-            result = await method(request.params)
+            if not request.method.startswith(PREFIX):
+                raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
+            name = request.method.removeprefix(PREFIX)
+            result = await self._operations.perform(self._operations.owner, name, request.params)
+            answer = encode_result(request.id, msgspec.json.encode(result))
         except Fault as fault:
             self._write_fault(request.id, fault)
             return
-        except StoreError as cause:
-            self._write_fault(request.id, fault_of(cause))
+        except Exception as cause:
+            # A person waits for the answer, whatever went wrong.
+            log.error("%s failed", request.method, exc_info=cause)
+            self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
             return
-        except (OSError, ValueError) as cause:
-            self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
-            return
-        self._write(encode_result(request.id, msgspec.json.encode(result)))
-        if request.method in ("hub/logs", "hub/approvals.list"):
-            self._follow(request.method, request.params)
+        self._write(answer)
+        if not self._unfollow and (unfollow := self._operations.follow(name, request.params, self._notify)):
+            self._unfollow.append(unfollow)
 
-    def _follow(self, method: str, params: bytes) -> None:
-        asked = msgspec.json.decode(params, type=_Follow)
-        if not asked.follow or self._unfollow:
-            return
-        if method == "hub/logs":
-            self._unfollow.append(self._operator.follow(asked.server, self._tell_line))
-        else:
-            self._unfollow.append(self._operator.approvals.follow(self._tell_decision))
-
-    def _tell_line(self, line: LogLine) -> None:
+    def _notify(self, method: str, params: msgspec.Struct) -> None:
         if self._transport.get_write_buffer_size() < HELD_BYTES:
-            self._write(encode_notification("hub/log", msgspec.json.encode(line)))
-
-    def _tell_decision(self, decision: dict[str, object]) -> None:
-        if self._transport.get_write_buffer_size() < HELD_BYTES:
-            self._write(encode_notification("hub/decision", msgspec.json.encode(decision)))
+            self._write(encode_notification(method, msgspec.json.encode(params)))
 
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():
@@ -306,6 +295,11 @@ class _HandedOn(asyncio.Protocol):
         self._connection.connection_lost(exc)
 
 
-class _Follow(msgspec.Struct):
-    server: str | None = None
-    follow: bool = False
+class Hello(msgspec.Struct):
+    """The first message of every control connection."""
+
+    role: Literal["control", "stdio"]
+    key: str | None = None
+    token: str | None = None
+    view: str | None = None
+    cwd: str = ""

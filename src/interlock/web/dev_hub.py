@@ -17,6 +17,7 @@ import msgspec
 from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
+from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
@@ -94,7 +95,7 @@ class DevHub:
             seen = now
             self._tell(DevMessage("changed", ", ".join(changed[:5])))
             began = datetime.now(UTC)
-            await upstream.restart()
+            await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE))
 
     async def _settle(self, hub_app: HubApp, upstream: Upstream, began: datetime) -> None:
         """Wait until it runs or has failed, and say which."""

@@ -17,7 +17,9 @@ import msgspec
 from interlock.config.files import try_lock, write_atomically
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
-from interlock.hub.app import DRAIN_S, HubApp
+from interlock.hub.admin.configuration import ConfigurationOperations
+from interlock.hub.admin.operations import Operations
+from interlock.hub.app import HubApp
 from interlock.hub.approvals.notifiers import check_webhook
 from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
@@ -25,7 +27,7 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.garbage_collection import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
-from interlock.hub.operations import ControlOperations
+from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.store import StoreError
 from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
@@ -76,8 +78,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     hub_app = HubApp(config, home)
-    operator = ControlOperations(hub_app, stopping.set)
-    control = ControlSocket(hub_app, operator)
+    operations = Operations(hub_app, stopping.set)
+    control = ControlSocket(hub_app, operations)
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
@@ -88,7 +90,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         from interlock.web.app import make_app
         from interlock.web.metrics.page import MetricsPage
 
-        return make_app(hub_app, operator=operator, metrics=MetricsPage(hub_app, http.listener))
+        return make_app(hub_app, operations=operations, metrics=MetricsPage(hub_app, http.listener))
 
     try:
         http = await start_http(
@@ -121,7 +123,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
     watch = LoopWatch.here()
     watch.start()
-    watcher = asyncio.create_task(_watch_files(hub_app, operator))
+    watcher = asyncio.create_task(_watch_files(hub_app, operations.configuration))
     ebbing = asyncio.create_task(_watch_memory(http.listener, hub_app))
     with _signals(stopping.set):
         on_ready(Ready(hub_app.listen, os.getpid()))
@@ -136,19 +138,19 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     await control.close()
 
 
-async def _watch_files(hub_app: HubApp, operator: ControlOperations) -> None:
+async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(hub_app.config)
-    await operator.look()
+    with contextlib.suppress(Exception):  # the configuration in use was read a moment ago
+        await configuration.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = _stamps(hub_app.config)
         if now != seen:
-            await operator.reload()
-            for problem in operator.problems:
-                line = f":{problem['line']}" if problem["line"] else ""
-                hub_app.logs.add("hub", "config", f"{problem['file']}{line}: {problem['message']}")
-            seen = _stamps(hub_app.config)
+            await configuration.read_again()
+            for problem in configuration.problems:
+                hub_app.logs.add("hub", "config", f"{problem.place}: {problem.message}")
+            seen = now  # a change during the reload is seen next time
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:

@@ -1,13 +1,14 @@
-"""The error table: every way the house can refuse or fail, and the code each dialect gives it.
+"""The error table: every way Interlock can refuse or fail, and the code that each dialect gives it.
 
-An error is raised as a `Fault` where it is known and rendered where it leaves, in the dialect of whoever asked.
-Nothing else in the house invents a code.
+An error is raised as a `Fault` where it is known and rendered where it leaves, in the dialect of the asker. No other
+module invents a code.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -30,27 +31,33 @@ class ErrorDialect(enum.Enum):
         return self is ErrorDialect.MGP or self is ErrorDialect.NEW_MGP
 
 
+_CATEGORIES: Final = frozenset({"security", "lifecycle", "resource", "external"})
+
+
 class Kind(msgspec.Struct, frozen=True):
     """One row of the error table."""
 
     name: str
+    meaning: str
     domain: str
     mcp: int
     """Code for a plain MCP peer of any revision, unless `new_mcp` says otherwise."""
     http: int
     """HTTP status where the transport has one and the answer has not begun."""
-    meaning: str
     mgp: int = 0
     mcpl: int = 0
     rest: int = 0
     new_mcp: int = 0
-    category: str = "validation"
-    """MGP's error category."""
     retryable: bool = False
     strategy: str = "exponential_backoff"
     """How MGP's clients space their retries, where it may be tried again."""
     as_result: bool = False
     """A tool call so refused is answered with an `isError` result, which the model reads and can correct itself by."""
+
+    @property
+    def category(self) -> str:
+        """MGP's error category."""
+        return self.domain if self.domain in _CATEGORIES else "validation"
 
     def code(self, error_dialect: ErrorDialect) -> int:
         """The number this error has in a dialect; the plain MCP number where the dialect has none of its own."""
@@ -71,93 +78,83 @@ class Kind(msgspec.Struct, frozen=True):
 
 def _rows() -> tuple[Kind, ...]:
     parse, request, method, params, internal = -32700, -32600, -32601, -32602, -32603
+    jsonrpc, http, mcp, mcpl = (partial(Kind, domain=domain) for domain in ("jsonrpc", "http", "mcp", "mcpl"))
+    security, lifecycle, resource = (partial(Kind, domain=domain) for domain in ("security", "lifecycle", "resource"))
+    validation, external = (partial(Kind, domain=domain) for domain in ("validation", "external"))
     return (
         # JSON-RPC and MCP itself
-        Kind("PARSE_ERROR", "jsonrpc", parse, 400, "The bytes are not JSON, or not JSON that means one thing"),
-        Kind("INVALID_REQUEST", "jsonrpc", request, 400, "The JSON is not a JSON-RPC message"),
-        Kind("METHOD_NOT_FOUND", "jsonrpc", method, 404, "No such method for this peer in this revision"),
-        Kind("INVALID_PARAMS", "jsonrpc", params, 400, "The parameters are not what the method takes"),
-        Kind("INTERNAL_ERROR", "jsonrpc", internal, 500, "A fault of ours", retryable=True),
-        Kind("NOT_FOUND", "http", params, 404, "Nothing here has that name"),
-        Kind("METHOD_NOT_ALLOWED", "http", request, 405, "The address answers other HTTP methods"),
-        Kind("UNSUPPORTED_MEDIA_TYPE", "http", request, 415, "The address takes bodies of another type"),
-        Kind("HEADER_MISMATCH", "mcp", request, 400, "HTTP headers and body disagree", new_mcp=-32020),
-        Kind("MISSING_CAPABILITY", "mcp", request, 400, "The client did not declare what this needs", new_mcp=-32021),
-        Kind("UNSUPPORTED_VERSION", "mcp", params, 400, "This protocol version is not spoken here", new_mcp=-32022),
-        Kind("RESOURCE_NOT_FOUND", "mcp", -32002, 404, "No such resource", new_mcp=params),
-        Kind("PROMPT_NOT_FOUND", "mcp", params, 404, "No such prompt"),
-        Kind("URL_ELICITATION_REQUIRED", "mcp", -32042, 400, "Open the URL first, then repeat", new_mcp=internal),
-        Kind("SESSION_UNKNOWN", "mcp", request, 404, "No such session; open a new one with initialize"),
-        Kind("REQUEST_STATE_REFUSED", "mcp", params, 400, "The request state is not one given to this caller"),
-        Kind("CANCELLED", "mcp", internal, 499, "Cancelled by the caller"),
-        Kind("USER_REJECTED", "mcp", -1, 403, "The person at the client said no to sampling"),
+        jsonrpc("PARSE_ERROR", "The bytes are not JSON, or not JSON that means one thing", mcp=parse, http=400),
+        jsonrpc("INVALID_REQUEST", "The JSON is not a JSON-RPC message", mcp=request, http=400),
+        jsonrpc("METHOD_NOT_FOUND", "No such method for this peer in this revision", mcp=method, http=404),
+        jsonrpc("INVALID_PARAMS", "The parameters are not what the method takes", mcp=params, http=400),
+        jsonrpc("INTERNAL_ERROR", "A fault of ours", mcp=internal, http=500, retryable=True),
+        http("NOT_FOUND", "Nothing here has that name", mcp=params, http=404),
+        http("METHOD_NOT_ALLOWED", "The address answers other HTTP methods", mcp=request, http=405),
+        http("UNSUPPORTED_MEDIA_TYPE", "The address takes bodies of another type", mcp=request, http=415),
+        mcp("HEADER_MISMATCH", "HTTP headers and body disagree", mcp=request, http=400, new_mcp=-32020),
+        mcp("MISSING_CAPABILITY", "The client did not declare what this needs", mcp=request, http=400, new_mcp=-32021),
+        mcp("UNSUPPORTED_VERSION", "This protocol version is not spoken here", mcp=params, http=400, new_mcp=-32022),
+        mcp("RESOURCE_NOT_FOUND", "No such resource", mcp=-32002, http=404, new_mcp=params),
+        mcp("PROMPT_NOT_FOUND", "No such prompt", mcp=params, http=404),
+        mcp("URL_ELICITATION_REQUIRED", "Open the URL first, then repeat", mcp=-32042, http=400, new_mcp=internal),
+        mcp("SESSION_UNKNOWN", "No such session; open a new one with initialize", mcp=request, http=404),
+        mcp("REQUEST_STATE_REFUSED", "The request state is not one given to this caller", mcp=params, http=400),
+        mcp("CANCELLED", "Cancelled by the caller", mcp=internal, http=499),
+        mcp("USER_REJECTED", "The person at the client said no to sampling", mcp=-1, http=403),
         # Security
-        Kind("PERMISSION_DENIED", "security", request, 403, "A permission is missing", 1000, 0, -32005, 0, "security"),
-        Kind(
+        security("PERMISSION_DENIED", "A permission is missing", mcp=request, http=403, mgp=1000, rest=-32005),
+        security(
             "APPROVAL_PENDING",
-            "security",
-            request,
-            403,
             "Awaits a yes",
-            1000,
-            0,
-            -32005,
-            0,
-            "security",
-            True,
-            "fixed_delay",
+            mcp=request,
+            http=403,
+            mgp=1000,
+            rest=-32005,
+            retryable=True,
+            strategy="fixed_delay",
             as_result=True,
         ),
-        Kind("ACCESS_DENIED", "security", params, 403, "No access to this target", 1001, 0, -32005, 0, "security"),
-        Kind("AUTH_REQUIRED", "security", request, 401, "A credential is needed", 1002, 0, -32004, 0, "security"),
-        Kind("AUTH_EXPIRED", "security", request, 401, "The credential has expired", 1003, 0, -32004, 0, "security"),
-        Kind(
-            "INSUFFICIENT_SCOPE",
-            "security",
-            request,
-            403,
-            "The token's scopes do not cover it",
-            1000,
-            0,
-            -32005,
-            0,
-            "security",
+        security("ACCESS_DENIED", "No access to this target", mcp=params, http=403, mgp=1001, rest=-32005),
+        security("AUTH_REQUIRED", "A credential is needed", mcp=request, http=401, mgp=1002, rest=-32004),
+        security("AUTH_EXPIRED", "The credential has expired", mcp=request, http=401, mgp=1003, rest=-32004),
+        security(
+            "INSUFFICIENT_SCOPE", "The token's scopes do not cover it", mcp=request, http=403, mgp=1000, rest=-32005
         ),
-        Kind("ORIGIN_REFUSED", "security", request, 403, "Origin or Host not allowed", 1001, 0, -32005, 0, "security"),
-        Kind("VALIDATION_BLOCKED", "security", params, 403, "Refused", 1010, 0, -32001, 0, "security", as_result=True),
-        Kind(
-            "CODE_SAFETY_VIOLATION", "security", params, 403, "Bad code", 1011, 0, -32001, 0, "security", as_result=True
-        ),
+        security("ORIGIN_REFUSED", "Origin or Host not allowed", mcp=request, http=403, mgp=1001, rest=-32005),
+        security("VALIDATION_BLOCKED", "Refused", mcp=params, http=403, mgp=1010, rest=-32001, as_result=True),
+        security("CODE_SAFETY_VIOLATION", "Bad code", mcp=params, http=403, mgp=1011, rest=-32001, as_result=True),
         # Lifecycle
-        Kind("SERVER_NOT_READY", "lifecycle", internal, 503, "Not connected", 2000, 0, -32003, 0, "lifecycle", True),
-        Kind("SERVER_DRAINING", "lifecycle", internal, 503, "Shutting down", 2001, 0, -32003, 0, "lifecycle", True),
-        Kind("SERVER_RESTARTING", "lifecycle", internal, 503, "Restarting", 2002, 0, -32003, 0, "lifecycle", True),
+        lifecycle("SERVER_NOT_READY", "Not connected", mcp=internal, http=503, mgp=2000, rest=-32003, retryable=True),
+        lifecycle("SERVER_DRAINING", "Shutting down", mcp=internal, http=503, mgp=2001, rest=-32003, retryable=True),
+        lifecycle("SERVER_RESTARTING", "Restarting", mcp=internal, http=503, mgp=2002, rest=-32003, retryable=True),
         # Resources
-        Kind("RATE_LIMITED", "resource", internal, 429, "Too many requests", 3000, 0, -32603, 0, "resource", True),
-        Kind("RESOURCE_EXHAUSTED", "resource", internal, 503, "A bound is full", 3001, 0, -32603, 0, "resource", True),
-        Kind("QUOTA_EXCEEDED", "resource", internal, 429, "A quota is used up", 3002, 0, -32603, 0, "resource"),
-        Kind("TIMEOUT", "resource", internal, 504, "Not done in time", 3003, 0, -32003, 0, "resource", True),
-        Kind("TOO_LARGE", "resource", request, 413, "Larger than the limit", 3001, 0, -32600, 0, "resource"),
-        # Validation
-        Kind("INVALID_TOOL_ARGS", "validation", params, 422, "Bad arguments", 4000, 0, -32001, as_result=True),
-        Kind("TOOL_NOT_FOUND", "validation", params, 404, "No such tool", 4001, 0, -32002),
-        Kind("TOOL_DISABLED", "validation", params, 404, "The tool is switched off", 4002, 0, -32002),
-        # MCPL (Appendix A: Error Codes)
-        Kind("FEATURE_SET_DISABLED", "mcpl", request, 403, "The feature set is not enabled", mcpl=-32001),
-        Kind("INFERENCE_IN_HOOK", "mcpl", request, 403, "A hook may not start an inference", mcpl=-32001),
-        Kind("CAPABILITY_DENIED", "mcpl", request, 403, "The grant does not hold the capability", mcpl=-32002),
-        Kind("UNKNOWN_FEATURE_SET", "mcpl", params, 404, "The server declared no such feature set", mcpl=-32003),
-        Kind("CHECKPOINT_NOT_FOUND", "mcpl", params, 404, "The checkpoint is unknown or pruned", mcpl=-32005),
-        Kind("CHANNEL_NOT_PERMITTED", "mcpl", request, 403, "The grant does not cover the channel", mcpl=-32017),
-        Kind("UNKNOWN_CHANNEL", "mcpl", params, 404, "No such channel is registered", mcpl=-32023),
-        Kind("CHANNEL_OPEN_FAILED", "mcpl", internal, 502, "The server could not open the channel", mcpl=-32024),
-        # The servers behind the hub
-        Kind(
-            "UPSTREAM_ERROR", "external", internal, 502, "A server broke its protocol", 5000, 0, -32003, 0, "external"
+        resource("RATE_LIMITED", "Too many requests", mcp=internal, http=429, mgp=3000, rest=-32603, retryable=True),
+        resource(
+            "RESOURCE_EXHAUSTED", "A bound is full", mcp=internal, http=503, mgp=3001, rest=-32603, retryable=True
         ),
-        Kind("UPSTREAM_TIMEOUT", "external", internal, 504, "No answer in time", 5001, 0, -32003, 0, "external", True),
-        Kind("UPSTREAM_UNAVAILABLE", "external", internal, 502, "Gone", 5002, 0, -32003, 0, "external", True),
-        Kind("OUTCOME_UNKNOWN", "external", internal, 502, "Sent, and no answer came", 5000, 0, -32003, 0, "external"),
+        resource("QUOTA_EXCEEDED", "A quota is used up", mcp=internal, http=429, mgp=3002, rest=-32603),
+        resource("TIMEOUT", "Not done in time", mcp=internal, http=504, mgp=3003, rest=-32003, retryable=True),
+        resource("TOO_LARGE", "Larger than the limit", mcp=request, http=413, mgp=3001, rest=-32600),
+        # Validation
+        validation("INVALID_TOOL_ARGS", "Bad arguments", mcp=params, http=422, mgp=4000, rest=-32001, as_result=True),
+        validation("TOOL_NOT_FOUND", "No such tool", mcp=params, http=404, mgp=4001, rest=-32002),
+        validation("TOOL_DISABLED", "The tool is switched off", mcp=params, http=404, mgp=4002, rest=-32002),
+        # MCPL (Appendix A: Error Codes)
+        mcpl("FEATURE_SET_DISABLED", "The feature set is not enabled", mcp=request, http=403, mcpl=-32001),
+        mcpl("INFERENCE_IN_HOOK", "A hook may not start an inference", mcp=request, http=403, mcpl=-32001),
+        mcpl("CAPABILITY_DENIED", "The grant does not hold the capability", mcp=request, http=403, mcpl=-32002),
+        mcpl("UNKNOWN_FEATURE_SET", "The server declared no such feature set", mcp=params, http=404, mcpl=-32003),
+        mcpl("CHECKPOINT_NOT_FOUND", "The checkpoint is unknown or pruned", mcp=params, http=404, mcpl=-32005),
+        mcpl("CHANNEL_NOT_PERMITTED", "The grant does not cover the channel", mcp=request, http=403, mcpl=-32017),
+        mcpl("UNKNOWN_CHANNEL", "No such channel is registered", mcp=params, http=404, mcpl=-32023),
+        mcpl("CHANNEL_OPEN_FAILED", "The server could not open the channel", mcp=internal, http=502, mcpl=-32024),
+        # The servers behind the hub
+        external("UPSTREAM_ERROR", "A server broke its protocol", mcp=internal, http=502, mgp=5000, rest=-32003),
+        external(
+            "UPSTREAM_TIMEOUT", "No answer in time", mcp=internal, http=504, mgp=5001, rest=-32003, retryable=True
+        ),
+        external("UPSTREAM_UNAVAILABLE", "Gone", mcp=internal, http=502, mgp=5002, rest=-32003, retryable=True),
+        external("OUTCOME_UNKNOWN", "Sent, and no answer came", mcp=internal, http=502, mgp=5000, rest=-32003),
     )
 
 

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import ErrorObject
-from interlock.wire.large import LARGE, Cut, LargeReader, Read, Span, Unreadable
+from interlock.wire.large import LARGE, Read
+from interlock.wire.large_reader import Cut, LargeReader, Span, Unreadable
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     ENVELOPE,

@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: bytes in whatever pieces they come, whole lines out. No line grows beyond its limit."""
+"""Newline-delimited JSON: bytes in pieces of any size in, whole lines out. No line grows beyond its limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 SEEN: Final = 384
 """How much of each end of a line that is too long is looked at."""
 SLICE: Final = 4 * 1024
-"""How much is divided into lines at a time: so little that even lines of one byte take no time worth mentioning."""
+"""How much is divided into lines at a time: little enough that even lines of one byte take next to no time."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
@@ -36,80 +36,67 @@ _ID_LAST: Final = re.compile(rb"[,{]\s*" + _ID + rb"\}\s*$")
 
 
 class LineReader:
-    """Collects bytes and gives lines, without their line ends. Blank lines are passed over."""
+    """Collects bytes and gives lines, without their line ends. Blank lines are left out."""
 
-    __slots__ = ("_head", "_held", "_last", "_limit", "_skipping", "_tail")
+    __slots__ = ("_head", "_last", "_limit", "_tail", "held", "skipping")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
-        self._held = 0
-        self._skipping = False
+        self.held = 0
+        """Bytes of a line that has not ended yet."""
+        self.skipping = False
+        """Whether a line that is too long has not ended yet."""
         self._head = self._last = b""
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The lines that these bytes complete, in order."""
-        if b"\n" not in data:
-            self._hold(data)
-            return []
-        if not self._held and not self._skipping and not data.strip():
-            return []
-        pieces = data.split(b"\n")
+        *ended, rest = data.split(b"\n")
         lines: list[bytes | Oversize] = []
-        for piece in pieces[:-1]:
-            self._end_line(piece, lines)
-        self._hold(pieces[-1])
+        for piece in ended:
+            whole = not (self.held or self.skipping or len(piece) > self._limit)
+            line = piece.strip() if whole else self._end_line(piece)
+            if line:
+                lines.append(line)
+        if rest:
+            self._hold(rest)
         return lines
 
     def each(self, data: bytes) -> Iterator[bytes | Oversize]:
-        """The same, a little at a time: whoever takes the lines may stop between them. An empty line says that a slice
-        is done, and means nothing."""
-        if len(data) <= SLICE:
-            yield from self.feed(data)
-            return
+        """The same, a little at a time: the taker may stop between two lines. An empty line ends a slice, and means
+        nothing."""
+        return iter(self.feed(data)) if len(data) <= SLICE else self._slices(data)
+
+    def _slices(self, data: bytes) -> Iterator[bytes | Oversize]:
         for at in range(0, len(data), SLICE):
             yield from self.feed(data[at : at + SLICE])
             yield b""
 
-    @property
-    def held(self) -> int:
-        """Bytes of a line that has not ended yet."""
-        return self._held
-
-    @property
-    def skipping(self) -> bool:
-        """Whether a line that is too long has not ended yet."""
-        return self._skipping
-
-    def _end_line(self, piece: bytes, lines: list[bytes | Oversize]) -> None:
-        line = piece
-        if self._skipping or self._held + len(piece) > self._limit:
-            if not self._skipping:
+    def _end_line(self, piece: bytes) -> bytes | Oversize:
+        """A line that began in earlier bytes, or is too long."""
+        line: bytes | Oversize
+        if self.skipping or self.held + len(piece) > self._limit:
+            if not self.skipping:
                 self._skip(piece)
-            lines.append(Oversize(self._head, (self._last + piece[-SEEN:])[-SEEN:]))
-            line = b""
-        elif self._tail:
-            line = b"".join((*self._tail, piece))
+            line = Oversize(self._head, (self._last + piece[-SEEN:])[-SEEN:])
+        else:
+            line = b"".join((*self._tail, piece)).strip()
         self._tail.clear()
-        self._held = 0
-        self._skipping = False
-        line = line.strip()
-        if line:
-            lines.append(line)
+        self.held = 0
+        self.skipping = False
+        return line
 
     def _hold(self, piece: bytes) -> None:
-        if not piece:
-            return
-        if self._skipping or self._held + len(piece) > self._limit:
-            if not self._skipping:
+        if self.skipping or self.held + len(piece) > self._limit:
+            if not self.skipping:
                 self._skip(piece)
             self._last = (self._last + piece[-SEEN:])[-SEEN:]
             return
         self._tail.append(piece)
-        self._held += len(piece)
+        self.held += len(piece)
 
     def _skip(self, piece: bytes) -> None:
-        """Let go of a line that is too long. Its ends may say whose it is."""
+        """Let go of a line that is too long. Its ends may name its id."""
         head = bytearray()
         for part in (*self._tail, piece):
             head += part[: SEEN - len(head)]
@@ -118,5 +105,5 @@ class LineReader:
         self._head = bytes(head)
         self._last = b""
         self._tail.clear()
-        self._skipping = True
-        self._held = 0
+        self.skipping = True
+        self.held = 0

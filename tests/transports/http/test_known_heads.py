@@ -6,7 +6,7 @@ import httptools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.transports.http.known_heads import MOST_BYTES, KnownHeads
+from interlock.transports.http.channel import KNOWN_BYTES, KnownHeads
 
 HEAD = b"HTTP/1.1 200 OK\r\ndate: now\r\nContent-Length: %d\r\ncontent-type: application/json\r\n\r\n"
 HEADERS = {b"content-type": b"application/json"}
@@ -66,7 +66,7 @@ def test_what_is_no_number_is_no_length() -> None:
 
 def test_long_heads_are_not_kept() -> None:
     heads = KnownHeads()
-    long = response(b"{}").replace(b"now", b"x" * MOST_BYTES)
+    long = response(b"{}").replace(b"now", b"x" * KNOWN_BYTES)
     heads.remember(long, HEADERS)
     assert heads.find(long) is None
 

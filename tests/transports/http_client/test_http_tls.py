@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from web_peer import Desk, RecordingListener, Web
 
 from interlock.transports.http.client import HttpLink
-from interlock.transports.http.idle import default_context
+from interlock.transports.http.pool import default_context
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from interlock.transports.http import idle
+from interlock.transports.http import pool as pools
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
@@ -152,7 +152,7 @@ async def test_only_those_who_connect_in_the_same_way_share() -> None:
 
 
 async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "MOST", 2)
+    monkeypatch.setattr(pools, "MOST_IDLE", 2)
     async with Place().running() as place:
         pool = Pool(place.origin)
         await asyncio.gather(*(ask(pool).came for _ in range(6)))

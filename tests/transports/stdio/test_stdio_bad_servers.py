@@ -21,8 +21,9 @@ from interlock.client.sinks import FutureSink
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import orphan_processes as leftovers
 from interlock.transports.stdio import process
-from interlock.transports.stdio.client import BAD_LINES, StdioLink
+from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.orphan_processes import OrphanProcesses, in_ps
+from interlock.transports.stdio.server_lines import BAD_LINES
 from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits

@@ -1,4 +1,4 @@
-"""Operations on approval requests and rules, for the terminal and the admin API. Their callers check the right to.
+"""Operations on approval requests and rules.
 
 An answer needs a person: over the control socket one at a terminal, since a program may act for its user; over the API
 the holder of a person's key.
@@ -6,141 +6,203 @@ the holder of a person's key.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
-from interlock.hub.approvals.decision import Decision, Where
+from interlock.hub.admin.operation import ControlFlag, Nothing, Text
+from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import Rule
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import read
 from interlock.wire.errors import Fault
-
-Operation: TypeAlias = Callable[[Principal, bytes, str], Awaitable[object]]
-"""Does something for a principal, with its params and a trace id."""
 
 
 class ApprovalOperations:
     """The operations of one inbox."""
 
-    def __init__(self, inbox: Inbox, where: Where) -> None:
+    def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._where = where
-        self.operations: dict[str, Operation] = {
-            "approvals.list": self._list,
-            "approvals.show": self._show,
-            "approvals.answer": self._answer,
-            "rules.list": self._rules,
-            "rules.make": self._make_rule,
-            "rules.revoke": self._revoke_rule,
-        }
 
-    def follow(self, on_change: Callable[[dict[str, object]], None]) -> Callable[[], None]:
-        """Call `on_change` for every decision, for a person who can answer. Returns the function that ends this."""
-        return self._inbox.watch(lambda decision: on_change(self._shown(decision)))
+    async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
+        """Open approval requests, or all."""
+        return DecisionRows([self.shown(decision) for decision in self._inbox.all(only_open=not params.all)])
 
-    async def _list(self, principal: Principal, params: bytes, trace: str) -> object:
-        found = self._inbox.all(only_open=not read(params, ListDecisions).all)
-        return {"decisions": [self._shown(decision) for decision in found]}
+    async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
+        """One approval request."""
+        return OneDecision(self.shown(self._inbox.get(params.id)))
 
-    async def _show(self, principal: Principal, params: bytes, trace: str) -> object:
-        return {"decision": self._shown(self._inbox.get(read(params, Named).id))}
+    async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
+        """Approve or deny a call."""
+        where = _place(by, params.terminal)
+        return OneDecision(self.shown(await self._inbox.answer(params.id, params.answer, by, where)))
 
-    async def _answer(self, principal: Principal, params: bytes, trace: str) -> object:
-        request = read(params, GiveAnswer)
-        self._check_terminal(request.terminal)
-        after = await self._inbox.answer(request.id, request.answer, principal, self._where)
-        return {"decision": self._shown(after)}
+    async def rules(self, by: Principal, params: Nothing, trace: str) -> RuleRows:
+        """Every rule."""
+        return RuleRows([_shown_rule(rule) for rule in self._inbox.rules()])
 
-    async def _rules(self, principal: Principal, params: bytes, trace: str) -> object:
-        return {"rules": [_shown_rule(rule) for rule in self._inbox.rules()]}
+    async def make_rule(self, by: Principal, params: MakeRule, trace: str) -> MadeRule:
+        """Make a rule from an approved call."""
+        _place(by, params.terminal)
+        return MadeRule(_shown_rule(await self._inbox.make_rule(params.decision, by)))
 
-    async def _make_rule(self, principal: Principal, params: bytes, trace: str) -> object:
-        request = read(params, MakeRule)
-        self._check_terminal(request.terminal)
-        rule = await self._inbox.make_rule(request.decision, principal)
-        return {"rule": _shown_rule(rule)}
+    async def revoke_rule(self, by: Principal, params: Named, trace: str) -> RevokedRule:
+        """Delete a rule."""
+        return RevokedRule(_shown_rule(await self._inbox.revoke_rule(params.id, by)))
 
-    async def _revoke_rule(self, principal: Principal, params: bytes, trace: str) -> object:
-        rule = await self._inbox.revoke_rule(read(params, Named).id, principal)
-        return {"revoked": _shown_rule(rule)}
-
-    def _check_terminal(self, terminal: bool) -> None:
-        if self._where == "terminal" and not terminal:
-            raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
-
-    def _shown(self, decision: Decision) -> dict[str, object]:
+    def shown(self, decision: Decision) -> DecisionRow:
+        """An approval request for display."""
         question = decision.question
-        return {
-            "id": decision.id,
-            "kind": question.kind,
-            "state": decision.state.value,
-            "asker": question.asker,
-            "asker_kind": question.asker_kind,
-            "server": question.server,
-            "target": question.shown,
-            "question": question.text,
-            "rule": question.rule,
-            "risk": question.risk,
-            "trust": question.trust,
-            "findings": list(question.findings),
-            "summary": question.summary,
-            "arguments_hash": question.arguments_hash,
-            "fingerprint": question.fingerprint,
-            "trace": question.trace,
-            "created": _instant(decision.created),
-            "deadline": _instant(decision.deadline),
-            "answer": decision.answer,
-            "answered_by": decision.answered_by,
-            "answered_in": decision.answered_in,
-            "answered_at": _instant(decision.answered_at),
-            "offers_rule": self._inbox.offers_rule(decision),
-        }
+        return DecisionRow(
+            id=decision.id,
+            kind=question.kind,
+            state=decision.state,
+            asker=question.asker,
+            asker_kind=question.asker_kind,
+            server=question.server,
+            target=question.shown,
+            question=question.text,
+            rule=question.rule,
+            risk=question.risk,
+            trust=question.trust,
+            findings=question.findings,
+            summary=question.summary,
+            arguments_hash=question.arguments_hash,
+            fingerprint=question.fingerprint,
+            trace=question.trace,
+            created=_instant(decision.created),
+            deadline=_instant(decision.deadline),
+            answer=decision.answer,
+            answered_by=decision.answered_by,
+            answered_in=decision.answered_in,
+            answered_at=None if decision.answered_at is None else _instant(decision.answered_at),
+            offers_rule=self._inbox.offers_rule(decision),
+        )
 
 
-def _shown_rule(rule: Rule) -> dict[str, object]:
-    return {
-        "id": rule.id,
-        "agent": rule.asker,
-        "target": rule.shown,
-        "explained": rule.explain(),
-        "calls": list(rule.calls.values()),
-        "decisions": list(rule.decisions),
-        "made_by": rule.made_by,
-        "made_at": _instant(rule.made_at),
-    }
+def _place(by: Principal, terminal: bool) -> Where:
+    """Where a person answers. A principal without a key comes over the control socket."""
+    if by.key:
+        return "api"
+    if not terminal:
+        raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
+    return "terminal"
 
 
-def _instant(at: int | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
+def _shown_rule(rule: Rule) -> RuleRow:
+    return RuleRow(
+        id=rule.id,
+        agent=rule.asker,
+        target=rule.shown,
+        explained=rule.explain(),
+        calls=[*rule.calls.values()],
+        decisions=rule.decisions,
+        made_by=rule.made_by,
+        made_at=_instant(rule.made_at),
+    )
+
+
+def _instant(at: int) -> datetime:
+    return datetime.fromtimestamp(at // 1000, UTC)
 
 
 class ListDecisions(msgspec.Struct):
-    """Which decisions to list: open ones, or all."""
+    """Which approval requests to list."""
 
     all: bool = False
-    follow: bool = False
+    """Also those that are answered or expired."""
+    follow: ControlFlag = False
 
 
 class Named(msgspec.Struct):
-    """A decision or a rule."""
+    """An approval request or a rule, by its id."""
 
-    id: str
+    id: Text
 
 
 class GiveAnswer(msgspec.Struct):
-    """An answer to a decision."""
+    """A person's answer."""
 
-    id: str
+    id: Text
     answer: Literal["once", "always", "no"]
-    terminal: bool = False
+    terminal: ControlFlag = False
 
 
 class MakeRule(msgspec.Struct):
-    """The decision that becomes a rule."""
+    """The approval request that becomes a rule."""
 
-    decision: str
-    terminal: bool = False
+    decision: Text
+    terminal: ControlFlag = False
+
+
+class DecisionRow(msgspec.Struct):
+    """An approval request, with its answer if there is one."""
+
+    id: str
+    kind: Kind
+    state: DecisionState
+    asker: str
+    asker_kind: str
+    server: str
+    target: str
+    question: str
+    rule: str
+    risk: str
+    trust: str
+    findings: tuple[str, ...]
+    summary: str
+    arguments_hash: str
+    fingerprint: str
+    trace: str
+    created: datetime
+    deadline: datetime
+    answer: Answer
+    answered_by: str
+    answered_in: Where
+    answered_at: datetime | None
+    offers_rule: bool
+
+
+class DecisionRows(msgspec.Struct):
+    """Approval requests, the oldest first."""
+
+    decisions: list[DecisionRow]
+
+
+class OneDecision(msgspec.Struct):
+    """One approval request."""
+
+    decision: DecisionRow
+
+
+class RuleRow(msgspec.Struct):
+    """A rule: calls that need no approval."""
+
+    id: str
+    agent: str
+    target: str
+    explained: str
+    calls: list[str]
+    decisions: tuple[str, ...]
+    made_by: str
+    made_at: datetime
+
+
+class RuleRows(msgspec.Struct):
+    """Every rule."""
+
+    rules: list[RuleRow]
+
+
+class MadeRule(msgspec.Struct):
+    """The new rule."""
+
+    rule: RuleRow
+
+
+class RevokedRule(msgspec.Struct):
+    """The deleted rule."""
+
+    revoked: RuleRow

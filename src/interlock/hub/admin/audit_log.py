@@ -9,13 +9,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from interlock.hub.admin.operation import MAX_NUMBER, Nothing, Text
+from interlock.hub.app import HubApp
 from interlock.hub.audit import search as records
-from interlock.hub.audit.heads import heads_of
-from interlock.hub.audit.verify import verify
-from interlock.hub.auth.access import Access
+from interlock.hub.audit.home_check import verify_home
+from interlock.hub.audit.verify import Finding
 from interlock.hub.auth.principals import Principal
-from interlock.hub.foundation import Foundation
-from interlock.hub.permissions.access_methods import read
 from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
@@ -24,82 +23,72 @@ from interlock.wire.errors import Fault
 class AuditLogOperations:
     """The operations on one hub's audit log."""
 
-    def __init__(self, foundation: Foundation, access: Access) -> None:
-        self._foundation = foundation
-        self._access = access
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
 
-    async def search(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def search(self, by: Principal, params: SearchRecords, trace: str) -> Entries:
         """The newest records that match, the oldest of them first."""
-        self._access.demand(principal, "read the audit log")
-        request = read(params, SearchRecords)
         wanted = Search(
-            event=request.event,
-            actor=request.agent,
-            server=request.server,
-            name=request.tool,
-            result=request.result,
-            trace=request.trace,
-            chain=request.chain,
+            event=params.event,
+            actor=params.agent,
+            server=params.server,
+            name=params.tool,
+            result=params.result,
+            trace=params.trace,
+            chain=params.chain,
         )
-        before = None if request.before is None else (request.chain or self._foundation.node, request.before)
-        await self._foundation.recorder.flushed()
-        found = await self._foundation.store.read(
-            lambda database: records.search(database, wanted, request.most, before)
-        )
-        return {"entries": found[::-1]}
+        before = None if params.before is None else (params.chain or self._hub_app.node, params.before)
+        await self._hub_app.recorder.flushed()
+        found = await self._hub_app.store.read(lambda database: records.search(database, wanted, params.most, before))
+        return Entries(found[::-1])
 
-    async def show(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def show(self, by: Principal, params: ShowRecord, trace: str) -> OneEntry:
         """One record, and those of its trace."""
-        self._access.demand(principal, "read the audit log")
-        request = read(params, ShowRecord)
-        chain = request.chain or self._foundation.node
-        found = await self._foundation.store.read(lambda database: records.show(database, chain, request.seq))
+        chain = params.chain or self._hub_app.node
+        found = await self._hub_app.store.read(lambda database: records.show(database, chain, params.seq))
         if found is None:
-            raise Fault("NOT_FOUND", f"no record {request.seq}", hint="`interlock audit tail` shows the newest")
-        return {"entry": found[0], "related": found[1]}
+            raise Fault("NOT_FOUND", f"no record {params.seq}", hint="`interlock audit tail` shows the newest")
+        return OneEntry(*found)
 
-    async def verify(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def verify(self, by: Principal, params: Nothing, trace: str) -> Verified:
         """Verify every record."""
-        self._access.demand(principal, "read the audit log")
-        await self._foundation.recorder.flushed()
-        heads = heads_of(self._foundation.home)
-        report = await self._foundation.store.read(lambda database: verify(database, heads))
-        return {**msgspec.to_builtins(report), "sound": report.sound}
+        await self._hub_app.recorder.flushed()
+        home = self._hub_app.home
+        report = await self._hub_app.store.read(lambda database: verify_home(database, home))
+        return Verified(report.sound, report.records, report.chains, report.findings)
 
-    async def export(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def export(self, by: Principal, params: ToFile, trace: str) -> Exported:
         """Write every record to a new file that only this user can read."""
-        request = read(params, ToFile)
-        await self._foundation.recorder.flushed()
+        await self._hub_app.recorder.flushed()
 
         def write(database: Database) -> int:
             count = 0
-            with open(request.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+            with open(params.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
                 for line in records.export(database):
                     out.write(line)
                     count += 1
             return count
 
-        return {"records": await self._foundation.store.read(write)}
+        return Exported(await self._hub_app.store.read(write))
 
-    async def backup(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def backup(self, by: Principal, params: ToFile, trace: str) -> BackedUp:
         """Write the whole store to a file while the hub runs."""
-        path = Path(read(params, ToFile).file)
-        await self._foundation.recorder.flushed()
-        await self._foundation.store.backup(path)
-        return {"file": str(path)}
+        await self._hub_app.recorder.flushed()
+        await self._hub_app.store.backup(Path(params.file))
+        return BackedUp(params.file)
 
 
 class SearchRecords(msgspec.Struct):
     """Which records to find. An empty member matches any value."""
 
-    event: str = ""
-    agent: str = ""
-    server: str = ""
-    tool: str = ""
-    result: str = ""
-    trace: str = ""
-    chain: str = ""
-    before: int | None = None
+    event: Text = ""
+    agent: Text = ""
+    server: Text = ""
+    tool: Text = ""
+    result: Text = ""
+    trace: Text = ""
+    chain: Text = ""
+    before: Annotated[int, Meta(ge=1, le=MAX_NUMBER)] | None = None
     """Only records before this sequence number."""
     most: Annotated[int, Meta(ge=1, le=records.MAX_RESULTS)] = 100
 
@@ -107,11 +96,45 @@ class SearchRecords(msgspec.Struct):
 class ShowRecord(msgspec.Struct):
     """One record."""
 
-    seq: int
-    chain: str = ""
+    seq: Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
+    chain: Text = ""
 
 
 class ToFile(msgspec.Struct):
     """Where to write."""
+
+    file: str
+
+
+class Entries(msgspec.Struct):
+    """Records, the oldest first."""
+
+    entries: list[records.Entry]
+
+
+class OneEntry(msgspec.Struct):
+    """A record, and the records of its trace."""
+
+    entry: records.Entry
+    related: list[records.Entry]
+
+
+class Verified(msgspec.Struct):
+    """The result of a verification."""
+
+    sound: bool
+    records: int
+    chains: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+class Exported(msgspec.Struct):
+    """How many records were written."""
+
+    records: int
+
+
+class BackedUp(msgspec.Struct):
+    """The file of the backup."""
 
     file: str

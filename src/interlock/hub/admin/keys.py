@@ -2,90 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
-from interlock.config.settings import Config, Rate
-from interlock.hub.auth.access import Access
-from interlock.hub.auth.keys import Keys, without_key
+from interlock.config.settings import Rate
+from interlock.hub.admin.operation import Nothing
+from interlock.hub.app import HubApp
+from interlock.hub.auth.keys import without_key
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.auth.rights import check_permissions, rights_of
-from interlock.hub.journal import Journal
-from interlock.hub.permissions.access_methods import Instant, Name, read
+from interlock.hub.permissions.access_methods import Instant, Name, RevokedCount
 from interlock.wire.errors import Fault
 
 
 class KeyOperations:
     """The operations on one hub's keys."""
 
-    def __init__(self, config: Callable[[], Config], keys: Keys, access: Access, journal: Journal) -> None:
-        self._config = config
-        self._keys = keys
-        self._access = access
-        self._journal = journal
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._keys = hub_app.keys
+        self._journal = hub_app.journal
 
-    async def list(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def list(self, by: Principal, params: Nothing, trace: str) -> KeyRows:
         """Every key, without its text."""
-        self._access.demand(principal, "read keys")
-        return {
-            "keys": [
-                {
-                    "prefix": key.shown,
-                    "principal": key.principal,
-                    "kind": key.kind,
-                    "profile": key.profile,
-                    "created": key.created,
-                    "expires_at": key.expires_at,
-                    "last_used": self._keys.last_used(key.hash),
-                    "permissions": key.permissions,
-                    "rate": key.rate,
-                }
+        return KeyRows(
+            [
+                KeyRow(
+                    key.shown,
+                    key.principal,
+                    key.kind,
+                    key.profile,
+                    key.created,
+                    key.expires_at,
+                    self._keys.last_used(key.hash),
+                    key.permissions,
+                    key.rate,
+                )
                 for key in self._keys.list()
             ]
-        }
-
-    async def create(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
-        """A new key. Only this answer ever shows its text."""
-        self._access.demand(principal, "create keys", write=True)
-        request = read(params, CreateKey)
-        if request.profile is not None and request.profile not in self._config().profiles:
-            raise Fault("INVALID_PARAMS", f"no profile {request.profile!r}", hint="name one of [profiles.…]")
-        if request.expires_at is not None and request.expires_at <= datetime.now(UTC):
-            raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time")
-        permissions = None if request.permissions is None else check_permissions(request.permissions)
-        self._check_own_rights(principal, request.kind, permissions, request.profile)
-        text = await self._keys.create(
-            request.agent,
-            request.kind,
-            profile=request.profile,
-            expires_at=request.expires_at,
-            permissions=permissions,
-            rate=request.rate,
-            record=lambda key: self._journal.key_created(principal, key, trace),
         )
-        return {"key": text, "principal": {"id": request.agent, "kind": request.kind}}
 
-    async def revoke(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def create(self, by: Principal, params: CreateKey, trace: str) -> MadeKey:
+        """A new key. Only this answer ever shows its text."""
+        if params.profile is not None and params.profile not in self._hub_app.config.profiles:
+            raise Fault("INVALID_PARAMS", f"no profile {params.profile!r}", hint="name one of [profiles.…]")
+        if params.expires_at is not None and params.expires_at <= datetime.now(UTC):
+            raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time")
+        permissions = None if params.permissions is None else check_permissions(params.permissions)
+        self._check_own_rights(by, params.kind, permissions, params.profile)
+        text = await self._keys.create(
+            params.agent,
+            params.kind,
+            profile=params.profile,
+            expires_at=params.expires_at,
+            permissions=permissions,
+            rate=params.rate,
+            record=lambda key: self._journal.key_created(by, key, trace),
+        )
+        return MadeKey(text, Holder(params.agent, params.kind))
+
+    async def revoke(self, by: Principal, params: KeysOf, trace: str) -> RevokedCount:
         """Revoke every key of a principal."""
-        self._access.demand(principal, "revoke keys", write=True)
-        name = read(params, KeysOf).agent
-        revoked = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(principal, name, keys, trace))
+        name = params.agent
+        revoked = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(by, name, keys, trace))
         if not revoked:
             raise without_key(name)
-        return {"revoked": revoked}
+        return RevokedCount(revoked)
 
-    async def rotate(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def rotate(self, by: Principal, params: KeysOf, trace: str) -> RotatedKey:
         """Replace all keys of a principal by one with the rights of the newest."""
-        self._access.demand(principal, "rotate keys", write=True)
-        name = read(params, KeysOf).agent
-        old = [key for key in self._keys.list() if key.principal == name]
+        old = [key for key in self._keys.list() if key.principal == params.agent]
         if old:
             newest = max(old, key=lambda key: key.created)
-            self._check_own_rights(principal, newest.kind, newest.permissions, newest.profile)
-        text = await self._keys.rotate(name, lambda new, old: self._journal.key_rotated(principal, new, old, trace))
-        return {"key": text}
+            self._check_own_rights(by, newest.kind, newest.permissions, newest.profile)
+        return RotatedKey(
+            await self._keys.rotate(params.agent, lambda new, old: self._journal.key_rotated(by, new, old, trace))
+        )
 
     def _check_own_rights(
         self, principal: Principal, kind: Kind, permissions: tuple[str, ...] | None, profile: str | None
@@ -102,7 +96,7 @@ class KeyOperations:
         if principal.profile is not None and profile != principal.profile:
             message = f"{principal.id} may only create keys for its own profile {principal.profile!r}"
             raise Fault("PERMISSION_DENIED", message, hint=f"set the profile to {principal.profile!r}")
-        wanted, own = rights_of(kind, permissions), self._access.rights(principal)
+        wanted, own = rights_of(kind, permissions), self._hub_app.access.rights(principal)
         beyond = (
             sorted(wanted.permissions) if own is None else [one for one in wanted.permissions if not own.covers(one)]
         )
@@ -128,3 +122,43 @@ class KeysOf(msgspec.Struct):
     """The keys of a principal."""
 
     agent: Name
+
+
+class KeyRow(msgspec.Struct):
+    """A key, without its text."""
+
+    prefix: str
+    principal: str
+    kind: Kind
+    profile: str | None
+    created: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+    expires_at: datetime | None
+    last_used: datetime | None
+    permissions: tuple[str, ...] | None
+    rate: Rate
+
+
+class KeyRows(msgspec.Struct):
+    """All keys."""
+
+    keys: list[KeyRow]
+
+
+class Holder(msgspec.Struct):
+    """The principal of a key."""
+
+    id: str
+    kind: Kind
+
+
+class MadeKey(msgspec.Struct):
+    """A new key. It is never shown again."""
+
+    key: str
+    principal: Holder
+
+
+class RotatedKey(msgspec.Struct):
+    """The key that replaces all old ones. It is never shown again."""
+
+    key: str

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from interlock.hub.audit.chain import record_of
+from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.record import PRUNED
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -18,7 +16,7 @@ def anchor_of(database: Database, chain: str) -> int:
         return 0
     try:
         through = record_of(found[0].body).details.get("through")
-    except msgspec.MsgspecError:
+    except UnreadableRecord:
         # `verify` reports the damage, and an anchor that names records after itself: it reads from the beginning.
         return 0
     return through if isinstance(through, int) and 0 < through < found[0].seq else 0

@@ -45,6 +45,13 @@ def row_of(chain: str, record: Record, previous: bytes) -> RecordRow:
     )
 
 
+class UnreadableRecord(ValueError):
+    """A stored body is not a record."""
+
+
 def record_of(body: str | bytes) -> Record:
-    """The record in stored bytes. Raises msgspec.MsgspecError for anything else."""
-    return _DECODER.decode(body)
+    """The record in stored bytes. Raises UnreadableRecord for anything else."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as cause:
+        raise UnreadableRecord(str(cause)) from None

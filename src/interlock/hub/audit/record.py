@@ -57,6 +57,7 @@ DECISION: Final = "dev.interlock.decision_"
 """Followed by the new state of a decision: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
 SERVER_STATE: Final = "dev.interlock.server_state"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
+OPERATED: Final = "dev.interlock.operation"
 TASK_ENDED: Final = "dev.interlock.task_ended"
 """A task ended; an earlier run had recorded the outcome of its call as unknown."""
 EXECUTED: Final = {

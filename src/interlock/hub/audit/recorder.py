@@ -23,9 +23,10 @@ from interlock.hub.audit.recorded_changes import RecordedChange
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
+from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, not_recorded
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.store import Conflict, NotRecorded, Store, StoreError
+from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
@@ -63,6 +64,7 @@ class Recorder:
         self._state = RecorderState.IDLE
         self._timer: asyncio.Handle | None = None
         """Sends the next batch: in GATHERING, DUE and FAILED."""
+        self._deadline = CommitDeadline(self._on_overdue)
         self._failures = 0
         self._seq = head.seq
         self._queue: list[Entry] = []
@@ -115,7 +117,7 @@ class Recorder:
         """
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
-            raise self._cannot_record()
+            raise cannot_record(self.write_error)
         seq = self._seq = self._seq + 1
         kept = arguments if len(arguments) <= MAX_KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
@@ -124,8 +126,7 @@ class Recorder:
         self._issue(seq)
         if committed is not None:
             self._strict.append((ticket, committed))
-            self._schedule()
-        elif self._timer is None:
+        if committed is not None or self._timer is None:
             self._schedule()
         return ticket
 
@@ -144,10 +145,8 @@ class Recorder:
         if seq > self._last_taken:
             del self._pending[seq]
             ticket.outcome = outcome
-            if reason:
-                ticket.reason = reason
-            if details:
-                ticket.details = details
+            if reason or details:
+                ticket.reason, ticket.details = reason, details or {}
         else:
             self._put(ticket.ending(self._next(), time_ns() // 1000, outcome, reason, details or {}))
 
@@ -197,7 +196,7 @@ class Recorder:
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
         """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
         if self.write_error is not None or self._used() + len(records) > self._limit:
-            raise _not_recorded(self.write_error)
+            raise not_recorded(self.write_error)
         change = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
@@ -207,10 +206,16 @@ class Recorder:
         try:
             await self.flushed()
         except StoreError as cause:
-            raise _not_recorded(cause) from None
+            raise not_recorded(cause) from None
         if change.error is not None:
             raise change.error
         return change.done
+
+    @property
+    def stopped(self) -> Fault | None:
+        """The fault that an intent would raise now."""
+        full = len(self._queue) + len(self._pending) >= self._capacity
+        return cannot_record(self.write_error) if full or self.write_error is not None else None
 
     @property
     def waiting(self) -> int:
@@ -246,14 +251,8 @@ class Recorder:
             await self.flushed()
         finally:
             self._cancel_timer()
+            self._deadline.stop()
             await asyncio.to_thread(self._head.close)
-
-    def _cannot_record(self) -> Fault:
-        error = self.write_error
-        if error is None:
-            return Fault("RESOURCE_EXHAUSTED", "too many entries wait for the audit log", retry_after_ms=100)
-        message = f"the hub makes no call while it cannot write the audit log: {error.message}"
-        return Fault("RESOURCE_EXHAUSTED", message, hint=error.hint, retry_after_ms=1000)
 
     def _used(self) -> int:
         return len(self._queue) + len(self._batch) + len(self._pending) + len(self._open_intents)
@@ -305,6 +304,7 @@ class Recorder:
             self._wait()
             return
         self._step(RecorderEvent.SEND)
+        self._deadline.start(self.lag_s)
         try:
             write = partial(self._writer.write, self._batch, self._hash, self._changes, retry)
             self._store.write(write, self._on_written)
@@ -338,6 +338,7 @@ class Recorder:
             self._on_failure(error)
             return
         self._step(RecorderEvent.COMMIT)
+        self._deadline.stop()
         self.write_error, self._failures = None, 0
         batch, self._batch = self._batch, []
         self._hash, written = result
@@ -369,12 +370,17 @@ class Recorder:
                 f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
             )
         self._step(RecorderEvent.FAIL)
+        self._deadline.stop()
         self.write_error = error
         self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
         self._failures += 1
         for change in self._changes.values():
             change.given_up = True
         self._answer(self._seq, error)
+
+    def _on_overdue(self, error: StoreError) -> None:
+        """Refuse new calls until the database has committed the batch; the outcomes of earlier calls have space."""
+        self.write_error = error
 
     def _answer(self, last: int, error: StoreError | None) -> None:
         """Answer everyone who waits for the commit of an entry up to `last`."""
@@ -392,8 +398,3 @@ class Recorder:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(error)
-
-
-def _not_recorded(cause: StoreError | None) -> NotRecorded:
-    why, hint = ("too many entries wait", "") if cause is None else (cause.message, cause.hint)
-    return NotRecorded(f"the hub changes nothing while it cannot write the audit log: {why}", hint)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.hub.audit.chain import genesis, record_of
+from interlock.hub.audit.chain import UnreadableRecord, genesis, record_of
 from interlock.hub.audit.head import Head, HeadDamaged, read_head
 from interlock.hub.audit.record import CLOSED, EXECUTED, GAP, INTENDED, OPENED, OTHER_EXECUTED, UNKNOWN, Record
 from interlock.store import records as rows
@@ -28,6 +28,8 @@ class Resumed(msgspec.Struct, frozen=True):
     """Entries that were written and are gone."""
     unfinished: int = 0
     """Calls whose end is not known."""
+    tampering: str = ""
+    """What shows that somebody changed the audit log or its head file while no hub ran; empty if nothing does."""
 
 
 def resume(chain: str, head_file: Path, database: Database) -> Resumed:
@@ -61,7 +63,16 @@ def resume(chain: str, head_file: Path, database: Database) -> Resumed:
         # Directly after the hole: `verify` looks for it there.
         entries = [Record(0, 0, GAP, details=details), opened]
     unfinished = [_unknown(intent) for intent in _open_intents(chain, head, have, database)]
-    return Resumed(issued, hash_, (*entries, *unfinished), lost, cut, len(unfinished))
+    tampering = _tampering(cut, differs, damage)
+    return Resumed(issued, hash_, (*entries, *unfinished), lost, cut, len(unfinished), tampering)
+
+
+def _tampering(cut: int, differs: int, damage: str) -> str:
+    if cut:
+        return f"{cut} committed audit log entries were gone when the hub started"
+    if differs:
+        return f"audit log entry {differs} was not the one in the head file when the hub started"
+    return f"the head file of the audit log could not be used when the hub started: {damage}" if damage else ""
 
 
 def _open_intents(chain: str, head: Head | None, have: int, database: Database) -> list[Record]:
@@ -75,7 +86,7 @@ def _open_intents(chain: str, head: Head | None, have: int, database: Database) 
     for row in rows.in_order(database, chain, start - 1):
         try:
             record = record_of(row.body)
-        except msgspec.MsgspecError:
+        except UnreadableRecord:
             # `verify` reports the damage; it must not keep the hub from starting.
             continue
         if record.event == INTENDED:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.audit.anchors import anchor_of
-from interlock.hub.audit.chain import record_of
+from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.record import Record
 from interlock.hub.audit.verify import Line
 from interlock.protocols.traces import trace_id_from
@@ -30,6 +30,8 @@ class Entry(msgspec.Struct, frozen=True):
     hash: str
     record: Record
     result: str
+    problem: str = ""
+    """Why the stored record cannot be read; then only its columns are shown."""
 
 
 def tail(database: Database, limit: int) -> list[Entry]:
@@ -61,10 +63,25 @@ def export(database: Database, chain: str = "", after: int = 0) -> Iterator[byte
     """Every record as a JSON line, chain by chain in order. `verify_export` checks such an export."""
     for name in [chain] if chain else rows.chains(database):
         for row in rows.in_order(database, name, max(after, anchor_of(database, name))):
-            line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode()))
-            yield msgspec.json.encode(line) + b"\n"
+            yield msgspec.json.encode(_line(row)) + b"\n"
 
 
 def _entry(row: RecordRow) -> Entry:
-    record = record_of(row.body)
-    return Entry(row.chain, row.seq, row.hash.hex(), record, record.result)
+    try:
+        record = record_of(row.body)
+    except UnreadableRecord as cause:
+        record = Record(row.seq, row.at, row.event, row.actor, server=row.server, name=row.name, trace=row.trace)
+        return Entry(row.chain, row.seq, row.hash.hex(), record, row.result, f"was altered: {row.damage or cause}")
+    problem = f"was altered: {row.damage}" if row.damage else ""
+    return Entry(row.chain, row.seq, row.hash.hex(), record, record.result, problem)
+
+
+def _line(row: RecordRow) -> Line:
+    line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode(errors="backslashreplace")))
+    try:
+        record_of(row.body)
+    except UnreadableRecord as cause:
+        return Line(row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or str(cause), row.body)
+    if row.damage or "\n" in row.body:
+        return Line(row.chain, row.seq, line.hash, msgspec.Raw(b"null"), row.damage or "it has several lines", row.body)
+    return line

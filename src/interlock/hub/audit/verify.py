@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from interlock.hub.audit.anchors import anchor_of
-from interlock.hub.audit.chain import follow, genesis, record_of
+from interlock.hub.audit.chain import UnreadableRecord, follow, genesis, record_of
 from interlock.hub.audit.head import Head
 from interlock.hub.audit.record import GAP, PRUNED, RESTORED, Record
 from interlock.store import records as rows
@@ -23,6 +23,9 @@ from interlock.store.records import RecordRow, column
 Problem: TypeAlias = Literal[
     "altered", "misplaced", "missing", "columns", "unreadable", "cut", "head", "lost", "restored"
 ]
+
+MAX_FINDINGS: Final = 1000
+"""Findings that are reported of one chain."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -51,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
 class Walk:
     """The verification of one chain, record by record in order."""
 
-    def __init__(self, chain: str, head: Head | None = None, max_findings: int = 1000) -> None:
+    def __init__(self, chain: str, head: Head | None = None, max_findings: int = MAX_FINDINGS) -> None:
         self.chain = chain
         self.count = 0
         self.findings: list[Finding] = []
@@ -66,6 +69,8 @@ class Walk:
     def step(self, row: RecordRow) -> None:
         """Check the next record."""
         self.count += 1
+        if row.damage:
+            self._find(row.seq, "altered", f"record {row.seq} was altered: {row.damage}")
         record = self._read(row)
         if self._seq == 0 and row.seq > 1 and not _explains_gap(record, 1):
             self._begin_cut(row, record)
@@ -74,7 +79,7 @@ class Walk:
             self._anchor(record)
         if row.seq != self._seq + 1 and (record is None or not self._gap(record)):
             self._find(self._seq + 1, "missing", f"records {self._seq + 1} to {row.seq - 1} are missing")
-        if follow(self._hash, row.body.encode()) != row.hash:
+        if follow(self._hash, _bytes(row)) != row.hash:
             # Its bytes, its hash or the hash before it was changed: the chain cannot tell which.
             self._find(row.seq, "altered", f"record {row.seq} is not the one that was written after {self._seq}")
         if record is not None:
@@ -96,7 +101,7 @@ class Walk:
     def _read(self, row: RecordRow) -> Record | None:
         try:
             return record_of(row.body)
-        except (msgspec.MsgspecError, UnicodeError) as cause:
+        except UnreadableRecord as cause:
             self._find(row.seq, "unreadable", f"record {row.seq} cannot be read: {cause}")
             return None
 
@@ -117,7 +122,7 @@ class Walk:
         if first is None or details.get("through") != self._first_follows:
             return
         self._first = None
-        if follow(_unhex(details.get("hash")), first.body.encode()) != first.hash:
+        if follow(_unhex(details.get("hash")), _bytes(first)) != first.hash:
             self._find(first.seq, "altered", f"record {first.seq} is not the one that followed the pruned records")
 
     def _gap(self, record: Record) -> bool:
@@ -158,10 +163,15 @@ def _explains_gap(record: Record | None, start: int) -> bool:
     return record.details.get("from") == start and record.details.get("to") == record.seq - 1
 
 
+def _bytes(row: RecordRow) -> bytes:
+    """The hashed bytes."""
+    return row.body.encode(errors="backslashreplace")
+
+
 def _unhex(value: object) -> bytes:
     try:
         return binascii.unhexlify(value) if isinstance(value, str) else b""
-    except binascii.Error:
+    except ValueError:
         return b""
 
 
@@ -176,20 +186,26 @@ def verify(database: Database, heads: Mapping[str, Head]) -> Report:
             walk.step(row)
         findings += walk.end()
         count += walk.count
+    for name, stray in rows.misnamed(database).items():
+        findings.append(Finding(name, 0, "misplaced", f"{stray} records belong to a chain whose name is not text"))
+        count += stray
     return Report(count, tuple(chains), tuple(findings))
 
 
 def verify_export(lines: Iterable[bytes], heads: Mapping[str, Head]) -> Report:
     """Verify a whole export, its order included."""
     walks: dict[str, Walk] = {}
-    for chain, row in _exported(lines):
+    broken: list[Finding] = []
+    for chain, row in _exported(lines, broken):
         walk = walks.get(chain)
         if walk is None:
             walk = walks[chain] = Walk(chain, heads.get(chain))
         walk.step(row)
     for chain in heads.keys() - walks.keys():
         walks[chain] = Walk(chain, heads[chain])
-    findings = [finding for walk in walks.values() for finding in walk.end()]
+    if broken and not walks:
+        raise ValueError(broken[0].message)
+    findings = [*broken, *(finding for walk in walks.values() for finding in walk.end())]
     return Report(sum(walk.count for walk in walks.values()), tuple(sorted(walks)), tuple(findings))
 
 
@@ -200,34 +216,30 @@ class Line(msgspec.Struct, frozen=True):
     seq: int
     hash: str
     record: msgspec.Raw
+    damage: str | msgspec.UnsetType = msgspec.UNSET
+    """Why the stored record cannot be read. Then `record` is null, and `stored` shows what is stored instead."""
+    stored: str | msgspec.UnsetType = msgspec.UNSET
 
 
 _LINE = msgspec.json.Decoder(Line)
 
 
-def _exported(lines: Iterable[bytes]) -> Iterator[tuple[str, RecordRow]]:
-    for text in lines:
+def _exported(lines: Iterable[bytes], broken: list[Finding]) -> Iterator[tuple[str, RecordRow]]:
+    for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        line = _LINE.decode(text)
-        body = bytes(line.record).decode()
+        try:
+            line = _LINE.decode(text)
+            body, hash_ = bytes(line.record).decode(), binascii.unhexlify(line.hash)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as cause:
+            if len(broken) < MAX_FINDINGS:
+                broken.append(Finding("", 0, "unreadable", f"line {number} cannot be read: {cause}"))
+            continue
+        damage = line.damage or ""
         try:
             record = record_of(body)
-        except msgspec.MsgspecError:
+        except UnreadableRecord:
             record = Record(line.seq, 0, "")
-        yield (
-            line.chain,
-            RecordRow(
-                line.chain,
-                line.seq,
-                record.at,
-                column(record.event),
-                column(record.actor),
-                column(record.server),
-                column(record.name),
-                column(record.trace),
-                record.result,
-                body,
-                binascii.unhexlify(line.hash),
-            ),
-        )
+        names = [column(name) for name in (record.event, record.actor, record.server, record.name, record.trace)]
+        row: Any = (line.chain, line.seq, record.at, *names, record.result, body, hash_, damage)
+        yield line.chain, RecordRow(*row)

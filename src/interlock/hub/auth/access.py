@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from interlock.config.settings import Config
+from interlock.hub.auth.freshness import Freshness
 from interlock.hub.auth.grants import Grants
 from interlock.hub.auth.keys import Key, Keys
 from interlock.hub.auth.principals import TOKEN, Kind, Principal
@@ -65,6 +66,7 @@ class Access:
         self._config = config
         self._keys = keys
         self._grants = grants
+        self.freshness = Freshness(lambda: config().hub.limits.store_behind_s)
         self.now: Callable[[], datetime] = utc_now
         self._insufficient_right = insufficient_right
         """The fault for an access token whose scopes do not give a right that another scope gives."""

@@ -36,7 +36,7 @@ class Rights:
         named = self.permissions = frozenset(permissions)
         self.list_all = "list_all" in named
         """Lists show every tool, also those it may not call."""
-        self.admin_read = bool(named & {"admin_read", "admin_write"})
+        self.admin_read = "admin_read" in named
         self.admin_write = "admin_write" in named
         self.all_tools = "invoke:**" in named
         self._invoke = PatternSet(_patterns(permissions, "invoke:"))
@@ -65,8 +65,8 @@ class Rights:
         if permission in self.permissions:
             return True
         verb, mark, pattern = permission.partition(":")
-        if not mark:
-            return self.admin_write and permission == "admin_read"
+        if not mark:  # `admin_write` does not include `admin_read`
+            return False
         if self.all_tools or (verb == "read" and self.list_all):
             return True
         own = _patterns([*self.permissions], "invoke:")

@@ -181,6 +181,8 @@ class Call(msgspec.Struct, eq=False):
     tried: Tried | None = None
     """The tries so far, if a server answered with an error that allows another."""
     task: PossibleTask | None = None
+    metered_at: float = 0.0
+    """When its rates counted it, on the clock of the loop."""
     large_bytes: int = 0
     """The bytes of a large call, which count while it is open."""
     progress: float = float("-inf")

@@ -89,7 +89,7 @@ def take(meters: Sequence[Meter], now: float) -> Refuse | None:
     return refusal
 
 
-def give_back(meters: Sequence[Meter]) -> None:
-    """Undo a `take`: the call did not go out."""
+def give_back(meters: Sequence[Meter], taken: float) -> None:
+    """Undo the `take` of that time: the call did not go out."""
     for meter in meters:
-        meter.give_back()
+        meter.give_back(taken)

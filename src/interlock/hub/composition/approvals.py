@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
 from interlock.hub.approvals.pins import Pins
@@ -53,9 +52,6 @@ class ApprovalParts:
             log=foundation.log,
         )
         self.permissions = self.server_policies.permissions
-        self.permission_operations = PermissionOperations(
-            self.permissions, authentication.access, lambda: foundation.config.servers
-        )
         self.call_approvals = CallApprovals(
             self.inbox,
             lambda: foundation.config.hub.approvals.hold_s,

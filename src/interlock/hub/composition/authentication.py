@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.inbox import asker_of
 from interlock.hub.audit.client_subscribers import AuditSubscribers
@@ -38,7 +37,6 @@ class AuthenticationParts:
         self.grants = Grants()
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
-        self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audit_subscribers = AuditSubscribers(self.access)
         self.oauth: TokenAuthentication | None = None
@@ -56,6 +54,13 @@ class AuthenticationParts:
         await self.keys.start(self._foundation.store)
         self.keys.mirror.on_change(key_changed)
         await self.grants.start(self._foundation.store, on_change)
+
+        def freshness_changed() -> None:
+            stale = self.access.freshness.refusal()
+            self._foundation.log("hub", "the database answers again" if stale is None else stale.message)
+            on_change()
+
+        self.access.freshness.start(self._foundation.store, freshness_changed)
 
     async def reload(self) -> None:
         """Accept tokens as the configuration now says.
@@ -84,6 +89,7 @@ class AuthenticationParts:
             await previous.close()
 
     async def close(self) -> None:
+        self.access.freshness.close()
         if self.oauth is not None:
             await self.oauth.close()
 

@@ -20,6 +20,7 @@ from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.hub.permissions.permissions import Log, Permissions
 from interlock.hub.permissions.policy import status_of
 from interlock.hub.permissions.server_exchange import PermissionExchange
+from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -99,7 +100,7 @@ class ServerPolicies:
     async def _notify(self, upstream: Upstream) -> None:
         if upstream.refused or self.permissions.refusal(upstream.id) is not None:
             # Every connection is checked at its start, so a restart admits or refuses the server.
-            await upstream.restart()
+            await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE))
             return
         supported = upstream.agreement is not None and upstream.agreement.speaks("security")
         for connection in upstream.connections() if supported else ():

@@ -9,6 +9,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
 from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -42,9 +43,8 @@ class UpstreamEventRouter:
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed
 
-    def on_state(self, upstream: Upstream, before: ServerState) -> None:
+    def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """Record the change in the audit log, and report a server that is connected."""
-        state, problem = upstream.state, upstream.problem
-        self._journal.server_stepped(upstream.id, before, state, problem, given_up=upstream.given_up)
-        if state is ServerState.CONNECTED:
+        self._journal.server_stepped(upstream.id, change, upstream.problem, given_up=upstream.given_up)
+        if change.after is ServerState.CONNECTED:
             self._connected.on_connected(upstream)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,13 +19,13 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
-from interlock.protocols.mgp.access import EntryType, Permission
+from interlock.protocols.mgp.access import EntryType, Permission, Source
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)
-Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
+Work = Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -42,83 +42,74 @@ class AccessMethods:
 
     def methods(self, background: BackgroundTasks) -> dict[str, Callable[[Exchange, Caller], None]]:
         """The handlers of the methods that clients may send."""
-        work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
-        return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, background) for name, do in work.items()}
+        return {
+            name: self._method(name, kind, do, background)
+            for name, kind, do in (
+                ("mgp/access/query", Query, self.query),
+                ("mgp/access/grant", Give, self.grant),
+                ("mgp/access/revoke", Take, self.revoke),
+            )
+        }
 
-    async def list(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def list(self, principal: Principal, params: ListGrants, trace: str = "") -> GrantRows:
         """Every grant, or those of one agent."""
-        self._access.demand(principal, "read grants")
-        request = read(params, ListGrants)
-        found = self._grants.list() if request.agent is None else self._grants.of_agent(request.agent)
+        found = self._grants.list() if params.agent is None else self._grants.of_agent(params.agent)
         now = self._access.now()
-        shown = sorted(found, key=lambda grant: (*grant.subject[:2], grant.tool_name or ""))[: request.most]
-        rows = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
-        return {"grants": rows, "total": len(found)}
+        shown = sorted(found, key=lambda grant: (*grant.subject[:2], grant.tool_name or ""))[: params.most]
+        rows = [GrantRow(**msgspec.structs.asdict(grant), expired=not grant.holds(now)) for grant in shown]
+        return GrantRows(rows, len(found))
 
-    async def query(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def query(self, principal: Principal, params: Query, trace: str = "") -> AccessAnswer:
         """`mgp/access/query`: what an agent may do, and why. Every agent may ask about itself."""
-        request = read(params, Query)
-        agent = request.agent_id or principal.id
+        agent = params.agent_id or principal.id
         if agent != principal.id:
             self._access.demand(principal, "read grants")
-        decision = self._access.decision(self._subject(principal, agent), request.server_id, request.tool_name)
+        decision = self._access.decision(self._subject(principal, agent), params.server_id, params.tool_name)
         entry = decision.entry
-        return {
-            "permission": decision.permission,
-            "source": decision.source,
-            "granted_by": None if entry is None else entry.granted_by,
-            "granted_at": None if entry is None else entry.granted_at,
-            "expires_at": None if entry is None else entry.expires_at,
-        }
+        by = () if entry is None else (entry.granted_by, entry.granted_at, entry.expires_at)
+        return AccessAnswer(decision.permission, decision.source, *by)
 
-    async def grant(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def grant(self, principal: Principal, params: Give, trace: str = "") -> Granted:
         """`mgp/access/grant`: allow or deny. A denial at the same level still wins: see `effective`."""
         self._access.demand(principal, "change grants", write=True)
-        request = read(params, Give)
-        if (request.entry_type == "tool_grant") != (request.tool_name is not None):
+        if (params.entry_type == "tool_grant") != (params.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
         now = self._access.now()
-        if request.expires_at is not None and request.expires_at <= now:
+        if params.expires_at is not None and params.expires_at <= now:
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
-        subject = (request.agent_id, request.server_id, request.tool_name)
+        subject = (params.agent_id, params.server_id, params.tool_name)
         grant = Grant(
-            request.entry_type,
+            params.entry_type,
             *subject[:2],
-            request.permission,
-            request.tool_name,
+            params.permission,
+            params.tool_name,
             principal.id,
             now,
-            request.expires_at,
-            request.justification,
-            id=grant_id(*subject, request.permission),
+            params.expires_at,
+            params.justification,
+            id=grant_id(*subject, params.permission),
         )
         await self._grants.put(grant, self._record.granted(principal, grant, trace))
-        decision = self._access.decision(
-            self._subject(principal, request.agent_id), request.server_id, request.tool_name
-        )
-        return {
-            "granted": True,
-            "granted_by": principal.id,
-            "granted_at": now,
-            "effective": decision.permission,
-            "source": decision.source,
-        }
+        decision = self._access.decision(self._subject(principal, params.agent_id), params.server_id, params.tool_name)
+        return Granted(True, principal.id, now, decision.permission, decision.source)
 
-    async def revoke(self, principal: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+    async def revoke(self, principal: Principal, params: Take, trace: str = "") -> RevokedCount:
         """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
         self._access.demand(principal, "change grants", write=True)
-        request = read(params, Take)
-        subject = (request.agent_id, request.server_id, request.tool_name)
+        subject = (params.agent_id, params.server_id, params.tool_name)
         revoked = await self._grants.revoke(
-            request.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
+            params.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
-        return {"revoked": revoked}
+        return RevokedCount(revoked)
 
-    def _method(self, name: str, do: Work, background: BackgroundTasks) -> Callable[[Exchange, Caller], None]:
+    def _method(
+        self, name: str, kind: type[Params], do: Work, background: BackgroundTasks
+    ) -> Callable[[Exchange, Caller], None]:
         async def answer(exchange: Exchange, caller: Caller) -> None:
             trace = trace_of(exchange)
             try:
-                result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace))
+                params = read(exchange.request.params, kind)
+                result = msgspec.json.encode(await do(caller.principal, params, trace))
             except Fault as fault:
                 self._record.refused(caller.principal, name, fault, trace)
                 exchange.fail(fault)
@@ -181,6 +172,45 @@ class Take(msgspec.Struct):
     agent_id: Name
     server_id: Name
     tool_name: Name | None = None
+
+
+class GrantRow(Grant, frozen=True, kw_only=True, omit_defaults=True):
+    """A grant or a denial."""
+
+    expired: bool
+
+
+class GrantRows(msgspec.Struct):
+    """Grants and denials, and their total number."""
+
+    grants: list[GrantRow]
+    total: int
+
+
+class AccessAnswer(msgspec.Struct):
+    """What an agent may do, and why."""
+
+    permission: Permission
+    source: Source
+    granted_by: str | None = None
+    granted_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+class Granted(msgspec.Struct):
+    """The new entry, and the decision that results."""
+
+    granted: bool
+    granted_by: str
+    granted_at: datetime
+    effective: Permission
+    source: Source
+
+
+class RevokedCount(msgspec.Struct):
+    """How many were revoked."""
+
+    revoked: int
 
 
 def read(params: bytes, kind: type[Params]) -> Params:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from interlock.config.problems import Problem
 from interlock.config.settings import Config
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
@@ -17,7 +18,7 @@ Admit = Callable[[Principal, str], ListScope]
 """The list scope of a principal at an address. Raises a `Fault` where there is none."""
 
 
-def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> list[dict[str, object]]:
+def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> list[Problem]:
     """The problems for `interlock status`: agents and profiles whose pinned tools exceed their budget."""
     pinning = [
         (f"agents.{name}", Principal(name, "agent"), "/mcp") for name, own in config.agents.items() if own.pinned
@@ -27,7 +28,7 @@ def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> li
         for name, profile in config.profiles.items()
         if profile.pinned
     ]
-    found: list[dict[str, object]] = []
+    found: list[Problem] = []
     for section, principal, address in pinning:
         try:
             list_scope = admit(principal, address)
@@ -39,5 +40,5 @@ def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> li
             what = "budget" if list_scope.parts is None else "pinned_reserve"
             message = f"[{section}] {what} is too small for the pinned {names}: all pinned tools take {needed} tokens"
             hint = f"raise `{what}` to {needed}, or pin less"
-            found.append({"file": config.origin.path or "", "line": None, "message": message, "hint": hint})
+            found.append(Problem(config.origin.path or "", None, message, hint, fatal=False))
     return found

@@ -21,7 +21,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.permissions.access_methods import AccessMethods
+from interlock.hub.permissions.access_methods import AccessMethods, Give
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
@@ -124,17 +124,12 @@ class Requests:
             return
         question = decision.question
         until = None if decision.answer == "always" else datetime.fromtimestamp(decision.deadline / 1000, UTC)
-        grant = {
-            "entry_type": "tool_grant",
-            "agent_id": question.asker,
-            "server_id": question.server,
-            "tool_name": question.name,
-            "permission": "allow",
-            "expires_at": until,
-            "justification": f"approval {decision.id}",
-        }
+        justification = f"approval {decision.id}"
+        grant = Give(
+            "tool_grant", question.asker, question.server, "allow", question.name, justification, expires_at=until
+        )
         try:
-            await self._access_methods.grant(Principal(decision.answered_by, "person"), msgspec.json.encode(grant))
+            await self._access_methods.grant(Principal(decision.answered_by, "person"), grant)
         except Fault as fault:
             self._log(question.server, f"approval {decision.id} could not be granted: {fault.message}")
             self._refuse(decision)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.audit.chain import record_of
+from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.mgp_format import METHOD, notification
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
@@ -165,14 +165,23 @@ class _Receiver:
             )
             if not page:
                 return
-            notifications = [
-                notification(row.chain, row.seq, record_of(row.body)) for row in page if not self._echoes(row)
-            ]
+            notifications = [said for row in page if (said := self._notification(row)) is not None]
             if notifications:
                 await shared.connection.tell_surely(METHOD, notifications, DELIVERY_S)
             self._cursor = msgspec.structs.replace(self._cursor, seq=page[-1].seq)
             async with self._store.transaction() as change:
                 change.put(CURSORS, self._cursor)
+
+    def _notification(self, row: RecordRow) -> bytes | None:
+        """What a server is sent of a record."""
+        if self._echoes(row):
+            return None
+        try:
+            return notification(row.chain, row.seq, record_of(row.body))
+        except UnreadableRecord:
+            # Somebody altered the audit log. `interlock audit verify` says more; the other records are still sent.
+            self._warn(f"audit record {row.seq} was altered and cannot be sent")
+            return None
 
     def _echoes(self, row: RecordRow) -> bool:
         """Whether a record is an audit server's own claim. Sent on, two audit servers could echo each other forever."""

@@ -69,6 +69,10 @@ class ConnectionPool:
         assert self._opened is not None
         self.shared = UpstreamConnection(self._opened)
 
+    def withdraw_shared(self) -> None:
+        """Give the shared connection to no further call. Open calls keep it."""
+        self.shared = None
+
     async def close_shared(self) -> None:
         """Take the shared connection from callers and close it."""
         opened, self._opened, self.shared = self._opened, None, None

@@ -1,8 +1,9 @@
 """Keeps one server running: starts it, lists it, watches it, restarts it with backoff, and ends it.
 
-`states.TRANSITIONS` is the table of its states, and `_step` is the only place that changes the state. Its rules:
-a failure of the server ends the present run, never the supervisor; the failure stays visible as `problem` until the
-server is connected again; and after `end` the supervisor starts nothing.
+Commands come in through `command`, one at a time. `states.TRANSITIONS` is the table of its states, and `_step` is the
+only place that changes the state. Its rules: a failure of the server ends the present run, never the supervisor; the
+failure stays visible as `problem` until the server is connected again; and a stopped server stays stopped until a
+command starts it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.current_settings import CurrentSettings
@@ -43,7 +45,7 @@ class Supervised(Protocol):
     open_calls: int
     tasks: int
 
-    def on_state(self, before: ServerState) -> None:
+    def on_state(self, change: StateChange) -> None:
         """The state changed."""
 
 
@@ -82,8 +84,12 @@ class Supervisor:
         self._last_use = 0.0
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._restart_at_once = False
+        self._commands = asyncio.Lock()
+        self._obeying: set[asyncio.Task[None]] = set()
+        self._cause: Command | None = None
+        """The command that the server follows until it is connected, down or stopped."""
+        self.stopped: Command | None = None
+        """The command that stopped the server, while the server stays stopped."""
         self._was_connected = False
         """Whether the server was connected in its present or last run."""
         self._not_before = 0.0
@@ -91,9 +97,17 @@ class Supervisor:
 
     def begin(self) -> None:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
-        self._loop_task = asyncio.create_task(self._run_until_cancelled(), name=f"upstream {self._current.id}")
+        self._cause = Command("start", Reason.CONFIGURATION_CHANGE)
+        self._begin_loop(ServerEvent.START)
         if self._current.server.start == "eager":
             self._wanted.set()
+
+    async def command(self, command: Command) -> None:
+        """Carry out a command after those before it, also if the caller goes away meanwhile."""
+        task = asyncio.create_task(self._obey(command))
+        self._obeying.add(task)
+        task.add_done_callback(self._obeying.discard)
+        await asyncio.shield(task)
 
     def want(self) -> None:
         """Start the server now if it does not run."""
@@ -101,7 +115,7 @@ class Supervisor:
 
     def try_again(self) -> bool:
         """Start a server that is down without waiting for its pause to end. False where it must stay down for now."""
-        if self._clock() < self._not_before:
+        if self.stopped is not None or self._clock() < self._not_before:
             return False
         self._hurry()
         return True
@@ -110,33 +124,6 @@ class Supervisor:
         """Start the server again if it is down and may be started; nobody waits for it."""
         if self.state is ServerState.ERROR and self._clock() >= self._not_before:
             self._wanted.set()
-
-    async def restart(self) -> None:
-        """End the present run and start the server again."""
-        self._restarts.forget()
-        if self.state in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
-            self._restart_at_once = True
-        if self._pool.shared is not None:
-            await self._pool.shared.connection.close()
-        self._hurry()
-
-    async def end(self, drain_s: float) -> None:
-        """Give open calls `drain_s` seconds to finish, then close every connection."""
-        self._stopping = True
-        if self.state is ServerState.CONNECTED:
-            self._step(ServerEvent.STOP)
-        if self._upstream.open_calls:
-            self._idle.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), drain_s)
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.gather(self._loop_task, return_exceptions=True)
-        await self._pool.close_private()
-        if self.state is ServerState.DRAINING:
-            self._step(ServerEvent.DRAINED)
-        elif self.state is not ServerState.DISCONNECTED:
-            self._step(ServerEvent.STOP)
 
     def on_idle(self) -> None:
         """The last open call ended."""
@@ -147,8 +134,8 @@ class Supervisor:
         """The shared connection as soon as it is open. Raises SERVER_NOT_READY with the problem and its fix."""
         until: float | None = None
         while (shared := self._pool.shared) is None:
-            if self._stopping:
-                raise Fault("SERVER_DRAINING", f"{self._current.id} is shutting down")
+            if self.stopped is not None:
+                raise self.down()
             if self.state is not ServerState.ERROR:
                 self._hurry()
             elif until is not None or not self.try_again():
@@ -168,11 +155,84 @@ class Supervisor:
     def down(self) -> Fault:
         """Why the server cannot be called."""
         problem = self.problem
+        if self.stopped is not None:
+            if problem is None or self.state is ServerState.DRAINING:
+                return Fault("SERVER_DRAINING", f"{self._current.id} is shutting down")
+            return Fault(problem.name, problem.message, hint=problem.hint)
         reason = "" if problem is None else f" because {problem.message}"
         hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self._current.id}`"
         left = self._not_before - self._clock()
         retry = RETRY_AFTER_MS if left == math.inf else max(RETRY_AFTER_MS, math.ceil(left * 1000))
         return Fault("SERVER_NOT_READY", f"server {self._current.id} is down{reason}", hint=hint, retry_after_ms=retry)
+
+    async def _obey(self, command: Command) -> None:
+        async with self._commands:
+            stopped = self.stopped
+            if stopped is not None and (stopped.final or _keeps_stopped(command)):
+                return
+            self._cause = command
+            if command.verb == "start":
+                self._start()
+            elif command.verb == "restart":
+                await self._restart()
+            else:
+                await self._halt(command)
+
+    def _start(self) -> None:
+        """Start the server now if it does not run."""
+        if self.stopped is not None:
+            self.stopped = self.problem = None
+        self._restarts.forget()
+        if self._loop_task is None:
+            self._begin_loop(ServerEvent.START)
+        if self.state not in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
+            self._hurry()
+
+    async def _restart(self) -> None:
+        """End the present run and start the server again, without waiting for open calls."""
+        if self.state in (ServerState.CONNECTING, ServerState.CONNECTED):
+            self._step(ServerEvent.RESTART)
+        await self._end_run()
+        event = ServerEvent.START
+        if self.state in (ServerState.DRAINING, ServerState.ERROR):
+            event = ServerEvent.RETRY
+        self._begin_loop(None if self.state is ServerState.RESTARTING else event)
+        self._start()
+        self._hurry()
+
+    async def _halt(self, command: Command) -> None:
+        """Refuse new calls, let open ones finish if the command says so, then close every connection."""
+        self.stopped = command
+        self._pool.withdraw_shared()
+        if self.state is ServerState.CONNECTED:
+            self._step(ServerEvent.STOP)
+        else:
+            self._wake()
+        if command.verb == "drain" and self._upstream.open_calls:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), DRAIN_S)
+        await self._end_run()
+        if not command.final:
+            hint = f"run `interlock start {self._current.id}`"
+            message = f"server {self._current.id} was stopped by {command.explained}"
+            self.problem = Fault("SERVER_NOT_READY", message, hint=hint)
+        if self.state is ServerState.DRAINING:
+            self._step(ServerEvent.DRAINED)
+        elif self.state is not ServerState.DISCONNECTED:
+            self._step(ServerEvent.STOP)
+
+    def _begin_loop(self, event: ServerEvent | None) -> None:
+        """Run the server from now on. The first run begins with the event, unless the state fits already."""
+        self._loop_task = asyncio.create_task(self._run_until_cancelled(event), name=f"upstream {self._current.id}")
+
+    async def _end_run(self) -> None:
+        task, self._loop_task = self._loop_task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._wanted.clear()
+        await self._pool.close_private()
 
     def _hurry(self) -> None:
         """Move the next start ahead: a caller waits for it."""
@@ -182,21 +242,23 @@ class Supervisor:
             self._turn.hurry()
         self._wanted.set()
 
-    async def _run_until_cancelled(self) -> None:
-        event = ServerEvent.START
+    async def _run_until_cancelled(self, event: ServerEvent | None) -> None:
         while True:
             await self._wanted.wait()
-            self._step(event)
+            if event is not None:
+                self._step(event)
             failure = await self._run_once()
             self._wanted.clear()
+            if self.stopped is not None:
+                return
             if failure is None:
                 # The server was idle. The next call starts it again.
+                self._cause = Command("drain", Reason.IDLE_TIMEOUT)
                 self._step(ServerEvent.STOP)
                 self._step(ServerEvent.DRAINED)
                 event = ServerEvent.START
                 continue
-            at_once, self._restart_at_once = self._restart_at_once, False
-            pause = 0.0 if at_once else self._pause_after(failure)
+            pause = self._pause_after(failure)
             self._fail(failure)
             event = ServerEvent.RETRY
             if pause is not None:
@@ -298,9 +360,21 @@ class Supervisor:
         self.since = datetime.now(UTC)
         if self.state is ServerState.CONNECTED:
             self.problem = None
+        command = None if event is ServerEvent.FAILED else self._cause
+        if self.state in (ServerState.CONNECTED, ServerState.ERROR, ServerState.DISCONNECTED):
+            self._cause = None
+        self._wake()
+        self._upstream.on_state(StateChange(before, self.state, command))
+
+    def _wake(self) -> None:
+        """Wake the calls that wait for the server."""
         changed, self._state_changed = self._state_changed, asyncio.Event()
         changed.set()
-        self._upstream.on_state(before)
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)
+
+
+def _keeps_stopped(command: Command) -> bool:
+    """Whether a stopped server stays stopped: only an operator starts it again."""
+    return command.verb in ("start", "restart") and command.reason is not Reason.OPERATOR_REQUEST

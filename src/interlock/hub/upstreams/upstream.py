@@ -11,6 +11,7 @@ from typing import Protocol
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
@@ -33,7 +34,7 @@ from interlock.wire.errors import Fault
 class UpstreamHost(UpstreamEvents, Protocol):
     """The hub, as its servers see it."""
 
-    def on_state(self, upstream: Upstream, before: ServerState) -> None:
+    def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """A server changed its state."""
 
 
@@ -56,19 +57,18 @@ class Upstream:
         dispatcher = NotificationDispatcher(id, logs, self.lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
-        self._supervisor = supervisor = Supervisor(
+        self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
-        self.begin, self.end = supervisor.begin, supervisor.end
-        self.want, self.try_again, self.restart = supervisor.want, supervisor.try_again, supervisor.restart
-        self.down, self.on_idle = supervisor.down, supervisor.on_idle
+        self.begin, self.command, self.on_idle = supervisor.begin, supervisor.command, supervisor.on_idle
+        self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 
     def apply(self, settings: Server, timeouts: Timeouts) -> None:
         """Use new settings from now on. A server that is down is started again, as they may have fixed it."""
         self._current.apply(settings, timeouts)
-        self._supervisor.retry_if_down()
+        self.supervisor.retry_if_down()
 
     # What is known of the server
 
@@ -78,22 +78,27 @@ class Upstream:
 
     @property
     def state(self) -> ServerState:
-        return self._supervisor.state
+        return self.supervisor.state
 
     @property
     def since(self) -> datetime:
         """When the state last changed."""
-        return self._supervisor.since
+        return self.supervisor.since
 
     @property
     def problem(self) -> Fault | None:
         """Why the server is down, with the fix."""
-        return self._supervisor.problem
+        return self.supervisor.problem
 
     @property
     def given_up(self) -> bool:
         """Whether the server stays down after too many restarts."""
-        return self._supervisor.given_up
+        return self.supervisor.given_up
+
+    @property
+    def stopped(self) -> Command | None:
+        """The command that stopped the server, while the server stays stopped."""
+        return self.supervisor.stopped
 
     @property
     def refused(self) -> bool:
@@ -145,7 +150,7 @@ class Upstream:
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
-        shared = await self._supervisor.wait_until_connected()
+        shared = await self.supervisor.wait_until_connected()
         return shared if key is None else await self.pool.open_private(key)
 
     def reap_private_connections(self, now: float) -> None:
@@ -178,6 +183,6 @@ class Upstream:
         """Subscribe to the resources and tasks that clients want now."""
         await self.pool.watch_shared()
 
-    def on_state(self, before: ServerState) -> None:
+    def on_state(self, change: StateChange) -> None:
         """Report a change of the state."""
-        self._host.on_state(self, before)
+        self._host.on_state(self, change)

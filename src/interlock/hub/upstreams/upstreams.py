@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from interlock.config.settings import Permissions, Server, ServerTimeouts, Timeouts
+from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
 BATCH: Final = 20
@@ -30,7 +31,7 @@ class Upstreams:
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all.values())
 
-    async def apply(self, servers: Mapping[str, Server], timeouts: Timeouts, drain_s: float) -> list[str]:
+    async def apply(self, servers: Mapping[str, Server], timeouts: Timeouts) -> list[str]:
         """Start new servers, end removed ones, replace changed ones, and retry those that are down.
 
         Returns the ids of the servers that are new, changed or removed. A server does not count as changed when only
@@ -57,12 +58,16 @@ class Upstreams:
             upstream.begin()
             if not count % BATCH:
                 await asyncio.sleep(0)
-        await asyncio.gather(*(upstream.end(drain_s) for upstream in leaving.values()))
+        await _end(leaving.values(), Reason.CONFIGURATION_CHANGE)
         return sorted({*changed, *added})
 
-    async def end(self, drain_s: float) -> None:
-        """End all servers at the same time."""
-        await asyncio.gather(*(upstream.end(drain_s) for upstream in self._all.values()))
+    async def end(self) -> None:
+        """End all servers at the same time, as the hub stops."""
+        await _end(self._all.values(), Reason.KERNEL_SHUTDOWN)
+
+
+async def _end(upstreams: Iterable[Upstream], reason: Reason) -> None:
+    await asyncio.gather(*(upstream.command(Command("drain", reason, final=True)) for upstream in upstreams))
 
 
 def _without_judging(settings: Server) -> Server:

@@ -28,38 +28,38 @@ class Bodies:
         self._bounds = bounds
         self._small: dict[Sender, int] = {}
         self._large: dict[Sender, int] = {}
-        self._small_bytes = 0
-        self._large_bytes = 0
+        self.small_bytes = 0
+        self.large_bytes = 0
 
     @property
     def bytes(self) -> int:
         """All that is held now."""
-        return self._small_bytes + self._large_bytes
+        return self.small_bytes + self.large_bytes
 
     def hold(self, sender: Sender, size: int) -> bool:
         """A connection holds so much now. False where there is no room for it."""
         if size <= self._bounds.early_bytes and sender not in self._large:
-            self._small_bytes += size - self._small.get(sender, 0)
+            self.small_bytes += size - self._small.get(sender, 0)
             self._small[sender] = size
-            return self._small_bytes <= self._bounds.small_bytes or self._evict_oldest(sender)
+            return self.small_bytes <= self._bounds.small_bytes or self._evict_oldest(sender)
         if sender in self._small:
-            self._small_bytes -= self._small.pop(sender)
-        self._large_bytes += size - self._large.get(sender, 0)
+            self.small_bytes -= self._small.pop(sender)
+        self.large_bytes += size - self._large.get(sender, 0)
         self._large[sender] = size
-        return self._large_bytes <= self._bounds.held_bytes
+        return self.large_bytes <= self._bounds.held_bytes
 
     def received(self, sender: Sender) -> None:
         """The body has come in. A large one counts until `release`."""
         if sender in self._small:
-            self._small_bytes -= self._small.pop(sender)
+            self.small_bytes -= self._small.pop(sender)
 
     def release(self, sender: Sender) -> None:
         """The connection holds nothing more."""
-        self._small_bytes -= self._small.pop(sender, 0)
-        self._large_bytes -= self._large.pop(sender, 0)
+        self.small_bytes -= self._small.pop(sender, 0)
+        self.large_bytes -= self._large.pop(sender, 0)
 
     def _evict_oldest(self, sender: Sender) -> bool:
-        while self._small_bytes > self._bounds.small_bytes:
+        while self.small_bytes > self._bounds.small_bytes:
             oldest = next(iter(self._small))
             if oldest is sender:
                 return False

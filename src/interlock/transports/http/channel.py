@@ -1,18 +1,21 @@
-"""One HTTP/1.1 connection: requests one at a time, each in one write, and its responses parsed as they come."""
+"""One HTTP/1.1 connection: requests one at a time, each in one write, and its responses parsed as they come.
+
+A response head that equals one that the parser has read, apart from its length, is not parsed again.
+"""
 
 from __future__ import annotations
 
-import abc
 import asyncio
 from functools import partial
 from time import thread_time
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 import httptools
 import msgspec
 
-if TYPE_CHECKING:
-    from interlock.transports.http.pool import Pool
+from interlock.transports.batching import Batching
+from interlock.transports.fairness import Share
+from interlock.transports.http.lengths import cut_length
 
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
@@ -22,7 +25,12 @@ IDLE_SECONDS: Final = 4.0
 
 
 PIECE: Final = 4 * 1024
-"""How much of an event stream is gone through before it is looked how long that took."""
+"""How much of an event stream is read before the time it took is counted."""
+
+KNOWN_HEADS: Final = 16
+KNOWN_LENGTHS: Final = 64
+KNOWN_BYTES: Final = 2_048
+"""Longer heads are not kept."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -37,31 +45,31 @@ class Failed(msgspec.Struct, frozen=True):
     """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
 
 
-class Reply(abc.ABC):
-    """Who takes the response to one request. It is its request's place in the pool, too, and has one at a time."""
+class Reply(Protocol):
+    """Takes the response to one request, and is that request's place in the pool."""
 
     connection: Channel | None = None
-    """What carries it; None while it waits."""
-    payload = b""
-    """What is to be sent, while it waits."""
-    over = True
+    """The connection that carries the request; None while it waits."""
+    payload: bytes = b""
+    """The bytes of the request, while it waits."""
+    over: bool = True
     """Whether nothing more will come."""
 
-    @abc.abstractmethod
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         """The status and the headers, names in lower case. A repeated header is joined with commas."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def body(self, data: bytes) -> None:
         """A piece of the body."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def done(self) -> None:
         """The response is complete."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def failed(self, how: Failed) -> None:
-        """There is no (more) response."""
+        """No (more) response comes."""
+        raise NotImplementedError
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         """A good response of JSON that came in one piece: head, body and end at once."""
@@ -70,18 +78,70 @@ class Reply(abc.ABC):
         self.done()
 
 
-class Channel(asyncio.Protocol):
-    """One connection. The parser's callbacks only note; what was noted is handed over when the parser has returned."""
+class KnownHeads:
+    """The headers of each response head that the parser has read, by the head."""
 
-    def __init__(self, pool: Pool) -> None:
+    __slots__ = ("_whole", "_without_length")
+
+    def __init__(self) -> None:
+        self._without_length: dict[bytes, dict[bytes, bytes]] = {}
+        self._whole: dict[bytes, tuple[dict[bytes, bytes], int]] = {}
+        """By the whole head, with the body's length: many answers are as long as one before."""
+
+    def find(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
+        """The headers and the body of a whole response; None where it must be parsed. Content-Length is missing."""
+        head, _, body = data.partition(b"\r\n\r\n")
+        whole = self._whole.get(head) or self._find_alike(head)
+        return (whole[0], body) if whole is not None and len(body) == whole[1] else None
+
+    def _find_alike(self, head: bytes) -> tuple[dict[bytes, bytes], int] | None:
+        cut = cut_length(head) if len(head) <= KNOWN_BYTES else None
+        headers = None if cut is None else self._without_length.get(cut[0])
+        if cut is None or headers is None:
+            return None
+        if len(self._whole) >= KNOWN_LENGTHS:
+            self._whole.clear()
+        whole = self._whole[head] = headers, cut[1]
+        return whole
+
+    def remember(self, data: bytes, headers: dict[bytes, bytes]) -> None:
+        """Keep the head that `data` begins with. The parser must have read it from the first byte on."""
+        head = data.partition(b"\r\n\r\n")[0]
+        cut = cut_length(head) if len(head) <= KNOWN_BYTES else None
+        if cut is not None:
+            if len(self._without_length) >= KNOWN_HEADS:
+                self._without_length.clear()
+            self._without_length[cut[0]] = headers
+
+
+class Owner(Protocol):
+    """A pool, as its connections see it."""
+
+    batching: Batching
+    heads: KnownHeads
+    share: Share
+    """How much of the loop's time its event streams may take, all together."""
+
+    def release(self, connection: Channel, keep: bool) -> None:
+        """A connection is free again."""
+
+    def lost(self, connection: Channel) -> None:
+        """A connection is gone."""
+
+
+class Channel(asyncio.Protocol):
+    """One connection. The parser's callbacks take notes, which are handed over when the parser has returned."""
+
+    def __init__(self, pool: Owner) -> None:
         self.pool = pool
-        """Whose request it carries, or carried last."""
-        self.data_received = partial(pool.rounds.received, self)  # type: ignore[method-assign]
-        """Bytes, in whatever pieces they come: in their turn they are taken in."""
+        """The pool whose request it carries, or carried last."""
+        self.data_received = partial(pool.batching.received, self)  # type: ignore[method-assign]
+        """Bytes in pieces of any size. `take_in` gets them in their turn."""
         self.transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self.reply: Reply | None = None
-        """Whose request it carries."""
+        """Takes the response to the request that it carries."""
         self._served = 0
         self.keep_seconds = IDLE_SECONDS
         self.idle_until = 0.0
@@ -89,7 +149,7 @@ class Channel(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._header_count = 0
         self._headers_complete = False
-        self._head_told = False
+        self._head_given = False
         self._until_eof = False
         self._is_stream = False
         self._more = False
@@ -101,7 +161,7 @@ class Channel(asyncio.Protocol):
         self._fed = 0
 
     def abort(self) -> None:
-        """Close at once, without a word to whoever waits."""
+        """Close at once, and tell nobody."""
         self.transport.abort()
 
     # asyncio.Protocol
@@ -110,7 +170,7 @@ class Channel(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def eof_received(self) -> None:
-        self.pool.rounds.settle()
+        self.pool.batching.settle()
 
     def take_in(self, data: bytes) -> None:
         reply = self.reply
@@ -121,7 +181,7 @@ class Channel(asyncio.Protocol):
         if fresh:
             known = self.pool.heads.find(data)
             if known is not None:
-                # A whole response, the like of which the parser has read: it is not asked, and stays between two.
+                # The parser would find the same. It stays between two responses.
                 reply.over = True
                 self.reply = None
                 self._served += 1
@@ -168,10 +228,10 @@ class Channel(asyncio.Protocol):
             began = thread_time()
             self._more = at + PIECE < len(data)
             self._feed(reply, data[at : at + PIECE])
-            rest = self.pool.share.spend(thread_time() - began, self.pool.now())
+            rest = self.pool.share.spend(thread_time() - began, self._loop.time())
             if rest and self.reply is not None and not self.transport.is_closing():
                 self.transport.pause_reading()
-                self.pool.later(rest, self._go_on, data[at + PIECE :])
+                self._loop.call_later(rest, self._go_on, data[at + PIECE :])
                 return
 
     def _go_on(self, data: bytes) -> None:
@@ -235,8 +295,8 @@ class Channel(asyncio.Protocol):
     def _hand_over(self, reply: Reply, keep: bool = True) -> None:
         if not self._headers_complete:
             return
-        if not self._head_told:
-            self._head_told = True
+        if not self._head_given:
+            self._head_given = True
             reply.head(self._status, self._headers)
         if self._chunks and not reply.over:
             data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
@@ -248,9 +308,9 @@ class Channel(asyncio.Protocol):
         self.reply = None
         keep = keep and self._keep and not self._excess and not self._more
         self._served += 1
-        said = self._headers.get(b"keep-alive")
-        if said is not None:
-            self.keep_seconds = keep_alive_seconds(said)
+        keep_alive = self._headers.get(b"keep-alive")
+        if keep_alive is not None:
+            self.keep_seconds = keep_alive_seconds(keep_alive)
         self._reset()
         self.pool.release(self, keep)
         reply.done()
@@ -271,7 +331,7 @@ class Channel(asyncio.Protocol):
     def _reset(self) -> None:
         self._headers = {}
         self._header_count = 0
-        self._headers_complete = self._head_told = self._until_eof = self._complete = False
+        self._headers_complete = self._head_given = self._until_eof = self._complete = False
         self._is_stream = self._more = False
         self._chunks = []
         self._fed = 0
@@ -292,9 +352,9 @@ def fail(reply: Reply, how: Failed) -> None:
         reply.failed(how)
 
 
-def keep_alive_seconds(said: bytes) -> float:
+def keep_alive_seconds(header: bytes) -> float:
     """How long a server says it keeps an idle connection, less a second for the way."""
-    for part in said.split(b","):
+    for part in header.split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
             return max(min(float(value) - 1.0, 60.0), 0.0)

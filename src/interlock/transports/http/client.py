@@ -17,11 +17,12 @@ from urllib.parse import urljoin
 import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
-from interlock.transports.http.channel import Failed, Reply
+from interlock.transports.http.channel import Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
-from interlock.transports.http.replies import Call, Receipt
+from interlock.transports.http.posts import Posts
+from interlock.transports.http.replies import Call
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
@@ -43,15 +44,12 @@ from interlock.wire.messages import (
 SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, at least."""
 
-TOLD_SECONDS: Final = 30.0
-"""How long a server may take to take a notification or an answer."""
-
 CLOSE_SECONDS: Final = 2.0
-"""How long the server may take to hear that its session is over."""
+"""How long the server may take to end its session."""
 
 
 class HttpLink(Link):
-    """A connection to a server over HTTP. `revision` and `session_id` are set by whoever did the handshake."""
+    """A connection to a server over HTTP. The handshake sets `revision` and `session_id`."""
 
     def __init__(
         self,
@@ -78,10 +76,9 @@ class HttpLink(Link):
         self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
-        self._calls: dict[Id, Call] = {}
-        self._receipts: set[Receipt] = set()
-        self.untaken = 0
-        """How many things that it was told it did not take."""
+        self.calls: dict[Id, Call] = {}
+        """The requests that wait for an answer."""
+        self._posts = Posts(self, self._pool, self._heads)
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
         self._recovery: Recovery | None = None
@@ -114,13 +111,18 @@ class HttpLink(Link):
         return revision is not None and revision.modern
 
     @property
+    def untaken(self) -> int:
+        """How many notifications and answers the server did not accept."""
+        return self._posts.untaken
+
+    @property
     def pending(self) -> int:
-        return len(self._calls)
+        return len(self.calls)
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         if not outgoing.patience and outgoing.max_deadline is not None:
             outgoing.patience = outgoing.deadline - self._loop.time()
-        calls = self._calls
+        calls = self.calls
         if self._closed or len(calls) >= self.limits.pending:
             raise self._cannot_send()
         id_ = self._last_id = self._last_id + 1
@@ -130,9 +132,8 @@ class HttpLink(Link):
             params = b'%b"progressToken":%d%b' % (params, id_, outgoing.rest)
         elif outgoing.wants_progress:
             params = outgoing.with_token(id_)
-        call = calls[id_] = Call(self, outgoing, sink, id_, params)
-        if heads.session is not None and method != "initialize":
-            call.session = heads.session
+        session = heads.session if method != "initialize" else None
+        call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
         try:
             self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
@@ -148,12 +149,12 @@ class HttpLink(Link):
         return Fault("RESOURCE_EXHAUSTED", f"{self.limits.pending} requests wait already", retry_after_ms=1000)
 
     def cancel(self, handle: Id, reason: str) -> None:
-        call = self._calls.get(handle)
+        call = self.calls.get(handle)
         if call is not None:
             self._withdraw(call, reason)
 
     def extend(self, handle: Id, deadline: float) -> None:
-        call = self._calls.get(handle)
+        call = self.calls.get(handle)
         if call is not None:
             call.deadline = call.least = deadline
 
@@ -176,9 +177,8 @@ class HttpLink(Link):
         return await SseLink.open(self._url, self.listener, self._headers, self.limits, context=context, guard=guard)
 
     async def settled(self) -> None:
-        """Wait until the server has taken everything it was told so far. A request after that comes after it."""
-        if self._receipts:
-            await asyncio.wait([receipt.taken for receipt in self._receipts])
+        """Wait until the server has accepted every notification so far."""
+        await self._posts.settled()
 
     def listen(self, anew: bool = False) -> None:
         """Open the stream for what belongs to no request (handshake era). Kept open until the link closes.
@@ -206,29 +206,26 @@ class HttpLink(Link):
             self._sweeper.cancel()
         if self._standing is not None:
             self._standing.stop()
-        for call in list(self._calls.values()):
+        for call in list(self.calls.values()):
             sent = call.connection is not None
             name = "OUTCOME_UNKNOWN" if sent else "UPSTREAM_UNAVAILABLE"
             self.lose(call, Fault(name, "the connection was closed"))
         if self.session_id is not None and not self.modern:
-            self._receive(self._heads.delete(), "DELETE")
-        if self._receipts:
-            await asyncio.wait([receipt.taken for receipt in self._receipts], timeout=CLOSE_SECONDS)
+            self._posts.end_session()
+        await self._posts.settled(CLOSE_SECONDS)
         await self._pool.close()
         self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
 
-    # For the replies (`replies.py`): what became of a request.
+    # Calls and streams use these (`replies.Caller`, `standing_stream.Opener`).
 
     def finish(self, call: Call) -> bool:
-        """The request is over. False when it was over already."""
-        if self._calls.pop(call.id, None) is None:
+        if self.calls.pop(call.id, None) is None:
             return False
         if call.timer is not None:
             call.timer.cancel()
         return True
 
     def lose(self, call: Call, fault: Fault) -> None:
-        """End a request without an answer."""
         if self.finish(call):
             self._pool.drop(call)
             call.sink.on_lost(fault)
@@ -238,7 +235,6 @@ class HttpLink(Link):
         self._recovery = recovery
 
     def lose_session(self, call: Call, session: str) -> None:
-        """The server no longer knows the session that a request was sent in."""
         if not self.finish(call):
             return
         fault = Fault("SESSION_UNKNOWN", "the server no longer knows the session")
@@ -246,27 +242,21 @@ class HttpLink(Link):
             call.sink.on_lost(fault)
 
     def drain(self, reply: Reply) -> None:
-        """What was wanted of a response has come."""
         self._pool.drain(reply)
 
     def drop(self, reply: Reply) -> None:
-        """A response is no longer wanted."""
         self._pool.drop(reply)
 
     def repeat(self, call: Call) -> None:
-        """Send a request again that cannot have had an effect, on a connection of its own."""
         self._submit(call, self._payload(call), fresh=True)
 
     def resume(self, call: Call, delay: float) -> None:
-        """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
         call.timer = self._loop.call_later(delay, self._resume, call)
 
-    def open_stream(self, standing: StandingStream, last_event_id: str | None) -> None:
-        """Send a standing stream's GET."""
+    def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
         self._pool.submit(self._heads.get(last_event_id), standing)
 
     def redirect(self, location: str) -> bool:
-        """Take the server's word for another path. False when it points to another origin, which is never followed."""
         try:
             origin, target = split_url(urljoin(self._url, location))
         except (Fault, ValueError):
@@ -285,8 +275,6 @@ class HttpLink(Link):
             call.sink.on_notification(PROGRESS, params)
 
     def owe(self, request: Request) -> bool:
-        """Note a request of the server. False when it was dealt with here: a ping, a repeated id, one too many. In the
-        stateless era there are none, and nothing is answered (2026-07-28, Streamable HTTP: Sending Messages)."""
         if self.modern:
             self.complain(f"a request of its own, which this revision has not: {request.method[:100]}")
             return False
@@ -304,16 +292,14 @@ class HttpLink(Link):
         return True
 
     def refuse_unread(self, id: Id, error: ErrorObject) -> None:
-        """Answer a request of the server that cannot be taken (handshake era)."""
         if not self.modern:
             self._post(encode_failure(id, error))
 
     def on_notification(self, notification: Notification) -> None:
-        """A notification that came on no request's stream; progress is handed to its request all the same."""
         method, params = notification.method, notification.params
         try:
             if method == PROGRESS:
-                call = self._calls.get(msgspec.json.decode(params, type=_Progress).progressToken)
+                call = self.calls.get(msgspec.json.decode(params, type=_Progress).progressToken)
                 if call is not None:
                     self.progressed(call, params)
                     return
@@ -325,11 +311,9 @@ class HttpLink(Link):
         self.listener.on_notification(method, params)
 
     def complain(self, text: str, kind: str = "stray") -> None:
-        """Report what the server should not have done."""
-        self.untaken += kind == "told"
-        told = self.complaints.note(kind, text)
-        if told is not None:
-            self.listener.on_log("http", told)
+        line = self.complaints.note(kind, text)
+        if line is not None:
+            self.listener.on_log("http", line)
 
     # How requests go out and end.
 
@@ -369,32 +353,17 @@ class HttpLink(Link):
         self._sweeper = None
         self._sweep_at = math.inf
         now = self._loop.time()
-        for call in [call for call in self._calls.values() if call.deadline <= now]:
-            if call.id in self._calls:
+        for call in [call for call in self.calls.values() if call.deadline <= now]:
+            if call.id in self.calls:
                 self._withdraw(call, "the deadline passed")
                 call.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
-        earliest = min((call.deadline for call in self._calls.values()), default=math.inf)
+        earliest = min((call.deadline for call in self.calls.values()), default=math.inf)
         if earliest < self._sweep_at:
             self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
         if not self._closed:
-            self._receive(self._heads.post(body, method), method or "an answer")
-
-    def _receive(self, payload: bytes, what: str) -> None:
-        receipt = Receipt(self, what)
-        try:
-            self._pool.submit(payload, receipt)
-        except Fault as fault:
-            self.complain(f"{what} was not sent: {fault.message}", "told")
-            return
-        self._receipts.add(receipt)
-        timer = self._loop.call_later(TOLD_SECONDS, receipt.failed, Failed("it takes too long", sent=True))
-        receipt.taken.add_done_callback(lambda _: self._taken(receipt, timer))
-
-    def _taken(self, receipt: Receipt, timer: asyncio.TimerHandle) -> None:
-        timer.cancel()
-        self._receipts.discard(receipt)
+            self._posts.send(body, method)
 
 
 class _Progress(msgspec.Struct):

@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -22,9 +21,7 @@ from interlock.protocols.mcp.intake import (
     preview,
     read_initialize,
     read_modern,
-    refusal_dialect,
 )
-from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
@@ -33,26 +30,26 @@ from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.malformed import Malformed
+from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
+from interlock.transports.http.refusals import error_dialect_of, failure, id_of, refuse
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
     Failure,
-    Id,
     Notification,
     Request,
     Result,
     decode,
     decode_batch,
-    encode_failure,
     encode_result,
     is_batch,
     plain_request,
@@ -60,6 +57,8 @@ from interlock.wire.messages import (
 
 _log = logging.getLogger(__name__)
 
+_ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"
+_ALLOW_POST: Final = b"allow: POST\r\n"
 INITIALIZED: Final = "notifications/initialized"
 
 
@@ -97,15 +96,15 @@ class McpEndpoint:
             elif turn.head.method == b"DELETE":
                 self._delete(turn)
             else:
-                _refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
+                refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
         except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
-            id_, fault = _id_of(turn, fault), self._malformed.counted(turn, fault)
-            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=id_)
+            id_, fault = id_of(turn, fault), self._malformed.counted(turn, fault)
+            refuse(turn, fault.kind.http, fault, error_dialect=error_dialect_of(turn, fault), id=id_)
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
-            _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
+            refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(turn, None))
 
     def _again(self, turn: Turn) -> None:
         """Who asks can be said now. Whoever has gone meanwhile asks for nothing."""
@@ -125,8 +124,8 @@ class McpEndpoint:
             return None
         if head.method != b"POST":
             return Refusal(413, "only a POST has a body here", "TOO_LARGE")
-        unfit = _unfit(head.headers)
-        return None if unfit is None else Refusal(*unfit)
+        refused = unfit(head.headers)
+        return None if refused is None else Refusal(*refused)
 
     def tick(self) -> None:
         """Sessions that nobody uses end."""
@@ -149,8 +148,12 @@ class McpEndpoint:
         """Serve the request in a POST, which is read from its body where it was not read already."""
         head = turn.head
         caller = self._service.admit(head.path, head.headers)
-        if not head.fit and not _fits(turn):
-            return
+        if not head.fit:
+            refused = unfit(head.headers)
+            if refused is not None:
+                refuse(turn, refused[0], Fault("INVALID_REQUEST", refused[1]))
+                return
+            head.fit = True
         request = message
         if request is None and turn.message is None and len(turn.body) <= LARGE:
             request = plain_request(turn.body)
@@ -158,27 +161,27 @@ class McpEndpoint:
             self._message(turn, caller)
             return
         method, view = request.method, preview(request.params)
-        meta, session = view.meta, None
+        meta = view.meta
+        session: HttpSession | None = None
         if (meta is not None and meta.protocol_version is not None) or is_modern(request, view, head.headers):
             name = view.name if method == "tools/call" else name_in(method, view)
-            said = None if meta is None else (method, name, meta.protocol_version)
-            # That the headers repeat what the body says was seen once, where both came before.
-            dialect = read_modern(request, view, None if said and said == head.mirrored else head.headers)
-            head.mirrored = said
+            mirrored = None if meta is None else (method, name, meta.protocol_version)
+            # The headers are compared with the body once for each pair of both.
+            dialect = read_modern(request, view, None if mirrored and mirrored == head.mirrored else head.headers)
+            head.mirrored = mirrored
         elif method == "initialize":
             self._initialize(turn, caller, request)
             return
         else:
-            session = head.session
-            if session is None or session.over or session.caller.owner != caller.owner:
-                session = head.session = self._session(turn, caller)
+            known = head.session
+            if not isinstance(known, HttpSession) or known.over or known.caller.owner != caller.owner:
+                known = head.session = self._session(turn, caller)
+            session = known
             dialect = session.dialect
         exchange = HttpExchange(request, view, dialect, caller, turn, session)
         if session is None:
             turn.on_gone = exchange.client_gone
-        else:
-            session.take(request.id, exchange)
-        self._serve(exchange)
+        exchange.serve(self._service)
         if method == LISTEN and exchange.open:
             self._listening.add(exchange)
 
@@ -198,7 +201,7 @@ class McpEndpoint:
             check_beside(message.auth, turn.head.headers)
             self._post(turn, message)
         elif isinstance(message, Notification):
-            self._notification(turn, caller, message)
+            self._take_notification(turn, caller, message)
         else:
             self._session(turn, caller).on_response(message)
             turn.answer(202)
@@ -215,26 +218,6 @@ class McpEndpoint:
         body, turn.body = turn.body, b""
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
-    def _serve(self, exchange: HttpExchange) -> None:
-        try:
-            if exchange.request.method == "ping" and exchange.session is not None:
-                exchange.result(b"{}")
-            else:
-                self._service.serve(exchange)
-        except Fault as fault:
-            exchange.fail(fault)
-        except Exception:
-            _log.exception("%s failed", exchange.request.method)
-            exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
-
-    def _serve_in_session(
-        self, turn: Turn, session: HttpSession, caller: Caller, request: Request, batch: Batch
-    ) -> None:
-        view = preview(request.params)
-        exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
-        session.take(request.id, exchange)
-        self._serve(exchange)
-
     def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
         session = self.sessions.open(caller, read_initialize(request.params))
         try:
@@ -244,15 +227,15 @@ class McpEndpoint:
             raise
         turn.answer(200, encode_result(request.id, result), b"mcp-session-id: %b\r\n" % session.id.encode())
 
-    def _notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
+    def _take_notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
         view = preview(notification.params)
         if is_modern(Request(0, notification.method, notification.params), view, turn.head.headers):
             self._service.on_notification(caller, None, notification)
         else:
-            self._told(self._session(turn, caller), caller, notification)
+            self._on_notification(self._session(turn, caller), caller, notification)
         turn.answer(202)
 
-    def _told(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
+    def _on_notification(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
         if notification.method == CANCELLED:
             try:
                 id_, reason = read_withdrawal(notification.params)
@@ -267,18 +250,18 @@ class McpEndpoint:
         self._service.on_notification(caller, session, notification)
 
     def _batch(self, turn: Turn, caller: Caller) -> None:
-        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
+        if not names_session(turn.head.headers):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
         session = self._session(turn, caller)
         if not session.dialect.revision.batches:
             raise Fault("INVALID_REQUEST", f"revision {session.dialect.revision.name} has no batches")
         messages = turn.message if isinstance(turn.message, list) else decode_batch(turn.body, self._limits)
-        refused = [_failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
+        refused = [failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
         requests = [message for message in messages if isinstance(message, Request)]
         for message in messages:
             if isinstance(message, Notification):
                 with contextlib.suppress(Fault):
-                    self._told(session, caller, message)
+                    self._on_notification(session, caller, message)
             elif isinstance(message, Result | Failure):
                 session.on_response(message)
         batch = Batch(turn, session, len(requests), refused)
@@ -292,33 +275,35 @@ class McpEndpoint:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
             check_beside(request.auth, turn.head.headers)
-            self._serve_in_session(turn, session, caller, request, batch)
+            view = preview(request.params)
+            exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
+            exchange.serve(self._service)
         except Fault as fault:
-            batch.answered(_failure(fault, request.id))
+            batch.answered(failure(fault, request.id))
 
     def _get(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
-        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
-            _refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
+        if not names_session(turn.head.headers):
+            refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
             return
         session = self._session(turn, caller)
-        if not _accepts(turn.head.headers.get(b"accept", b"*/*"), _STREAM_KIND):
-            _refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
+        if not accepts_events(turn.head.headers):
+            refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
         last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
         session.streams.listen(turn, None if last_event is None else last_event.decode("latin-1"))
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
-        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
-            _refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
+        if not names_session(turn.head.headers):
+            refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return
         self.sessions.close(self._session(turn, caller), "the client ended the session")
         turn.answer(204)
 
     def _session(self, turn: Turn, caller: Caller) -> HttpSession:
         """The session that a request of the handshake era names."""
-        if _says_modern(turn):
+        if names_modern(turn.head.headers):
             raise Fault("INVALID_REQUEST", "clients send no responses in this revision")
         named = turn.head.headers.get(mcp_headers.SESSION)
         if named is None:
@@ -330,98 +315,3 @@ class McpEndpoint:
         session = self.sessions.find(named, caller)
         check_session_version(turn.head.headers, session.dialect.revision)
         return session
-
-
-_BOTH_KINDS: Final = ("application/json", "text/event-stream")
-_STREAM_KIND: Final = ("text/event-stream",)
-_ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"
-_CLOSING: Final = frozenset({401, 403, 406, 415})
-"""After these the next request is no better: whoever sent ahead is not answered again."""
-_ALLOW_POST: Final = b"allow: POST\r\n"
-
-
-def _says_modern(turn: Turn) -> bool:
-    """Whether the version header names a revision without sessions: then a session id means nothing."""
-    revision = REVISIONS.get(turn.head.headers.get(mcp_headers.VERSION, b"").decode("latin-1"))
-    return revision is not None and revision.modern
-
-
-def _error_dialect(turn: Turn, fault: Fault) -> ErrorDialect:
-    """A session's own tongue is not asked for: whoever is refused need not be the one that it belongs to."""
-    if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn):
-        return ErrorDialect.OLD_MCP
-    if fault.kind.domain != "security" or isinstance(fault, BadMessage):
-        return ErrorDialect.NEW_MCP
-    message = _message_of(turn)
-    return refusal_dialect(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP
-
-
-def _refuse(
-    turn: Turn,
-    status: int,
-    fault: Fault,
-    headers: bytes = b"",
-    error_dialect: ErrorDialect = ErrorDialect.NEW_MCP,
-    id: Id | None = None,
-) -> None:
-    if status in _CLOSING:
-        turn.keep_alive = False
-    turn.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
-
-
-def _failure(fault: Fault, id: Id | None) -> bytes:
-    return encode_failure(id, fault.render(ErrorDialect.OLD_MCP))
-
-
-def _id_of(turn: Turn, fault: Fault | None) -> Id | None:
-    """The id of the request that is refused, where it can be read."""
-    if isinstance(fault, BadMessage):
-        return fault.id
-    message = _message_of(turn)
-    return message.id if isinstance(message, Request | BadMessage) else None
-
-
-def _message_of(turn: Turn) -> Outcome | None:
-    """What a refused request says, where that is known at once: a large body is not read for it."""
-    if turn.message is not None or len(turn.body) > LARGE:
-        return turn.message
-    try:
-        return decode(turn.body)
-    except BadMessage as bad:
-        return bad
-
-
-def _fits(turn: Turn) -> bool:
-    """Whether the headers are those of a POST that carries an MCP message. Answers it if not."""
-    unfit = _unfit(turn.head.headers)
-    if unfit is None:
-        turn.head.fit = True
-    else:
-        _refuse(turn, unfit[0], Fault("INVALID_REQUEST", unfit[1]))
-    return turn.head.fit
-
-
-def _unfit(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-    """The status and the reason with which a POST is refused for its headers."""
-    if not _is_json(headers.get(b"content-type", b"")):
-        return 415, "Content-Type must be application/json"
-    if not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
-        return 406, f"Accept must list {' and '.join(_BOTH_KINDS)}"
-    return None
-
-
-def _is_json(content_type: bytes) -> bool:
-    kind, _, parameters = content_type.decode("latin-1").lower().partition(";")
-    charset = parameters.strip().replace('"', "").replace(" ", "")
-    return kind.strip() == "application/json" and charset in ("", "charset=utf-8")
-
-
-@lru_cache(maxsize=256)
-def _accepts(accept: bytes, kinds: tuple[str, ...]) -> bool:
-    """Whether all these kinds of answer are welcome. A quality of zero is a refusal (RFC 9110, Accept)."""
-    listed = set()
-    for item in accept.decode("latin-1").lower().split(","):
-        kind, *parameters = (part.strip() for part in item.split(";"))
-        if not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for p in parameters):
-            listed.add(kind)
-    return all({kind, kind.partition("/")[0] + "/*", "*/*"} & listed for kind in kinds)

@@ -6,17 +6,18 @@ In the stateless era the client's going cancels. In the handshake era it does no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
-from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
-from interlock.transports.exchange import GONE, Caller, OpenExchange, why_cancelled
+from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
+from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -34,8 +35,7 @@ from interlock.wire.messages import (
 )
 from interlock.wire.sse import encode_event
 
-if TYPE_CHECKING:
-    from interlock.transports.http.sessions import HttpSession
+_log = logging.getLogger(__name__)
 
 LISTEN: Final = "subscriptions/listen"
 
@@ -53,11 +53,11 @@ class Outlet(Protocol):
 class HttpExchange(OpenExchange):
     """A request in a POST."""
 
-    # What few requests ever change stands here once, not in each of them.
+    # Few requests ever change these, so they stand here once and not in each of them.
     session: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
+    open = True
     _batch: Batch | None = None
-    _open = True
     _outlet: Outlet | None = None
     _asks: dict[int, asyncio.Future[bytes]] | None = None
 
@@ -75,64 +75,71 @@ class HttpExchange(OpenExchange):
         self.preview = preview
         self.dialect = dialect
         self.caller = caller
+        self.headers = turn.head.headers
         self._turn = turn
         if session is not None:
             self.session = session
             self._batch = batch
 
-    @property
-    def headers(self) -> Mapping[bytes, bytes]:  # type: ignore[override]
-        """The HTTP headers, names in lower case."""
-        return self._turn.head.headers
-
-    @property
-    def open(self) -> bool:
-        """Whether an answer is still wanted."""
-        return self._open
+    def serve(self, service: Service) -> None:
+        """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
+        session = self.session
+        if session is not None:
+            session.take(self.request.id, self)
+        try:
+            if session is not None and self.request.method == "ping":
+                self.result(b"{}")
+            else:
+                service.serve(self)
+        except Fault as fault:
+            self.fail(fault)
+        except Exception:
+            _log.exception("%s failed", self.request.method)
+            self.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def result(self, result: bytes) -> None:
         """The good answer."""
-        if not self._open:
+        if not self.open:
             return
-        if self._outlet is None and self._batch is None:
-            if self.session is None:
-                self._open = False
-                self.on_cancel = None
-            else:
-                self._settle()
-            turn, id_ = self._turn, self.request.id
-            connection = turn.connection
-            if connection is None:
-                return
-            if not turn.keep_alive:
-                turn.answer(200, encode_result(id_, result))
-                return
-            # The commonest answer, put together in one go.
-            said = b"%d" % id_ if type(id_) is int else encode_id(id_)
-            size = RESULT_LENGTH + len(said) + len(result)
-            head = connection.listener.ok_head
-            if size > LARGE:
-                # In one piece it would be copied once more.
-                connection.write(b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, said))
-                connection.write(result)
-                connection.finish(turn, b"}")
-                return
-            connection.finish(turn, b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, said, result))
+        if self._outlet is not None or self._batch is not None:
+            try:
+                self._finish(_line(encode_result(self.request.id, result)), 200)
+            except Fault as fault:
+                self.fail(fault)
             return
-        try:
-            self._finish(_line(encode_result(self.request.id, result)), 200)
-        except Fault as fault:
-            self.fail(fault)
+        self.open = False
+        self.on_cancel = None
+        turn, id_ = self._turn, self.request.id
+        if self.session is not None:
+            self.session.opened.pop(id_, None)
+        connection = turn.connection
+        if connection is None:
+            return
+        if not turn.keep_alive:
+            turn.answer(200, encode_result(id_, result))
+            return
+        # The commonest answer, put together in one go.
+        encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
+        size = RESULT_LENGTH + len(encoded_id) + len(result)
+        head = connection.listener.ok_head
+        if size <= LARGE:
+            answer = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, encoded_id, result)
+            connection.finish(turn, answer)
+            return
+        # In one piece it would be copied once more.
+        connection.write(b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, encoded_id))
+        connection.write(result)
+        connection.finish(turn, b"}")
 
     def fail(self, fault: Fault) -> None:
         """The bad answer, in the client's own dialect."""
-        if self._open:
+        if self.open:
             payload = encode_failure(self.request.id, fault.render(self.dialect.error_dialect))
             self._finish(payload, fault_status(fault, self.dialect.modern), fault_headers(fault))
 
     def pass_failure(self, error: ErrorObject) -> None:
         """The bad answer of a server behind us, as it came."""
-        if not self._open:
+        if not self.open:
             return
         try:
             payload = _line(encode_failure(self.request.id, error))
@@ -143,7 +150,7 @@ class HttpExchange(OpenExchange):
 
     def notify(self, method: str, params: bytes) -> None:
         """Something about this request, before its answer. Raises UPSTREAM_ERROR for params that are no text."""
-        if self._open:
+        if self.open:
             line = _line(encode_notification(method, params))
             self._stream().send(line)
 
@@ -152,7 +159,7 @@ class HttpExchange(OpenExchange):
         session = self.session
         if session is None:
             raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
-        if not self._open:
+        if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         check_capability(self.dialect, method, params)
         if self._outlet is None and self._turn.connection is None:
@@ -169,9 +176,9 @@ class HttpExchange(OpenExchange):
 
     def cancel(self, reason: str) -> None:
         """The client no longer wants the answer, or nobody can give it any more."""
-        if not self._open:
+        if not self.open:
             return
-        told = self.on_cancel
+        on_cancel = self.on_cancel
         self._settle()
         if self._batch is not None:
             self._batch.answered(None)
@@ -179,16 +186,16 @@ class HttpExchange(OpenExchange):
             self._outlet.end()
         else:
             self._turn.answer(202)
-        if told is not None:
-            told(reason)
+        if on_cancel is not None:
+            on_cancel(reason)
 
     def end_listening(self, reason: str) -> None:
         """End a subscription by itself: with a result, so that the client knows that nothing broke (2026-07-28,
         Subscriptions: Graceful Closure)."""
-        told = self.on_cancel
+        on_cancel = self.on_cancel
         self.result(msgspec.json.encode({"resultType": "complete", "_meta": {SUBSCRIPTION_ID: self.request.id}}))
-        if told is not None:
-            told(reason)
+        if on_cancel is not None:
+            on_cancel(reason)
 
     def client_gone(self) -> None:
         """The connection is lost."""
@@ -202,18 +209,16 @@ class HttpExchange(OpenExchange):
         elif self._outlet is not None:
             self._outlet.send(payload)
             self._outlet.end()
-        elif status == 200 and not headers:
-            self._turn.answer_json(payload)
         else:
             self._turn.answer(status, payload, headers)
 
     def _settle(self) -> None:
-        """From here on nothing more is sent for this request, except what the caller of this has in hand."""
-        self._open = False
+        """End the request: its caller sends one more message at most."""
+        self.open = False
         self.on_cancel = None
         session = self.session
         if session is not None:
-            session.settle(self.request.id)
+            session.opened.pop(self.request.id, None)
             if self._asks:
                 for id_ in list(self._asks):
                     self._withdraw(id_)
@@ -223,7 +228,7 @@ class HttpExchange(OpenExchange):
             if self._batch is not None:
                 self._outlet = self._batch.stream()
             elif self.session is not None:
-                self._outlet = self.session.open_stream(self._turn)
+                self._outlet = self.session.streams.open(self._turn)
             else:
                 self._outlet = _TurnStream(self._turn)
         return self._outlet
@@ -276,28 +281,18 @@ class Batch:
         if self._outlet is not None:
             self._outlet.end()
         elif self._answers:
-            self._turn.answer_json(b"[%b]" % b",".join(self._answers))
+            self._turn.answer(200, b"[%b]" % b",".join(self._answers))
         else:
             self._turn.answer(202)
 
     def stream(self) -> Outlet:
         """Stream from here on."""
         if self._outlet is None:
-            self._outlet = self._session.open_stream(self._turn)
+            self._outlet = self._session.streams.open(self._turn)
             for payload in self._answers:
                 self._outlet.send(payload)
             self._answers = []
         return self._outlet
-
-
-def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
-    """A client is only asked what it said it answers."""
-    if not dialect.capabilities.can_answer(method, params):
-        raise Fault(
-            "MISSING_CAPABILITY",
-            f"the client did not declare that it answers {method}",
-            data={"requiredCapabilities": missing_capability(method, params)},
-        )
 
 
 def _line(payload: bytes) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
@@ -17,8 +18,14 @@ from interlock.transports.http.turn import Head, Turn
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
 
-if TYPE_CHECKING:
-    from interlock.transports.http.protocol import HubProtocol
+
+class Connection(Protocol):
+    """A connection of this address, as its server sees it."""
+
+    transport: asyncio.Transport
+
+    def sweep(self, now: float) -> None:
+        """Close it where it keeps us waiting for too long."""
 
 
 class Endpoint(Protocol):
@@ -56,7 +63,7 @@ class HttpListener:
         self.limits = limits
         self.bounds = bounds
         self.is_mcp = is_mcp
-        self.connections: set[HubProtocol] = set()
+        self.connections: set[Connection] = set()
         self.streams: dict[Turn, float] = {}
         """The open event streams, and when each gets its next comment."""
         self.bodies = Bodies(bounds)

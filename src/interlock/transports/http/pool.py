@@ -1,7 +1,7 @@
-"""A keep-alive connection pool for one server over HTTP/1.1, as lean as a hub's hot path needs it.
+"""A keep-alive connection pool for one server over HTTP/1.1. Idle connections are shared by all servers of an origin.
 
-One request at a time on a connection, one write per request. Nothing is ever sent twice here: whoever asked is told how
-far it got, and decides.
+One request at a time on a connection, one write per request. The pool never sends twice: it reports how far a request
+got, and its sender decides. The number of connections in use is each server's own, so a slow one takes nobody else's.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
-from interlock.transports.http.channel import Channel, Failed, Reply, fail
-from interlock.transports.http.idle import Idle
+from interlock.transports.http.channel import Channel, Failed, KnownHeads, Reply, fail
 from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0
 
 DRAIN_SECONDS: Final = 1.0
-"""How long a response may go on after what was wanted of it has come."""
+"""How long a response may go on after its answer has come."""
+
+MOST_IDLE: Final = 1_024
+"""Connections kept for one origin."""
 
 
 Guard: TypeAlias = Callable[[Origin], Awaitable[str]]
@@ -46,12 +49,11 @@ class Pool:
         self._size = size
         self._queue_limit = queue
         self._loop = asyncio.get_running_loop()
-        self.now = self._now = self._loop.time
-        self.later = self._loop.call_later
-        self.rounds = Batching.of(self._loop)
+        self._now = self._loop.time
+        self.batching = Batching.of(self._loop)
         self.share = Share()
-        """What its event streams may take of the loop's time, all together."""
-        self._idle = Idle.shared(origin, context, guard)
+        """How much of the loop's time its event streams may take, all together."""
+        self._idle = IdleConnections.shared(origin, context, guard)
         self._context = self._idle.context
         self.heads = self._idle.heads
         self._busy: set[Channel] = set()
@@ -77,8 +79,8 @@ class Pool:
                 busy.add(connection)
                 connection.pool, connection.reply = self, reply
                 reply.connection, reply.over = connection, False
-                if self.rounds.running:
-                    self.rounds.write(connection.transport, payload)
+                if self.batching.running:
+                    self.batching.write(connection.transport, payload)
                 else:
                     connection.transport.write(payload)
                 return
@@ -96,7 +98,7 @@ class Pool:
             self._open_more()
 
     def drop(self, reply: Reply) -> None:
-        """The response is no longer wanted: its connection is closed, and nobody is told."""
+        """The response is no longer wanted: close its connection, and tell nobody."""
         if reply.over:
             return
         reply.over = True
@@ -104,12 +106,12 @@ class Pool:
             reply.connection.abort()
 
     def drain(self, reply: Reply) -> None:
-        """All that was wanted has come: keep the connection if the response ends soon, else close it."""
+        """The answer has come: keep the connection if the response ends soon, else close it."""
         if not reply.over:
             self._loop.call_later(DRAIN_SECONDS, self.drop, reply)
 
     async def close(self) -> None:
-        """Close every connection. Whoever still waits is told."""
+        """Close every connection. Requests that still wait fail."""
         if not self._closed:
             self._closed, self._size = True, 0
             self._idle.leave()
@@ -123,7 +125,7 @@ class Pool:
         if self._opening:
             await asyncio.wait(self._opening)
 
-    # What connections report.
+    # Connections call these (`channel.Owner`).
 
     def release(self, connection: Channel, keep: bool) -> None:
         """A connection is free again."""
@@ -136,23 +138,29 @@ class Pool:
             self._begin(connection, reply)
             return
         self._busy.discard(connection)
+        idle = self._idle
+        if len(idle.connections) >= MOST_IDLE:
+            connection.abort()
+            return
         connection.idle_until = self._now() + connection.keep_seconds
-        self._idle.put(connection)
+        idle.connections.append(connection)
+        if idle.reaper is None:
+            idle.reap_in(connection.keep_seconds)
 
     def lost(self, connection: Channel) -> None:
         """A connection is gone."""
         if connection in self._busy:
             self._busy.remove(connection)
-        else:
-            self._idle.drop(connection)
+        elif connection in self._idle.connections:
+            self._idle.connections.remove(connection)
         self._open_more()
 
     def _begin(self, connection: Channel, reply: Reply) -> None:
-        """Send what had to wait for a connection."""
+        """Send a request that had to wait for a connection."""
         payload, reply.payload = reply.payload, b""
         self._busy.add(connection)
         reply.connection, connection.reply = connection, reply
-        self.rounds.write(connection.transport, payload)
+        self.batching.write(connection.transport, payload)
 
     def _next(self) -> Reply | None:
         while self._queue:
@@ -172,7 +180,7 @@ class Pool:
         task.add_done_callback(self._opening.discard)
 
     async def _open(self, reply: Reply | None) -> None:
-        """Open a connection for one request, or for whoever waits longest then; if that fails, it is told so."""
+        """Open a connection for one request, or for the one that waits longest. If that fails, so does the request."""
         origin = self._origin
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -202,3 +210,65 @@ class Pool:
         reply = reply or self._next()
         if reply is not None:
             fail(reply, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
+
+
+_Key = tuple[Origin, ssl.SSLContext | None, object]
+
+
+class IdleConnections:
+    """The idle connections to one origin. The last one put in is the first one taken."""
+
+    def __init__(self, key: _Key) -> None:
+        origin, context, _ = self._key = key
+        self.context = (context or default_context()) if origin.scheme == "https" else None
+        self.connections: deque[Channel] = deque()
+        self.heads = KnownHeads()
+        """The heads of good responses."""
+        self.reaper: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._users = 0
+
+    @classmethod
+    def shared(cls, origin: Origin, context: ssl.SSLContext | None, guard: object) -> IdleConnections:
+        """Those of an origin, for all pools that connect to it in the same way. Each must `leave` in the end."""
+        all_ = _IDLE.setdefault(asyncio.get_running_loop(), {})
+        key = (origin, context, guard)
+        found = all_.get(key)
+        if found is None:
+            found = all_[key] = cls(key)
+        found._users += 1
+        return found
+
+    def leave(self) -> None:
+        """One user less. The last one closes every connection."""
+        self._users -= 1
+        if self._users:
+            return
+        _IDLE.get(self._loop, {}).pop(self._key, None)
+        if self.reaper is not None:
+            self.reaper.cancel()
+        while self.connections:
+            self.connections.pop().abort()
+
+    def reap_in(self, seconds: float) -> None:
+        """Look for connections that have been idle for too long, after a while."""
+        self.reaper = self._loop.call_later(seconds, self._reap)
+
+    def _reap(self) -> None:
+        # The oldest stand first.
+        self.reaper = None
+        now = self._loop.time()
+        while self.connections and self.connections[0].idle_until <= now:
+            self.connections.popleft().abort()
+        if self.connections:
+            self.reap_in(max(self.connections[0].idle_until - now, 0.1))
+
+
+def default_context() -> ssl.SSLContext:
+    """The system's trust, and HTTP/1.1 alone."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+_IDLE: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, IdleConnections]] = WeakKeyDictionary()

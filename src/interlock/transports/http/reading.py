@@ -1,11 +1,11 @@
-"""Making sense of what an HTTP server sends: messages, refusals, event ids. Nothing is guessed, rubbish is reported."""
+"""Reads what an HTTP server sends: messages, refusals, event ids. Unreadable input is reported, never guessed at."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -14,10 +14,8 @@ from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
-
-if TYPE_CHECKING:
-    from interlock.transports.http.client import HttpLink
+from interlock.wire.limits import Limits
+from interlock.wire.messages import BadMessage, Id, Message, decode, decode_batch, is_batch
 
 RETRY_SECONDS: Final = 1.0
 """How long to wait before a broken stream is asked for again, where the server does not say."""
@@ -34,7 +32,19 @@ LONGEST_WAIT_S: Final = 86_400
 """Whatever a server says, nobody is told to wait for longer than a day."""
 
 
-def read_messages(link: HttpLink, data: bytes) -> list[Message]:
+class Reader(Protocol):
+    """The link that messages are read for."""
+
+    limits: Limits
+
+    def complain(self, text: str, kind: str = "stray") -> None:
+        """Report what the server should not have done."""
+
+    def refuse_unread(self, id: Id, error: ErrorObject) -> None:
+        """Answer a request of the server that cannot be taken (handshake era)."""
+
+
+def read_messages(link: Reader, data: bytes) -> list[Message]:
     """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
     try:
         if not is_batch(data):
@@ -46,7 +56,7 @@ def read_messages(link: HttpLink, data: bytes) -> list[Message]:
     return taken(link, parts)
 
 
-def taken(link: HttpLink, outcome: Outcome) -> list[Message]:
+def taken(link: Reader, outcome: Outcome) -> list[Message]:
     """The messages that can be taken of those that were read. What cannot is reported, and refused where it asks."""
     messages: list[Message] = []
     for part in outcome if isinstance(outcome, list) else [outcome]:

@@ -1,18 +1,27 @@
-"""The body of a request that was refused before anything of it was read: in MCP's words at an MCP address, in the tool
-registry's anywhere else."""
+"""How a request is refused: as MCP says it on an MCP path, as the tool registry says it anywhere else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.intake import refusal_dialect
 from interlock.protocols.registry.errors import error_body
 from interlock.protocols.traces import new_trace_id
+from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import mcp_path_of
+from interlock.transports.http.post_headers import names_session
+from interlock.transports.http.turn import Turn
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.messages import encode_failure
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.messages import BadMessage, Id, Request, decode, encode_failure
+
+_CLOSING: Final = frozenset({401, 403, 406, 415})
+"""After these the next request is no better, so the connection closes."""
 
 
 def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:
@@ -22,3 +31,48 @@ def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool])
     if not path or is_mcp(path) or is_mcp(mcp_path_of(path) or path):
         return encode_failure(None, fault.render(ErrorDialect.NEW_MCP))
     return msgspec.json.encode(error_body(fault, new_trace_id()))
+
+
+def refuse(
+    turn: Turn,
+    status: int,
+    fault: Fault,
+    headers: bytes = b"",
+    error_dialect: ErrorDialect = ErrorDialect.NEW_MCP,
+    id: Id | None = None,
+) -> None:
+    if status in _CLOSING:
+        turn.keep_alive = False
+    turn.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
+
+
+def failure(fault: Fault, id: Id | None) -> bytes:
+    return encode_failure(id, fault.render(ErrorDialect.OLD_MCP))
+
+
+def id_of(turn: Turn, fault: Fault | None) -> Id | None:
+    """The id of the request that is refused, where it can be read."""
+    if isinstance(fault, BadMessage):
+        return fault.id
+    message = _message_of(turn)
+    return message.id if isinstance(message, Request | BadMessage) else None
+
+
+def _message_of(turn: Turn) -> Outcome | None:
+    """What a refused request says, where that is known at once: a large body is not read for it."""
+    if turn.message is not None or len(turn.body) > LARGE:
+        return turn.message
+    try:
+        return decode(turn.body)
+    except BadMessage as bad:
+        return bad
+
+
+def error_dialect_of(turn: Turn, fault: Fault) -> ErrorDialect:
+    """The dialect of a refusal. It never depends on the session, which may be another client's."""
+    if names_session(turn.head.headers):
+        return ErrorDialect.OLD_MCP
+    if fault.kind.domain != "security" or isinstance(fault, BadMessage):
+        return ErrorDialect.NEW_MCP
+    message = _message_of(turn)
+    return refusal_dialect(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP

@@ -1,19 +1,22 @@
-"""What comes back over HTTP: the answer to a request, and the receipt for what needs none."""
+"""The response to a request over HTTP: one body of JSON, a stream of events, or a refusal."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
+
+import msgspec
 
 from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.channel import Failed, Reply
+from interlock.transports.http.channel import Channel, Failed, Reply
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
     RETRY_SECONDS,
+    Reader,
     header_text,
     http_fault,
     read_error,
@@ -27,14 +30,13 @@ from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import Failure, Message, Notification, Request, Result
+from interlock.wire.messages import Failure, Id, Message, Notification, Request, Result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
-if TYPE_CHECKING:
-    from interlock.transports.http.client import HttpLink
-
 ERROR_BYTES: Final = 64 * 1024
-"""What is read of a body that is no message."""
+"""How much is read of a body that is no message."""
+
+_NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
@@ -44,60 +46,101 @@ REDIRECTS: Final = 3
 IDEMPOTENT: Final = frozenset(
     row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
 ) | {"ping"}
-"""Requests that may be sent again when it is not known whether the first was heard."""
+"""Requests that may be sent again when the fate of the first is unknown."""
 
 REPEATED: Final = IDEMPOTENT | {"initialize"}
-"""Sent again where a connection that was kept turned out to be closed. Of a second handshake a session may be left that
-nobody uses; without it, a server that was started anew has none, since it hung up on all connections."""
+"""Sent again where a kept connection turned out to be closed. A second handshake may leave a session that nobody uses;
+without it, no session can be opened with a server that was restarted and so closed all connections."""
 
 
-class Call(Reply):
-    """One request of ours, and its response as it comes."""
+class Caller(Reader, Protocol):
+    """The link that a call was sent on, as the call sees it."""
 
-    # What few calls ever change stands here once, not in each of them.
-    timer: asyncio.TimerHandle | None = None
+    calls: dict[Id, Call]
+    """The requests that wait for an answer."""
+    offered_session: str | None
+    """The session id that came with the answer to `initialize`."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether the server speaks the stateless era."""
+
+    def finish(self, call: Call) -> bool:
+        """The request is over. False when it was over already."""
+
+    def lose(self, call: Call, fault: Fault) -> None:
+        """End a request without an answer."""
+
+    def lose_session(self, call: Call, session: str) -> None:
+        """The server no longer knows the session that a request was sent in."""
+
+    def drain(self, reply: Reply) -> None:
+        """The answer has come; the rest of the response is not wanted."""
+
+    def repeat(self, call: Call) -> None:
+        """Send a request again that cannot have had an effect, on a connection of its own."""
+
+    def resume(self, call: Call, delay: float) -> None:
+        """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
+
+    def redirect(self, location: str) -> bool:
+        """Use another path of the server. False when it points to another origin, which is never followed."""
+
+    def owe(self, request: Request) -> bool:
+        """Note a request of the server. False when the link dealt with it: a ping, a repeated id, one too many. The
+        stateless era has none, and they get no answer (2026-07-28, Streamable HTTP: Sending Messages)."""
+
+    def on_notification(self, notification: Notification) -> None:
+        """A notification that belongs to no request's stream. Progress is handed to its request all the same."""
+
+
+class Call(msgspec.Struct, eq=False):
+    """One request of ours, and its response as it comes (`channel.Reply`)."""
+
+    link: Caller
+    outgoing: Outgoing
+    sink: Sink
+    id: int
+    params: bytes
+    """As they went out."""
+    deadline: float
     session: str | None = None
     """The session that it was sent in (handshake era)."""
+    connection: Channel | None = None
+    payload: bytes = b""
+    over: bool = True
+    timer: asyncio.TimerHandle | None = None
     last_event_id: str | None = None
-    least = 0.0
+    least: float = 0.0
     """It may take until then, whatever progress says."""
-    _status = 0
-    _headers: Mapping[bytes, bytes] = MappingProxyType({})
-    _json = False
+    _status: int = 0
+    _headers: Mapping[bytes, bytes] = _NO_HEADERS
+    _json: bool = False
     _events: EventReader | None = None
-    _size = 0
-    _retry = RETRY_SECONDS
-    _resumes = 0
-    _redirects = 0
-    _repeated = False
-    _bad = 0
-    _told = False
-    """Whether its answer came: what follows on its stream is nobody's."""
+    _size: int = 0
+    _retry: float = RETRY_SECONDS
+    _resumes: int = 0
+    _redirects: int = 0
+    _repeated: bool = False
+    _bad: int = 0
+    _answered: bool = False
+    """Whether its answer came: the rest of its stream belongs to nobody."""
     _chunks: list[bytes] | None = None
     _waiting: list[SseEvent] | None = None
     """Events behind a large one that is being read; None where none is."""
-    _ended = False
-    """Whether the stream ended while one was."""
-
-    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink, id: int, params: bytes) -> None:
-        self._link = link
-        self.outgoing = outgoing
-        self.sink = sink
-        self.id = id
-        self.params = params
-        """As they went out."""
-        self.deadline = outgoing.deadline
+    _ended: bool = False
+    """Whether the stream ended meanwhile."""
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
         self._status = 0
-        self._headers = {}
+        self._headers = _NO_HEADERS
         self._json = False
         self._events = None
         self._chunks = None
         self._size = 0
 
-    # pool.Reply
+    # channel.Reply
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
@@ -105,8 +148,8 @@ class Call(Reply):
         kind = headers.get(b"content-type", b"").lower()
         streams = status == 200 and kind.startswith(b"text/event-stream")
         length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._link.limits.message_bytes and not streams:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
+        if length.isdigit() and int(length) > self.link.limits.message_bytes and not streams:
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
             return
         if status != 200:
             return
@@ -116,27 +159,27 @@ class Call(Reply):
         if kind.startswith(b"application/json"):
             self._json = True
         elif streams:
-            self._events = EventReader(self._link.limits.message_bytes)
+            self._events = EventReader(self.link.limits.message_bytes)
 
     def body(self, data: bytes) -> None:
         if self._events is not None:
-            if not self._told:
+            if not self._answered:
                 self._read_events(self._events, data)
             return
         self._size += len(data)
-        if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
+        if self._size <= (self.link.limits.message_bytes if self._json else ERROR_BYTES):
             if self._chunks:
                 self._chunks.append(data)
             else:
                 self._chunks = [data]
         elif self._json:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
 
     def done(self) -> None:
         if self._events is not None:
             if self._waiting is not None:
                 self._ended = True
-            elif not self._told:
+            elif not self._answered:
                 self._broken("the response stream ended without the answer")
             return
         body = b"".join(self._chunks or ())
@@ -144,29 +187,30 @@ class Call(Reply):
         if self._json and len(body) > LARGE:
             self._read_large(body)
         elif self._json:
-            self._take(read_messages(self._link, body))
+            self._take(read_messages(self.link, body))
         else:
             self._refused(body)
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        link = self._link
+        link = self.link
         answer = plain_answer(body) if len(body) <= link.limits.message_bytes else None
-        if answer is not None and answer.id == self.id and self.outgoing.method != "initialize":
-            if link.finish(self):
-                self.sink.on_response(answer)
-            return
-        super().whole(headers, body)
+        if answer is None or answer.id != self.id or self.outgoing.method == "initialize":
+            self.head(200, headers)
+            self.body(body)
+            self.done()
+        elif link.calls.pop(self.id, None) is not None:
+            if self.timer is not None:
+                self.timer.cancel()
+            self.sink.on_response(answer)
 
     def failed(self, how: Failed) -> None:
         if not how.sent:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
         elif how.reused and not how.began and not self._repeated and self.outgoing.method in REPEATED:
             self._repeated = True
-            self._link.repeat(self)
+            self.link.repeat(self)
         else:
             self._broken(how.why)
-
-    # What the response says.
 
     def _read_events(self, reader: EventReader, data: bytes) -> None:
         try:
@@ -189,8 +233,8 @@ class Call(Reply):
                 self._read_large(event.data)
                 return
             if event.data:
-                self._take(read_messages(self._link, event.data))
-            if self._told or (self.over and not self._ended):
+                self._take(read_messages(self.link, event.data))
+            if self._answered or (self.over and not self._ended):
                 return
 
     def _read_large(self, data: bytes) -> None:
@@ -198,15 +242,15 @@ class Call(Reply):
 
         def read(outcome: Outcome) -> None:
             waiting, self._waiting = self._waiting, None
-            self._take(taken(self._link, outcome))
-            if waiting is None or self._told:
+            self._take(taken(self.link, outcome))
+            if waiting is None or self._answered:
                 return
             self._take_events(waiting)
             if self._ended:
                 self._ended = False
                 self.done()
 
-        LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
+        LargeReading.here().read(data, self.link.limits, self.link.limits.answer_members, read)
 
     def _note(self, event: SseEvent) -> None:
         self._resumes = 0
@@ -227,29 +271,29 @@ class Call(Reply):
             if isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Request):
-                if self._link.owe(message):
+                if self.link.owe(message):
                     self.sink.on_request(message)
             elif message.id == self.id or (message.id is None and isinstance(message, Failure)):
-                self._answered(message)
+                self._take_answer(message)
                 return
             else:
-                self._link.complain(f"an answer to {message.id!r} came for request {self.id}")
+                self.link.complain(f"an answer to {message.id!r} came for request {self.id}")
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _answered(self, answer: Result | Failure) -> None:
+    def _take_answer(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
-            self._link.offered_session = None if session is None else session.decode("latin-1")
-        self._told = True
-        self._link.drain(self)
-        if self._link.finish(self):
+            self.link.offered_session = None if session is None else session.decode("latin-1")
+        self._answered = True
+        self.link.drain(self)
+        if self.link.finish(self):
             self.sink.on_response(answer)
 
     def _notified(self, notification: Notification) -> None:
         if notification.method in (PROGRESS, CANCELLED):
             # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
-            self._link.on_notification(notification)
+            self.link.on_notification(notification)
         else:
             self.sink.on_notification(notification.method, notification.params)
 
@@ -260,21 +304,21 @@ class Call(Reply):
             self._redirected(status in (307, 308))
             return
         if status == 404 and self.session is not None:
-            self._link.lose_session(self, self.session)
+            self.link.lose_session(self, self.session)
             return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
-            self._answered(Failure(self.id, error))
+            self._take_answer(Failure(self.id, error))
             return
-        if self._link.finish(self):
+        if self.link.finish(self):
             self.sink.on_lost(http_fault(status, self._headers, body, error))
 
     def _redirected(self, whole: bool) -> None:
         """Go where the server points to, if that means to say the same again: other statuses ask for a GET."""
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
-        if whole and self._redirects <= REDIRECTS and location and self._link.redirect(location):
-            self._link.repeat(self)
+        if whole and self._redirects <= REDIRECTS and location and self.link.redirect(location):
+            self.link.repeat(self)
             return
         self._lose(
             "UPSTREAM_ERROR", f"the server redirects to {location[:200]!r}", "configure that address, if it is right"
@@ -282,44 +326,11 @@ class Call(Reply):
 
     def _broken(self, why: str) -> None:
         """Sent, and the response came to an end without the answer."""
-        if self.last_event_id and not self._link.modern and self._resumes < RESUMES:
+        if self.last_event_id and not self.link.modern and self._resumes < RESUMES:
             self._resumes += 1
-            self._link.resume(self, self._retry)
+            self.link.resume(self, self._retry)
             return
         self._lose("OUTCOME_UNKNOWN", why)
 
     def _lose(self, name: str, why: str, hint: str = "") -> None:
-        self._link.lose(self, Fault(name, why, hint=hint))
-
-
-class Receipt(Reply):
-    """The response to what needs no answer: a notification, our answer to the server, the end of a session."""
-
-    def __init__(self, link: HttpLink, what: str) -> None:
-        self._link = link
-        self._what = what
-        self._status = 0
-        self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self._status = status
-        if status == 200 and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-            self.failed(Failed("the server answers what asks for no answer", sent=True))
-
-    def body(self, data: bytes) -> None:
-        pass
-
-    def done(self) -> None:
-        if self._status >= 400 and not (self._what == "DELETE" and self._status in (404, 405)):
-            self._link.complain(f"{self._what} was refused: HTTP {self._status}", "told")
-        self._settle()
-
-    def failed(self, how: Failed) -> None:
-        if not self.taken.done():
-            self._link.complain(f"{self._what} was not taken: {how.why}", "told")
-        self._link.drop(self)
-        self._settle()
-
-    def _settle(self) -> None:
-        if not self.taken.done():
-            self.taken.set_result(None)
+        self.link.lose(self, Fault(name, why, hint=hint))

@@ -15,7 +15,7 @@ import uvicorn
 
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.guard import allowed_hosts_for
-from interlock.transports.http.listener import Endpoint, HttpListener, mcp_paths
+from interlock.transports.http.listener import Connection, Endpoint, HttpListener, mcp_paths
 from interlock.transports.http.protocol import HubProtocol
 from interlock.wire.limits import DEFAULT, Limits
 
@@ -125,7 +125,7 @@ class HttpServer:
         self._look(iter(tuple(self.listener.connections)), now)
         self._sweeper = asyncio.get_running_loop().call_later(self.listener.bounds.resolution_s, self._sweep)
 
-    def _look(self, waiting: Iterator[HubProtocol], now: float) -> None:
+    def _look(self, waiting: Iterator[Connection], now: float) -> None:
         """See which connections were waited for too long: some at a time, so that no call waits for all of them."""
         looked = 0
         for connection in islice(waiting, LOOKED_AT_ONCE):

@@ -11,11 +11,9 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import Caller, OpenExchange, Session, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Session, check_capability, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.exchange import check_capability
-from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.streams import ReplayBudget, Streams
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
@@ -106,14 +104,6 @@ class HttpSession(Session):
         if len(opened) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
         opened[id_] = exchange
-
-    def settle(self, id: Id) -> None:
-        """A request is over."""
-        self.opened.pop(id, None)
-
-    def open_stream(self, turn: Turn) -> SessionStream:
-        """A stream for what belongs to one POST."""
-        return self.streams.open(turn)
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""

@@ -1,37 +1,54 @@
-"""The stream for what belongs to no request of ours (handshake era). Opened again wherever it breaks off."""
+"""The stream for messages that belong to no request of ours (handshake era). Opened again wherever it breaks off."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
     RETRY_SECONDS,
+    Reader,
     header_text,
     read_messages,
     taken,
 )
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.link import Listener
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import Message, Notification, Request
 from interlock.wire.sse import EventReader, EventTooLarge
 
-if TYPE_CHECKING:
-    from interlock.transports.http.client import HttpLink
-
 RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
+
+
+class Opener(Reader, Protocol):
+    """The link that the stream belongs to."""
+
+    listener: Listener
+
+    def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        """Send the stream's GET. Raises a `Fault`."""
+
+    def drop(self, reply: Reply) -> None:
+        """A response is no longer wanted."""
+
+    def owe(self, request: Request) -> bool:
+        """Note a request of the server. False when the link dealt with it."""
+
+    def on_notification(self, notification: Notification) -> None:
+        """Take a notification."""
 
 
 class StandingStream(Reply):
     """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
 
-    def __init__(self, link: HttpLink) -> None:
+    def __init__(self, link: Opener) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._last_event_id: str | None = None

@@ -1,21 +1,18 @@
 """One HTTP request on an MCP path and the answer it gets. A connection serves its turns one after the other.
 
-What is written to a turn that is over, or whose client has gone, is dropped.
+Bytes written to a turn that is over, or whose client has gone, are dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import msgspec
 
+from interlock.transports.exchange import Session
 from interlock.transports.http.guard import Refusal
 from interlock.wire.large_messages import Outcome
-
-if TYPE_CHECKING:
-    from interlock.transports.http.protocol import HubProtocol
-    from interlock.transports.http.sessions import HttpSession
 
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
@@ -23,7 +20,7 @@ STREAM_HEADERS: Final = (
 
 
 class Head(msgspec.Struct):
-    """A request without its body. Requests that are alike may share one."""
+    """A request without its body. Equal requests may share one."""
 
     method: bytes
     path: str
@@ -33,23 +30,58 @@ class Head(msgspec.Struct):
     chunked: bool
     """Whether the client understands an answer in chunks."""
     length: int = 0
-    """The body's, where it was said."""
+    """The body's length, where the head names it."""
     fit: bool = False
-    """Whether the endpoint found once that it may carry an MCP message."""
-    session: HttpSession | None = None
-    """The session that this head names, once it was found and its version checked (handshake era)."""
+    """Whether the endpoint has found that it may carry an MCP message."""
+    session: Session | None = None
+    """The session that this head names, once the endpoint has found it and checked its version (handshake era)."""
     mirrored: tuple[str, str | None, str | None] | None = None
-    """The method, name and version that this head was found to repeat rightly (stateless era)."""
+    """The method, name and version that this head repeats correctly (stateless era)."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
 """For a request that is refused before its head was understood."""
 
 
+class AnswerHeads(Protocol):
+    """Writes the heads of answers. A listener does."""
+
+    ok_head: bytes
+    """The head of a 200 with JSON, up to its length."""
+
+    def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
+        """A whole answer with its status line and headers."""
+
+
+class Connection(Protocol):
+    """The connection that a turn is answered on."""
+
+    client: tuple[str, int] | None
+
+    @property
+    def listener(self) -> AnswerHeads:
+        """The listening address."""
+
+    def finish(self, turn: Turn, data: bytes) -> None:
+        """Write the last bytes of an answer."""
+
+    def write(self, data: bytes) -> None:
+        """Write a piece of an answer that is not its last."""
+
+    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+        """Write the first bytes of an event stream."""
+
+    def send(self, turn: Turn, event: bytes) -> bool:
+        """Write an event. False when nobody reads it any more."""
+
+    def streams_to(self, turn: Turn) -> bool:
+        """Whether the answer of this turn is an event stream."""
+
+
 class Turn(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
 
-    connection: HubProtocol | None
+    connection: Connection | None
     """None once the answer is complete or the client has gone."""
     head: Head
     keep_alive: bool
@@ -58,40 +90,25 @@ class Turn(msgspec.Struct, eq=False):
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
     message: Outcome | None = None
-    """What a large body was read as; then the body itself is gone."""
+    """The message read from a large body; the body itself is gone then."""
 
     @property
     def address(self) -> str:
-        """Where it comes from."""
+        """The client's address."""
         client = None if self.connection is None else self.connection.client
         return "" if client is None else client[0]
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody still waits for the answer."""
-        return self.connection is not None
-
-    def answer_json(self, body: bytes) -> None:
-        """The common answer: 200 with one JSON body."""
-        connection = self.connection
-        if connection is None:
-            return
-        if self.keep_alive:
-            connection.finish(self, b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, len(body), body))
-        else:
-            self.answer(200, body)
-
     def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
-        """Any other answer. `headers` are complete lines; a body is JSON."""
+        """Answer with a body of JSON, or none. `headers` are complete lines."""
         connection = self.connection
         if connection is None:
             return
-        if self in connection.listener.streams:
+        if connection.streams_to(self):
             self.end()
-        elif self.head.method == b"HEAD":
-            connection.finish(self, connection.listener.render(status, b"", headers, self.keep_alive))
-        else:
-            connection.finish(self, connection.listener.render(status, body, headers, self.keep_alive))
+            return
+        if self.head.method == b"HEAD":
+            body = b""
+        connection.finish(self, connection.listener.render(status, body, headers, self.keep_alive))
 
     def begin_stream(self, headers: bytes = b"") -> None:
         """Turn the answer into an event stream."""
@@ -103,6 +120,6 @@ class Turn(msgspec.Struct, eq=False):
         return self.connection is not None and self.connection.send(self, event)
 
     def end(self) -> None:
-        """The stream is complete."""
+        """Complete the stream."""
         if self.connection is not None:
             self.connection.finish(self, b"0\r\n\r\n" if self.head.chunked else b"")

@@ -1,49 +1,67 @@
-"""What a stream of lines holds: the one session it can have, requests and batches."""
+"""The session, the requests and the batches of a stream of lines."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
-from interlock.transports.exchange import Caller, OpenExchange, Session
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Request, encode_failure, encode_result, one_line
-
-if TYPE_CHECKING:
-    from interlock.transports.stdio.server import StdioServer
+from interlock.wire.messages import Id, Request, encode_failure, encode_result, one_line
 
 Waiter: TypeAlias = asyncio.Future[bytes]
+
+_log = logging.getLogger("interlock.transports")
+
+
+class Client(Protocol):
+    """The client at the other end of the stream."""
+
+    def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
+        """Send the one answer to a request, unless it is no longer wanted."""
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Send a notification, unless the client is not keeping up."""
+
+    def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
+        """Send a request of the server's own. Raises a `Fault`."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message."""
 
 
 class StreamSession(Session):
     """The one session that a stream can hold."""
 
-    __slots__ = ("_server",)
+    __slots__ = ("_client",)
 
-    def __init__(self, server: StdioServer, caller: Caller, dialect: Dialect) -> None:
+    def __init__(self, client: Client, caller: Caller, dialect: Dialect) -> None:
         super().__init__(secrets.token_urlsafe(16), caller, dialect)
-        self._server = server
+        self._client = client
 
     def notify(self, method: str, params: bytes) -> None:
-        self._server.notify(method, params)
+        self._client.notify(method, params)
 
     def ask(self, method: str, params: bytes) -> Waiter:
-        return self._server.ask(self.dialect, method, params)
+        return self._client.ask(self.dialect, method, params)
 
 
 class StreamExchange(OpenExchange):
     """One request on a stream."""
 
-    __slots__ = ("_asks", "_batch", "_open", "_server")
+    __slots__ = ("_asks", "_batch", "_client", "open")
+
+    open: bool
 
     def __init__(
         self,
-        server: StdioServer,
+        client: Client,
         request: Request,
         view: RequestPreview,
         dialect: Dialect,
@@ -58,14 +76,18 @@ class StreamExchange(OpenExchange):
         self.session = session
         self.headers = None
         self.on_cancel = None
-        self._server = server
+        self._client = client
         self._batch = batch
         self._asks: list[Waiter] | None = None
-        self._open = True
+        self.open = True
 
-    @property
-    def open(self) -> bool:
-        return self._open
+    def serve(self, service: Service) -> None:
+        """Have the request answered, also where the service fails."""
+        try:
+            service.serve(self)
+        except Exception:
+            _log.exception("%s could not be served", self.request.method)
+            self.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
     def result(self, result: bytes) -> None:
         try:
@@ -73,7 +95,13 @@ class StreamExchange(OpenExchange):
         except (UnicodeDecodeError, msgspec.DecodeError):
             self.fail(Fault("UPSTREAM_ERROR", "the answer is not JSON in UTF-8"))
             return
-        self._end(encode_result(self.request.id, line))
+        id_ = self.request.id
+        message = encode_result(id_, line)
+        if self.open:
+            if self._asks or self.on_cancel is not None:
+                self._settle()
+            self.open = False
+            self._client.answer(id_, message, self._batch)
 
     def fail(self, fault: Fault) -> None:
         self._end(encode_failure(self.request.id, fault.render(self.dialect.error_dialect)))
@@ -82,11 +110,11 @@ class StreamExchange(OpenExchange):
         self._end(encode_failure(self.request.id, error))
 
     def notify(self, method: str, params: bytes) -> None:
-        if self._open:
-            self._server.notify(method, params)
+        if self.open:
+            self._client.notify(method, params)
 
     def ask(self, method: str, params: bytes) -> Waiter:
-        waiter = self._server.ask(self.dialect, method, params)
+        waiter = self._client.ask(self.dialect, method, params)
         if self._asks is None:
             self._asks = []
         self._asks.append(waiter)
@@ -94,26 +122,23 @@ class StreamExchange(OpenExchange):
 
     def cancel(self, reason: str) -> None:
         """The client no longer wants the answer."""
-        if not self._open:
+        if not self.open:
             return
-        told = self.on_cancel
+        on_cancel = self.on_cancel
         self._settle()
         if self._batch is not None:
             self._batch.answered(None)
-        if told is not None:
-            told(reason)
+        if on_cancel is not None:
+            on_cancel(reason)
 
     def _end(self, message: bytes) -> None:
-        if self._open:
-            if self._asks or self.on_cancel is not None:
-                self._settle()
-            else:
-                self._open = False
-            self._server.answer(self.request.id, message, self._batch)
+        if self.open:
+            self._settle()
+            self._client.answer(self.request.id, message, self._batch)
 
     def _settle(self) -> None:
-        """Nothing more is sent for this request. Whoever served it is let go: it refers to this exchange in turn."""
-        self._open = False
+        """End the request. Drop the reference to its server, which refers to this exchange in turn."""
+        self.open = False
         self.on_cancel = None
         asks, self._asks = self._asks, None
         for waiter in asks or ():
@@ -123,10 +148,10 @@ class StreamExchange(OpenExchange):
 class Batch:
     """The answers to one batch, which leave together (2025-03-26, JSON-RPC batching)."""
 
-    __slots__ = ("_answers", "_expected", "_server")
+    __slots__ = ("_answers", "_client", "_expected")
 
-    def __init__(self, server: StdioServer) -> None:
-        self._server = server
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._answers: list[bytes] = []
         # One more than there are messages so far, until the loop turn is over and all are known.
         self._expected = 1
@@ -141,4 +166,4 @@ class Batch:
         if message is not None:
             self._answers.append(message)
         if self._expected == 0 and self._answers:
-            self._server.send(b"[%b]" % b",".join(self._answers))
+            self._client.send(b"[%b]" % b",".join(self._answers))

@@ -17,6 +17,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from interlock.transports.batching import Batching, Receiver
 from interlock.transports.descriptors import as_given
 from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
 from interlock.wire.errors import Fault
@@ -61,10 +62,14 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """Who hears what the process does."""
+    """The link to the process."""
 
-    def wrote(self, fd: int, data: bytes) -> None:
-        """Bytes on stdout or stderr."""
+    @property
+    def output(self) -> Receiver:
+        """Takes the bytes on stdout."""
+
+    def on_stderr(self, data: bytes) -> None:
+        """Bytes on stderr."""
 
     def hung_up(self, fd: int) -> None:
         """The process closed one of its streams."""
@@ -92,8 +97,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def __init__(self, owner: Owner, write_limit: int) -> None:
         self._owner = owner
+        self._output = owner.output
         self._write_limit = write_limit
         self._loop = asyncio.get_running_loop()
+        self._batching = Batching.of(self._loop)
         self._gone = self._loop.create_future()
         self._ended = False
         self._linger: asyncio.TimerHandle | None = None
@@ -170,7 +177,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._stdin.set_write_buffer_limits(high=self._write_limit)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._owner.wrote(fd, data)
+        if fd == STDOUT:
+            self._batching.received(self._output, data)
+        else:
+            self._owner.on_stderr(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if not self._ended:

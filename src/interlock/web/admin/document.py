@@ -1,4 +1,4 @@
-"""Makes the OpenAPI document of the admin API from its table of addresses."""
+"""Makes the OpenAPI document of the admin API from the table of operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.web.admin.addresses import ADDRESSES, Address
+from interlock.hub.admin.operation import Operation, Right
+from interlock.hub.admin.table import OPERATIONS
 
 Json = dict[str, Any]
 
@@ -18,40 +19,40 @@ _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 
 
 @cache
-def paths(*, write: bool) -> Json:
-    """The paths, with or without those that write."""
+def paths(rights: frozenset[Right]) -> Json:
+    """The paths of the operations that these rights permit."""
     found: Json = {}
-    for address in ADDRESSES:
-        if write or address.right == "admin_read":
-            found.setdefault(address.path, {})[address.verb.lower()] = _operation(address)
+    for operation in OPERATIONS.values():
+        if operation.path and operation.right in rights:
+            found.setdefault(operation.path, {})[operation.verb.lower()] = _described(operation)
     return found
 
 
-def _operation(address: Address) -> Json:
-    schema = schema_of(address.asks)
-    in_path = _IN_PATH.findall(address.path)
-    rest = {name: part for name, part in schema["properties"].items() if name not in in_path}
+def _described(operation: Operation) -> Json:
+    schema, names = schema_of(operation.params), operation.api_fields()
+    in_path = _IN_PATH.findall(operation.path)
+    rest = {name: part for name, part in schema["properties"].items() if name in names and name not in in_path}
     required = [name for name in schema.get("required", ()) if name in rest]
     parameters = [_parameter(name, "path", schema["properties"][name], required=True) for name in in_path]
-    operation: Json = {
-        "operationId": f"admin:{address.verb.lower()}:{address.path.removeprefix('/admin/')}",
-        "summary": address.summary,
-        "description": f"Needs a key with `{address.right}`.",
+    described: Json = {
+        "operationId": f"admin:{operation.verb.lower()}:{operation.path.removeprefix('/admin/')}",
+        "summary": operation.summary,
+        "description": f"Needs a key with `{operation.right}`.",
         "tags": ["admin"],
         "security": [{"key": []}],
         "responses": {
-            "200": {"description": "Done", "content": {"application/json": {"schema": schema_of(address.gives)}}},
+            "200": {"description": "Done", "content": {"application/json": {"schema": schema_of(operation.result)}}},
             **{str(status): {"$ref": f"#/components/responses/{status}"} for status in _REFUSALS},
         },
     }
-    if address.verb == "POST" and rest:
+    if operation.verb == "POST" and rest:
         body = {"type": "object", "properties": rest, "required": required, "additionalProperties": False}
-        operation["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
+        described["requestBody"] = {"required": bool(required), "content": {"application/json": {"schema": body}}}
     elif rest:
         parameters += [_parameter(name, "query", part, required=name in required) for name, part in rest.items()]
     if parameters:
-        operation["parameters"] = parameters
-    return operation
+        described["parameters"] = parameters
+    return described
 
 
 def schema_of(kind: type[msgspec.Struct]) -> Json:

@@ -1,11 +1,11 @@
-"""The routes of the admin API. Errors have the same bodies as in the REST API.
+"""The routes of the admin API, made from the table of operations. Errors have the same bodies as in the REST API.
 
 Every request needs a key or token with the right, on loopback too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,19 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from interlock.hub.admin.approvals import ApprovalOperations, Operation
+from interlock.hub.admin.operation import READ, WRITE, Operation, Right
+from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.call import Caller
-from interlock.hub.operations import ControlOperations
-from interlock.hub.store_faults import fault_of
-from interlock.store import StoreError
 from interlock.transports.large_reading import LargeReading
-from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import RequestInfo, answer
-from interlock.web.rest.routes import ENTRANCE
-from interlock.web.rest.routes import Address as HttpAddress
+from interlock.web.rest.routes import ENTRANCE, Address, Answer
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.limits import DEFAULT
@@ -34,18 +31,14 @@ from interlock.wire.messages import strict
 MAX_BODY: Final = 1024 * 1024
 
 
-def admin_routes(hub_app: HubApp, operator: ControlOperations) -> list[Route]:
+def admin_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
     """The routes, a specific path before a general one that matches it too."""
-    operations: Mapping[str, Operation] = {
-        **operator.operations,
-        **ApprovalOperations(hub_app.inbox, "api").operations,
-        "permissions.approve": hub_app.permission_operations.approve,
-    }
-    by_path: dict[str, dict[str, Callable[[Request, RequestInfo], object]]] = {}
-    for address in ADDRESSES:
-        by_path.setdefault(address.path, {})[address.verb] = _Endpoint(address, hub_app, operations[address.operation])
+    by_path: dict[str, dict[str, Answer]] = {}
+    for operation in OPERATIONS.values():
+        if operation.path:
+            by_path.setdefault(operation.path, {})[operation.verb] = _Endpoint(operation, hub_app, operations)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
-    served = {path: HttpAddress(by_path[path]) for path in ordered}  # type: ignore[arg-type]
+    served = {path: Address(by_path[path]) for path in ordered}
     # A principal's name may have slashes and end like another path: the method tells them apart.
     named = [Route(_wide(path), served[path], methods=[*by_path[path]]) for path in ordered if "{agent}" in path]
     return [*named, *(Route(_wide(path), served[path]) for path in ordered)]
@@ -59,10 +52,11 @@ def admin_paths(hub_app: HubApp) -> Callable[[Caller], dict[str, object]]:
     """The admin paths in a caller's OpenAPI document."""
 
     def paths_for(caller: Caller) -> dict[str, object]:
-        rights = hub_app.access.rights(caller.principal)
-        if caller.principal == LOCAL_AGENT or rights is None or not rights.admin_read:
+        principal, rights = caller.principal, hub_app.access.rights(caller.principal)
+        if principal == LOCAL_AGENT or rights is None:
             return {}
-        return paths(write=rights.admin_write and caller.principal.decides)
+        may: dict[Right, bool] = {READ: rights.admin_read, WRITE: rights.admin_write and principal.decides}
+        return paths(frozenset(right for right, has in may.items() if has))
 
     return paths_for
 
@@ -70,81 +64,65 @@ def admin_paths(hub_app: HubApp) -> Callable[[Caller], dict[str, object]]:
 class _Endpoint:
     """Answers one address."""
 
-    def __init__(self, address: Address, hub_app: HubApp, operation: Operation) -> None:
-        self._address = address
-        self._hub_app = hub_app
+    def __init__(self, operation: Operation, hub_app: HubApp, operations: Operations) -> None:
         self._operation = operation
+        self._authenticator = hub_app.authenticator
+        self._operations = operations
 
     async def __call__(self, request: Request, where: RequestInfo) -> Response:
         principal = await self._authenticate(request)
-        try:
-            result = await self._run(principal, request, where.trace_id)
-        except Fault as fault:
-            what = f"{self._address.verb} {self._address.path}"
-            self._hub_app.journal.refused(principal, what, fault, where.trace_id)
-            raise
-        except StoreError as cause:
-            raise fault_of(cause) from None
+        # Before the body is read: a caller without the right learns nothing about the parameters.
+        self._operations.demand(principal, self._operation, where.trace_id)
+        params = await self._params(request)
+        result = await self._operations.perform(principal, self._operation.name, params, where.trace_id)
         return answer(msgspec.json.encode(result), where)
 
-    async def _run(self, principal: Principal, request: Request, trace: str) -> object:
-        write = self._address.right == "admin_write"
-        self._hub_app.access.demand(principal, f"use {self._address.path}", write=write)
-        return await self._operation(principal, await self._params(request), trace)
-
     async def _authenticate(self, request: Request) -> Principal:
-        principal = (
-            await self._hub_app.authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
-        ).principal
-        if principal == LOCAL_AGENT:
+        caller = await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
+        if caller.principal == LOCAL_AGENT:
             hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME --kind person` makes one"
             raise Fault("AUTH_REQUIRED", "the admin API needs a key, also on this machine", hint=hint)
-        return principal
+        return caller.principal
 
     async def _params(self, request: Request) -> bytes:
-        """The params from path and query or body. A parameter that is given twice is refused."""
-        path = dict(request.path_params)
-        if self._address.verb == "POST":
+        """The params as JSON, from the path and from query or body. A parameter that is given twice is refused."""
+        texts, kinds = dict(request.path_params), self._operation.api_fields()
+        given: dict[str, msgspec.Raw] = {}
+        if self._operation.verb == "POST":
             given = await _body(request)
         else:
-            given = dict(request.query_params)
-            if len(request.query_params.multi_items()) != len(given):
+            texts |= request.query_params
+            if len(request.query_params.multi_items()) + len(request.path_params) != len(texts):
                 raise Fault("INVALID_PARAMS", "a parameter is given twice")
-        if both := path.keys() & given.keys():
+        if both := texts.keys() & given.keys():
             raise Fault("INVALID_PARAMS", f"{sorted(both)[0]!r} is already given in the path")
-        known = {field.encode_name for field in msgspec.structs.fields(self._address.asks)}
-        if unknown := sorted((path.keys() | given.keys()) - known):
-            raise Fault(
-                "INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=f"one of {', '.join(sorted(known))}"
-            )
+        if unknown := sorted((texts.keys() | given.keys()) - kinds.keys()):
+            hint = f"one of {', '.join(sorted(kinds))}" if kinds else "there are none"
+            raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=hint)
         try:
-            loose = self._address.verb != "POST"
-            params = msgspec.convert({**given, **path}, self._address.asks, strict=not (loose or path))
+            values = {name: msgspec.convert(text, kinds[name], strict=False) for name, text in texts.items()}
         except msgspec.ValidationError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
-        return msgspec.json.encode(params)
+        return msgspec.json.encode({**values, **given})
 
 
-async def _body(request: Request) -> dict[str, object]:
+async def _body(request: Request) -> dict[str, msgspec.Raw]:
     body = await _read(request)
     if not body:
         return {}
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
-    if len(body) > MAX_BODY:
-        raise Fault("TOO_LARGE", f"a body has at most {MAX_BODY} bytes")
-    value: object
     if len(body) > LARGE:
-        value = (await LargeReading.here().value(body, DEFAULT)).value
-    else:
-        try:
-            value = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}") from None
+        await LargeReading.here().value(body, DEFAULT)
+    try:
+        value = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        raise Fault("INVALID_PARAMS", "the body must be an object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}") from None
+    if len(body) <= LARGE:
         strict(body)
-    if not isinstance(value, dict):
-        raise Fault("INVALID_PARAMS", "the body must be an object")
     return value
 
 

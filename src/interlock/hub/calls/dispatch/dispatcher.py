@@ -89,11 +89,14 @@ class Dispatcher:
     def dispatch(self, call: Call, plan: Plan) -> None:
         """Commit a call that no gate refuses, and send it. Every failure is answered."""
         try:
-            gate, refusal = "rates", take(plan.meters, self._clock()) if plan.meters else None
+            gate, refusal = "rates", None
+            if plan.meters:
+                call.metered_at = self._clock()
+                refusal = take(plan.meters, call.metered_at)
             if refusal is None:
                 gate, refusal = "commit", self._reserve(call)
                 if refusal is not None:
-                    give_back(plan.meters)
+                    give_back(plan.meters, call.metered_at)
             if refusal is not None:
                 plan.pipeline.refuse(call, refusal, gate)
             elif not (call.would_refuse or call.approval) or plan.pipeline.confirm(call, plan):
@@ -145,7 +148,7 @@ class Dispatcher:
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
         self.done(call)
-        give_back(plan.meters)
+        give_back(plan.meters, call.metered_at)
 
     def send(self, call: Call, plan: Plan) -> None:
         """Send a committed call, now or as soon as its server has a connection."""
@@ -154,11 +157,15 @@ class Dispatcher:
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
         pool, key = upstream.pool, self._connection_key(exchange, upstream)
-        connection = pool.shared if key is None else pool.private.get(key.name)
+        if key is None:
+            connection = pool.shared
+        else:
+            # A server that is being stopped may still have private connections.
+            connection = None if upstream.supervisor.stopped is not None else pool.private.get(key.name)
         if connection is None or (not pool.modern and connection.connection.reopening is not None):
             self._background.begin(self._send_when_connected(call, plan, upstream, key))
         else:
-            self._record_and_forward(call, plan, connection)
+            self._forward(call, plan, connection)
 
     def _resumes(self, call: Call) -> bool:
         """Whether this request continued a parked call, which has a place of its own, or was refused."""
@@ -171,40 +178,38 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def _record_and_forward(self, call: Call, plan: Plan, connection: UpstreamConnection) -> None:
-        """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""
-        try:
-            if self._recording.strict:
-                self._recording.begin(call, partial(self._on_recorded, call, plan, connection))
-            else:
-                self._recording.begin(call)
-                self._forward(call, plan, connection)
-        except Fault as fault:
-            self._fail_unsent(call, fault)
-
-    def _on_recorded(self, call: Call, plan: Plan, connection: UpstreamConnection, error: StoreError | None) -> None:
+    def _on_recorded(self, call: Call, plan: Plan, line: UpstreamConnection, error: StoreError | None) -> None:
         if error is not None:
             fault = Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000)
             self._fail_unsent(call, fault)
-        elif not call.exchange.open:
-            self.done(call)
+        elif call.exchange.open:
+            self._forward(call, plan, line)
         else:
-            try:
-                self._forward(call, plan, connection)
-            except Fault as fault:
-                self._fail_unsent(call, fault)
+            self.done(call)
 
     def _fail_unsent(self, call: Call, fault: Fault) -> None:
         self.done(call)
         call.exchange.fail(fault)
 
     def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+        """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""
         connection, owner = line
         dialect = call.exchange.dialect
-        if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
-            self._tasks.prepare(call, line)
-        if owner is not None and dialect.modern:
-            self._retries.hold(call, line)
+        try:
+            if call.ticket is None:
+                if self._recording.strict:
+                    self._recording.begin(call, partial(self._on_recorded, call, plan, line))
+                    return
+                self._recording.begin(call)
+            if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
+                self._tasks.prepare(call, line)
+        except Fault as fault:
+            self._fail_unsent(call, fault)
+            return
+        if owner is not None:
+            owner.used = self._clock()
+            if dialect.modern:
+                self._retries.hold(call, line)
         Forwarder(call, plan, connection, owner, self).send()
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
@@ -243,7 +248,7 @@ class Dispatcher:
             raise
         else:
             if current is not None:
-                self._record_and_forward(call, current, connection)
+                self._forward(call, current, connection)
 
     async def _connect(
         self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None

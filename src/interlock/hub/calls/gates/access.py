@@ -42,6 +42,8 @@ class AccessGate:
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """What key and grants say now, and for how long."""
+        if (stale := self._access.freshness.refusal()) is not None:
+            return Refuse(stale, "keys and grants cannot be known", self._clock())
         rights = self._access.rights(principal)
         if rights is None:
             key = self._access.key(principal)

@@ -1,0 +1,12 @@
+"""What happens in the hub, told to everyone who asks: typed events, one bus, subscriptions that never grow.
+
+The bus tells and never decides. State that authorizes is read from mirrors of the store, and consumers that must not
+miss anything keep a cursor in the store. `docs/events.md` lists every event.
+"""
+
+from .bus import Bus
+from .subscriber import SubscriberTask
+from .subscription import Filter, Subscription
+from .types import Gap
+
+__all__ = ["Bus", "Filter", "Gap", "SubscriberTask", "Subscription"]

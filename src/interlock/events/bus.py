@@ -1,0 +1,112 @@
+"""The bus: publishers tell what happened, and subscribers read it when they can.
+
+Rules: an event is published after its commit; `publish` never waits, never fails for a subscriber's sake, and costs the
+same for any number of subscribers; everything is bounded. Publishers ask `wants` first, so that an event that nobody
+reads is not even made. The bus is used on the loop's thread. A filter names types and sources and nothing else, so
+that a bus between processes can apply it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from .ring import Address, Ring
+from .subscription import Filter, Subscription
+from .types import Event
+
+LIMIT: Final = 1024
+"""How many unread events the bus keeps for a subscription, unless it asks for another number."""
+MAX_LIMIT: Final = 65_536
+WOKEN_AT_ONCE: Final = 64
+"""How many readers continue in one turn of the loop. The others continue in the next ones."""
+
+
+class Bus:
+    """One bus for one hub."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[type[Event], int] = {}
+        """The event types that somebody subscribes to, each with the number of its rings."""
+        self._rings: dict[Address, Ring] = {}
+        self._tick = 0
+        self._number = 0
+        self._to_wake: deque[Subscription] = deque()
+        self._waking = False
+
+    def wants(self, kind: type[Event]) -> bool:
+        """Whether anybody subscribes to events of a type."""
+        return kind in self.wanted
+
+    def next(self) -> int:
+        """A number for an event that neither the audit chain nor the store has numbered."""
+        self._number += 1
+        return self._number
+
+    def publish(self, event: Event) -> None:
+        """Tell everyone who subscribes to it."""
+        kind = type(event)
+        if kind not in self.wanted:
+            return
+        self._tick += 1
+        for address in (kind, (kind, event.source)):
+            ring = self._rings.get(address)
+            if ring is not None:
+                ring.add(self._tick, event)
+                if ring.waiting:
+                    self._wake(ring)
+
+    def subscribe(self, wanted: Filter, limit: int = LIMIT) -> Subscription:
+        """Read events from now on. The bus keeps at least `limit` unread ones of each type, or of each named source."""
+        if not 0 < limit <= MAX_LIMIT:
+            raise ValueError(f"a limit is between 1 and {MAX_LIMIT}")
+        rings = [self._join(address, limit) for address in _addresses(wanted)]
+        return Subscription(self, rings, self._tick)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Called by `Subscription.close`. A ring that nobody reads goes."""
+        for ring in subscription.rings:
+            ring.waiting.pop(subscription, None)
+            ring.subscribers -= 1
+            if not ring.subscribers:
+                del self._rings[ring.address]
+                kind = _type_of(ring.address)
+                self.wanted[kind] -= 1
+                if not self.wanted[kind]:
+                    del self.wanted[kind]
+
+    def _join(self, address: Address, limit: int) -> Ring:
+        ring = self._rings.get(address)
+        if ring is None:
+            ring = self._rings[address] = Ring(address, limit)
+            kind = _type_of(address)
+            self.wanted[kind] = self.wanted.get(kind, 0) + 1
+        ring.capacity = max(ring.capacity, limit)
+        ring.subscribers += 1
+        return ring
+
+    def _wake(self, ring: Ring) -> None:
+        self._to_wake.extend(ring.waiting)
+        ring.waiting.clear()
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._wake_some)
+
+    def _wake_some(self) -> None:
+        """Wake readers in the order in which they began to wait, a few in each turn of the loop."""
+        for _ in range(min(WOKEN_AT_ONCE, len(self._to_wake))):
+            self._to_wake.popleft().wake()
+        self._waking = bool(self._to_wake)
+        if self._waking:
+            asyncio.get_running_loop().call_soon(self._wake_some)
+
+
+def _addresses(wanted: Filter) -> list[Address]:
+    if wanted.sources is None:
+        return list(wanted.types)
+    return [(kind, source) for kind in wanted.types for source in wanted.sources]
+
+
+def _type_of(address: Address) -> type[Event]:
+    return address[0] if isinstance(address, tuple) else address

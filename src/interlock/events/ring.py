@@ -1,0 +1,85 @@
+"""The last events of one address, shared by all its subscribers: adding one costs the same for one or ten thousand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from .types import Delivery, Event, Gap
+
+if TYPE_CHECKING:
+    from .subscription import Subscription
+
+
+Address: TypeAlias = type[Event] | tuple[type[Event], str]
+"""All events of a type, or those of one source."""
+
+
+class Lost(msgspec.Struct):
+    """What the ring dropped of one type and source."""
+
+    first: int
+    last: int
+    tick: int
+    """When the last of them was published."""
+
+
+class Ring:
+    """The newest `capacity` events of an address, by tick: the number of their publication on this bus."""
+
+    __slots__ = ("address", "capacity", "dropped", "events", "lost", "subscribers", "tick", "waiting")
+
+    def __init__(self, address: Address, capacity: int) -> None:
+        self.address = address
+        self.capacity = capacity
+        self.events: deque[tuple[int, Event]] = deque()
+        self.lost: dict[tuple[type[Event], str], Lost] = {}
+        self.tick = 0
+        """The newest event."""
+        self.dropped = 0
+        """The newest event that was dropped."""
+        self.subscribers = 0
+        self.waiting: dict[Subscription, None] = {}
+        """Subscriptions whose readers wait, in the order in which they came."""
+
+    def add(self, tick: int, event: Event) -> None:
+        """Keep an event, and drop the oldest of a full ring."""
+        if len(self.events) >= self.capacity:
+            self._drop()
+        self.events.append((tick, event))
+        self.tick = tick
+
+    def after(self, tick: int, read: Mapping[tuple[type[Event], str], int]) -> list[tuple[int, Delivery]]:
+        """The events after a tick, oldest first, behind a gap for each source that lost some.
+
+        `read` has the last number that the reader took of each type and source.
+        """
+        found: list[tuple[int, Delivery]] = []
+        for entry in reversed(self.events):
+            if entry[0] <= tick:
+                break
+            found.append(entry)
+        found.reverse()
+        return found if self.dropped <= tick else [*self._gaps(tick, read), *found]
+
+    def _gaps(self, tick: int, read: Mapping[tuple[type[Event], str], int]) -> list[tuple[int, Delivery]]:
+        gaps: list[tuple[int, Delivery]] = []
+        for (kind, source), lost in self.lost.items():
+            if lost.tick > tick:
+                # A source numbers by commits, and commits of two nodes may arrive in either order.
+                first = min(read.get((kind, source), lost.first - 1) + 1, lost.last)
+                gaps.append((lost.tick, Gap(kind, source, first, lost.last)))
+        return sorted(gaps, key=itemgetter(0))
+
+    def _drop(self) -> None:
+        tick, event = self.events.popleft()
+        self.dropped = tick
+        lost = self.lost.get((type(event), event.source))
+        if lost is None:
+            self.lost[type(event), event.source] = Lost(event.sequence, event.sequence, tick)
+        else:
+            lost.last, lost.tick = max(lost.last, event.sequence), tick

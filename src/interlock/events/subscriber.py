@@ -1,0 +1,39 @@
+"""Runs a part of the hub that follows events: a background task that hands each batch to a handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from .subscription import Subscription
+from .types import Delivery
+
+Handle = Callable[[Sequence[Delivery]], Awaitable[None]]
+
+
+class SubscriberTask:
+    """Reads a subscription until it is closed. A handler that raises loses that batch and nothing else."""
+
+    def __init__(self, subscription: Subscription, handle: Handle) -> None:
+        self._subscription = subscription
+        self._handle = handle
+        self._task = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Stop, in the middle of a batch too."""
+        self._subscription.close()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        subscription = self._subscription
+        while not subscription.closed:
+            await subscription.wait()
+            batch = subscription.take()
+            if not batch:
+                continue
+            try:
+                await self._handle(batch)
+            except Exception as cause:
+                context = {"message": "a subscriber to events failed", "exception": cause}
+                asyncio.get_running_loop().call_exception_handler(context)

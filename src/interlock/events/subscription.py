@@ -1,0 +1,128 @@
+"""A subscription: a filter and a place in the rings of the bus, from which its reader takes what is new.
+
+Nobody pushes into a subscription. A reader that is slow, dead or wrong therefore costs the bus nothing, and a reader
+that fell behind finds a `Gap` for each source whose events it lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .types import Delivery, Event, Gap
+
+if TYPE_CHECKING:
+    from .bus import Bus
+    from .ring import Ring
+
+PIECE: Final = 256
+"""How many events one `take` returns, unless the reader asks for more."""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """The events that a subscriber wants: of these types, and with `sources` from these sources only."""
+
+    types: frozenset[type[Event]]
+    sources: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, *types: type[Event], sources: frozenset[str] | None = None) -> Filter:
+        """A filter for some types."""
+        return cls(frozenset(types), sources)
+
+
+class Subscription:
+    """Made by `Bus.subscribe`. Iterate over it, or `take` what is there; `close` it in the end."""
+
+    def __init__(self, bus: Bus, rings: list[Ring], tick: int) -> None:
+        self._bus = bus
+        self._rings = rings
+        self._tick = tick
+        """The last publication that was taken."""
+        self._read: dict[tuple[type[Event], str], int] = {}
+        """The last number taken, by type and source. The hub names the sources, so they are few."""
+        self._taken: deque[Delivery] = deque()
+        """Taken for the iterator, which returns them one by one."""
+        self._waiter: asyncio.Future[None] | None = None
+        self.closed = False
+
+    def take(self, most: int = PIECE) -> list[Delivery]:
+        """What is new, oldest first. A gap comes before the events that follow it."""
+        found: list[tuple[int, Delivery]] = []
+        for ring in self._rings:
+            if ring.tick > self._tick:
+                found += ring.after(self._tick, self._read)
+        if not found:
+            return []
+        if len(self._rings) > 1:
+            found.sort(key=_published)
+        del found[most:]
+        self._tick = found[-1][0]
+        read = self._read
+        for _, each in found:
+            if type(each) is Gap:
+                read[each.type, each.source] = each.last
+            elif isinstance(each, Event):
+                read[type(each), each.source] = each.sequence
+        return [each for _, each in found]
+
+    async def wait(self) -> None:
+        """Wait until there is something to take, or the subscription is closed."""
+        while not self.closed and not any(ring.tick > self._tick for ring in self._rings):
+            if self._waiter is not None:
+                raise RuntimeError("a subscription has one reader")
+            self._waiter = asyncio.get_running_loop().create_future()
+            for ring in self._rings:
+                ring.waiting[self] = None
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                for ring in self._rings:
+                    ring.waiting.pop(self, None)
+
+    def wake(self) -> None:
+        """Let the reader continue, if it waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Receive nothing more. Harmless at any time, and twice."""
+        if not self.closed:
+            self.closed = True
+            self._taken.clear()
+            self._bus.unsubscribe(self)
+            self.wake()
+
+    @property
+    def rings(self) -> list[Ring]:
+        """The rings that it reads."""
+        return self._rings
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        while not self._taken:
+            if self.closed:
+                raise StopAsyncIteration
+            await self.wait()
+            if not self.closed:
+                self._taken.extend(self.take())
+        return self._taken.popleft()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _published(found: tuple[int, Delivery]) -> int:
+    return found[0]

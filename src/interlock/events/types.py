@@ -1,0 +1,177 @@
+"""Every event of the hub, as frozen values that msgspec can encode.
+
+An event names its subject and carries few facts: a reader who needs more asks the part that owns them. No event has
+arguments or results of calls, or secrets.
+"""
+
+from __future__ import annotations
+
+from time import time_ns
+from typing import Final, TypeAlias
+
+import msgspec
+
+
+def now_us() -> int:
+    """The wall clock in microseconds since 1970, as events and audit entries have it."""
+    return time_ns() // 1000
+
+
+class Event(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The members of every event. Events of one type and source arrive in the order in which they were published."""
+
+    source: str
+    """Where the event happened: a server, the audit chain, or a part of the hub."""
+    sequence: int
+    """Its number: of the entry in the audit chain, of the revision in the store, or else of the bus. Never falls."""
+    at: int
+    """When it happened, in microseconds since 1970."""
+
+
+class ServerStateChanged(Event, frozen=True, gc=False):
+    """A server changed its state. Published after the audit entry was queued."""
+
+    before: str
+    after: str
+    reason: str = ""
+    """Why, in words; empty where the state says it all."""
+
+
+class ListChanged(Event, frozen=True, gc=False):
+    """The lists of some clients may have changed: a server was listed, or somebody's access changed."""
+
+    server: str = ""
+    """The server that was listed; empty where any list may have changed."""
+    generation: int = 0
+    """The catalog's generation, which is local to this node."""
+
+
+class ResourceUpdated(Event, frozen=True, gc=False):
+    """A server reported a changed resource."""
+
+    uri: str
+    """The server's own address of it."""
+    connection: str | None = None
+    """The private connection that reported it; None for the shared one, whose updates concern everyone."""
+
+
+class AuditCommitted(Event, frozen=True, gc=False):
+    """The audit log has new entries, up to `sequence`: wakes readers that keep a cursor."""
+
+    first: int
+    """The first of the new entries."""
+
+
+class AuditAppended(Event, frozen=True, gc=False):
+    """One entry of the audit log was committed. Made only while somebody subscribes to it."""
+
+    event: str
+    actor: str
+    server: str
+    name: str
+    result: str
+    trace: str
+    entry: msgspec.Raw
+    """The whole entry as it was written, in JSON."""
+
+
+class ApprovalChanged(Event, frozen=True, gc=False):
+    """An approval request was opened, answered, used or ended. Published after the commit."""
+
+    id: str
+    state: str
+    kind: str
+    asker: str
+    server: str
+    target: str
+    """The exposed name of what the request is about."""
+
+
+class LogWritten(Event, frozen=True, gc=False):
+    """A server, or the hub about one, wrote a log line. Secrets are redacted."""
+
+    stream: str
+    text: str
+
+
+class TaskChanged(Event, frozen=True, gc=False):
+    """A server reported on a task of a client."""
+
+    task: str
+    """The hub's id of it."""
+    status: str
+    method: str
+    """The notification that tells its owner."""
+    params: msgspec.Raw
+
+
+class ToolRequestDecided(Event, frozen=True, gc=False):
+    """A request for tools was granted or refused."""
+
+    principal: str
+    kind: str
+    """The kind of principal."""
+    body: msgspec.Raw
+    """The event for the principal's streams (MGP, Server Push Notifications)."""
+
+
+class SessionOpened(Event, frozen=True, gc=False):
+    """A client of the handshake era opened a session."""
+
+    session: str
+    principal: str
+    client: str = ""
+
+
+class SessionEnded(Event, frozen=True, gc=False):
+    """A session ended."""
+
+    session: str
+    principal: str
+
+
+class ConfigurationReloaded(Event, frozen=True, gc=False):
+    """The configuration was read again. Published after the audit entry was queued."""
+
+    applied: bool
+    changed: tuple[str, ...] = ()
+    """The servers that were added, changed or removed."""
+    problems: tuple[str, ...] = ()
+
+
+class PolicyChanged(Event, frozen=True, gc=False):
+    """Keys, grants, permissions or rules changed: `sequence` is the new policy version, equal on every node."""
+
+    collection: str
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Events of one type and source that a subscription lost. Every lost one lies within these numbers."""
+
+    type: type[Event]
+    source: str
+    first: int
+    last: int
+
+
+Delivery: TypeAlias = Event | Gap
+"""What a subscriber reads."""
+
+AnyEvent = (
+    ServerStateChanged
+    | ListChanged
+    | ResourceUpdated
+    | AuditCommitted
+    | AuditAppended
+    | ApprovalChanged
+    | LogWritten
+    | TaskChanged
+    | ToolRequestDecided
+    | SessionOpened
+    | SessionEnded
+    | ConfigurationReloaded
+    | PolicyChanged
+)
+"""For a reader of encoded events: `msgspec.json.decode(data, type=AnyEvent)`."""
+
+EVENTS: Final[tuple[type[Event], ...]] = tuple(Event.__subclasses__())

@@ -1,0 +1,145 @@
+"""Performs the operations of one hub: checks the right, decodes strictly, runs the handler, and records the operation.
+
+The control socket performs them for the hub's own user, the admin API for the holder of a key.
+Every failure leaves as a `Fault`, so every request is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from interlock.config.home import user_name
+from interlock.hub.admin.approvals import ApprovalOperations
+from interlock.hub.admin.audit_log import AuditLogOperations
+from interlock.hub.admin.configuration import ConfigurationOperations
+from interlock.hub.admin.keys import KeyOperations
+from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
+from interlock.hub.admin.permissions import PermissionOperations
+from interlock.hub.admin.servers import ServerOperations
+from interlock.hub.admin.status import StatusOperations
+from interlock.hub.admin.table import OPERATIONS
+from interlock.hub.admin.tools import ToolOperations
+from interlock.hub.app import HubApp
+from interlock.hub.audit.record import OPERATED
+from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.logs import LogLine
+from interlock.protocols.traces import new_trace_id
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE
+from interlock.wire.messages import EMPTY_OBJECT, strict
+
+Send = Callable[[str, msgspec.Struct], None]
+"""Sends a notification: its method and its params."""
+
+log = logging.getLogger("interlock.operations")
+
+
+class Operations:
+    """The operations on one hub. `stop` ends the hub."""
+
+    def __init__(self, hub_app: HubApp, stop: Callable[[], None]) -> None:
+        self._hub_app = hub_app
+        self.owner = local_person(user_name())
+        """The user whose hub it is, at the control socket."""
+        self.configuration = ConfigurationOperations(hub_app, stop)
+        self._approvals = ApprovalOperations(hub_app.inbox)
+        families = (
+            StatusOperations(hub_app, self.configuration),
+            ServerOperations(hub_app),
+            self.configuration,
+            ToolOperations(hub_app),
+            KeyOperations(hub_app),
+            hub_app.access_methods,
+            PermissionOperations(hub_app),
+            self._approvals,
+            AuditLogOperations(hub_app),
+        )
+        self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
+
+    async def perform(self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "") -> msgspec.Struct:
+        """Perform an operation for a principal. `params` is a JSON object. Raises nothing but a `Fault`."""
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise Fault("METHOD_NOT_FOUND", f"no such operation: {name[:200]}")
+        trace = trace or new_trace_id()
+        self.demand(by, operation, trace)
+        try:
+            given = _read(params, operation)
+            result = await operation.handler(self._families[name], by, given, trace)
+        except Fault as fault:
+            self._hub_app.journal.refused(by, operation.shown, fault, trace)
+            raise
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        except Exception as cause:
+            raise self._failed(operation, cause) from cause
+        if OPERATED in operation.events:
+            server, because = getattr(given, "server", ""), getattr(given, "because", "")
+            self._hub_app.journal.operated(by, name, server, because, trace)
+        return result
+
+    def demand(self, by: Principal, operation: Operation, trace: str) -> None:
+        """Check the right to an operation. Raises PERMISSION_DENIED and records that."""
+        try:
+            if operation.right != OWNER:
+                to = f"use {operation.path or operation.name}"
+                self._hub_app.access.demand(by, to, write=operation.right == WRITE)
+            elif by != self.owner:
+                raise Fault("PERMISSION_DENIED", f"only the user whose hub it is may use {operation.name}")
+        except Fault as fault:
+            self._hub_app.journal.refused(by, operation.shown, fault, trace)
+            raise
+
+    def follow(self, name: str, params: bytes, send: Send) -> Callable[[], None] | None:
+        """Send each change after the answer, where the request asks for it. Returns the function that ends this."""
+        asked = msgspec.json.decode(params, type=_Follow)
+        if not asked.follow:
+            return None
+        if name == "approvals.list":
+            return self._hub_app.inbox.watch(lambda decision: send("hub/decision", self._approvals.shown(decision)))
+        if name == "logs":
+
+            def on_line(line: LogLine) -> None:
+                if asked.server in (None, line.server):
+                    send("hub/log", line)
+
+            return self._hub_app.logs.follow(on_line)
+        return None
+
+    def _failed(self, operation: Operation, cause: Exception) -> Fault:
+        """The answer for an exception that no handler foresaw. Only the owner learns its text."""
+        log.error("%s failed", operation.name, exc_info=cause)
+        self._hub_app.logs.add("hub", "hub", f"{operation.name} failed: {cause!r}")
+        if operation.right == OWNER and isinstance(cause, OSError | ValueError):
+            return Fault("INTERNAL_ERROR", str(cause))
+        return Fault("INTERNAL_ERROR", f"the hub failed over {operation.name}", hint="see `interlock logs hub`")
+
+
+def _family(handler: Handler, families: tuple[object, ...]) -> object:
+    """The family that a handler is a method of."""
+    return next(family for family in families if getattr(type(family), handler.__name__, None) is handler)
+
+
+def _read(params: bytes, operation: Operation) -> msgspec.Struct:
+    """Decode params. A member that the operation does not have, or has twice, is refused."""
+    known = [field.encode_name for field in msgspec.structs.fields(operation.params)]
+    try:
+        given = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
+        if len(params) <= LARGE:
+            strict(params)
+        if unknown := sorted(given.keys() - {*known}):
+            hint = f"one of {', '.join(sorted(known))}" if known else "it has none"
+            raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=hint)
+        return msgspec.json.decode(params, type=operation.params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+
+
+class _Follow(msgspec.Struct):
+    server: str | None = None
+    follow: bool = False

@@ -1,0 +1,89 @@
+"""Operations on servers: start, stop and restart one, and read its log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from interlock.hub.admin.operation import ControlFlag, Text
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
+from interlock.hub.upstreams.commands import Command, Reason, Verb
+from interlock.hub.upstreams.logs import LogLine
+from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.wire.errors import Fault
+
+
+class ServerOperations:
+    """The operations on the servers of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    async def start(self, by: Principal, params: CommandServer, trace: str) -> ServerAfter:
+        """Start a server that was stopped or is down."""
+        return await self._command("start", by, params)
+
+    async def stop(self, by: Principal, params: StopServer, trace: str) -> ServerAfter:
+        """Stop a server, by default after its open calls. It stays stopped until somebody starts it."""
+        return await self._command("stop" if params.now else "drain", by, params)
+
+    async def restart(self, by: Principal, params: CommandServer, trace: str) -> ServerAfter:
+        """End a server's present run and start it again."""
+        return await self._command("restart", by, params)
+
+    async def logs(self, by: Principal, params: ReadLogs, trace: str) -> LogLines:
+        """The newest log lines of one server, or of all."""
+        if params.server not in (None, "hub"):
+            self._known(params.server)
+        return LogLines(self._hub_app.logs.tail(params.server, params.lines))
+
+    async def _command(self, verb: Verb, by: Principal, params: CommandServer) -> ServerAfter:
+        upstream = self._known(params.server)
+        await upstream.command(Command(verb, Reason.OPERATOR_REQUEST, by, params.because))
+        return ServerAfter(params.server, upstream.state)
+
+    def _known(self, server: str) -> Upstream:
+        upstream = self._hub_app.upstreams.get(server)
+        if upstream is None:
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all of them")
+        return upstream
+
+
+class CommandServer(msgspec.Struct):
+    """A server, and the reason for the command."""
+
+    server: Annotated[str, Meta(min_length=1, max_length=200)]
+    because: Annotated[str, Meta(max_length=MAX_JUSTIFICATION)] = ""
+
+
+class StopServer(CommandServer):
+    """The server to stop."""
+
+    now: bool = False
+    """Do not wait for open calls."""
+
+
+class ServerAfter(msgspec.Struct):
+    """The state of the server after the command."""
+
+    server: str
+    state: ServerState
+
+
+class ReadLogs(msgspec.Struct):
+    """Which log lines to read."""
+
+    server: Text | None = None
+    lines: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    follow: ControlFlag = False
+
+
+class LogLines(msgspec.Struct):
+    """Log lines, the oldest first."""
+
+    lines: list[LogLine]

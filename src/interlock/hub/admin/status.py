@@ -1,0 +1,213 @@
+"""The status of the hub and its servers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from interlock.config.problems import Problem
+from interlock.config.settings import Mode
+from interlock.hub.admin.configuration import ConfigurationOperations
+from interlock.hub.admin.operation import Nothing
+from interlock.hub.admin.permissions import PermissionRow, permission_rows
+from interlock.hub.admin.server_address import where_shown
+from interlock.hub.app import HubApp
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.catalog.offer import QuarantinedItem
+from interlock.hub.memory import resident_mb
+from interlock.hub.tool_search.pinned_tools import pins_over_budget
+from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.version import VERSION
+
+MAX_NAMED: Final = 100
+"""Items in quarantine and withheld tools of one server, in one answer."""
+MAX_FINDINGS: Final = 8
+
+
+class StatusOperations:
+    """Shows the state of one hub."""
+
+    def __init__(self, hub_app: HubApp, configuration: ConfigurationOperations) -> None:
+        self._hub_app = hub_app
+        self._configuration = configuration
+
+    async def show(self, by: Principal, params: Nothing, trace: str) -> Status:
+        """The hub, its configuration and its servers."""
+        hub_app, config = self._hub_app, self._hub_app.config
+        # No caller can be admitted while the hub cannot know the grants, and the status says so.
+        stale = hub_app.access.freshness.refusal() is not None
+        pins = [] if stale else pins_over_budget(config, self._list_scope, hub_app.listings)
+        return Status(
+            version=VERSION,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - hub_app.started, 1),
+            listen=hub_app.listen or config.hub.listen,
+            home=str(hub_app.home),
+            config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins]),
+            mode=config.hub.mode,
+            servers=[self._server(upstream) for upstream in hub_app.upstreams],
+            agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
+            calls=hub_app.hub.open_calls,
+            memory_mb=resident_mb(),
+            warnings=[HubWarning(message, hint) for message, hint in hub_app.warnings],
+        )
+
+    def _server(self, upstream: Upstream) -> ServerStatus:
+        hub_app, settings, peer = self._hub_app, upstream.settings, upstream.peer
+        offer = hub_app.catalog.offer(upstream.id)
+        about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
+        problem = upstream.problem or upstream.lists.problem
+        return ServerStatus(
+            id=upstream.id,
+            state=upstream.state,
+            transport=settings.transport,
+            where=where_shown(settings),
+            era=None if peer is None else peer.revision.era.value,
+            revision=None if peer is None else peer.revision.name,
+            name=about.get("name"),
+            version=about.get("version"),
+            tools=0 if offer is None else len(offer.tools),
+            prompts=0 if offer is None else len(offer.prompts),
+            resources=0 if offer is None else len(offer.resources) + len(offer.templates),
+            tokens=None if offer is None else hub_app.tokens.exact(offer.tools.values()),
+            problem=None if problem is None else problem.message,
+            hint=None if problem is None else problem.hint or f"see `interlock logs {upstream.id}`",
+            mgp=_agreed(upstream),
+            trust=hub_app.server_policies.trust_of(upstream.id).name.lower(),
+            permissions=permission_rows(hub_app.permissions, upstream.id),
+            withheld=[] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MAX_NAMED],
+            left_out=upstream.lists.left_out,
+            would_refuse=_by_rule(hub_app.findings.would_refuse, upstream.id),
+            flagged=_by_rule(hub_app.findings.flagged, upstream.id),
+            quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
+            since=upstream.since.replace(microsecond=0),
+            restarts=upstream.restarts.total,
+            pid=upstream.pid,
+            source=settings.source,
+        )
+
+    def _list_scope(self, principal: Principal, address: str) -> ListScope:
+        return self._hub_app.authenticator.admit_principal(principal, address).list_scope
+
+
+def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
+    return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _agreed(upstream: Upstream) -> Agreed | None:
+    """The agreed MGP extensions, and the server's unchecked claims about itself."""
+    found = upstream.agreement
+    if found is None:
+        return None
+    agreed, offer = found.agreed, found.offer
+    claims = {"server_id": offer.server_id, "trust_level": offer.trust_level}
+    return Agreed(offer.version[:40], sorted(agreed.extensions), agreed.home.value, agreed.warning or None, claims)
+
+
+def _quarantined(item: QuarantinedItem) -> Quarantined:
+    findings = [RuleFinding(found.rule, found.message) for found in item.findings[:MAX_FINDINGS]]
+    return Quarantined(item.kind, item.name, item.fingerprint, findings, item.hint())
+
+
+class Agreed(msgspec.Struct):
+    """The MGP extensions agreed with a server."""
+
+    version: str
+    extensions: list[str]
+    place: str
+    warning: str | None
+    claims: dict[str, str | None]
+
+
+class RuleFinding(msgspec.Struct):
+    """A finding in a definition."""
+
+    rule: str
+    message: str
+
+
+class Quarantined(msgspec.Struct):
+    """An item of a server that is neither listed nor called."""
+
+    kind: str
+    name: str
+    fingerprint: str
+    findings: list[RuleFinding]
+    hint: str
+
+
+class ServerStatus(msgspec.Struct):
+    """A server, its state and its offer."""
+
+    id: str
+    state: ServerState
+    transport: str
+    where: str
+    era: str | None
+    revision: str | None
+    name: str | None
+    version: str | None
+    tools: int
+    prompts: int
+    resources: int
+    tokens: int | None
+    problem: str | None
+    hint: str | None
+    mgp: Agreed | None
+    trust: str
+    permissions: list[PermissionRow]
+    withheld: list[str]
+    left_out: list[str]
+    would_refuse: dict[str, int]
+    flagged: dict[str, int]
+    quarantined: list[Quarantined]
+    since: datetime
+    restarts: int
+    pid: int | None
+    source: str
+
+
+class ConfigStatus(msgspec.Struct):
+    """The configuration and its problems."""
+
+    path: str | None
+    problems: list[Problem]
+
+
+class AgentStatus(msgspec.Struct):
+    """A principal with a key."""
+
+    id: str
+    kind: Kind
+    profile: str | None
+
+
+class HubWarning(msgspec.Struct):
+    """What an operator must know at once."""
+
+    message: str
+    hint: str
+
+
+class Status(msgspec.Struct):
+    """The status of the hub."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    listen: str
+    home: str
+    config: ConfigStatus
+    mode: Mode
+    servers: list[ServerStatus]
+    agents: list[AgentStatus]
+    calls: int
+    memory_mb: float | None
+    warnings: list[HubWarning]

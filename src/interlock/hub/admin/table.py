@@ -1,0 +1,142 @@
+"""Every operation on a running hub, in one table.
+
+The control socket, the admin API with its OpenAPI document, and the reference in `docs/admin-api.md` are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.hub.admin.approvals import ApprovalOperations as Approvals
+from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
+from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
+from interlock.hub.admin.keys import KeyOperations as Keys
+from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
+from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.servers import ServerOperations as Servers
+from interlock.hub.admin.status import StatusOperations as Status
+from interlock.hub.admin.tools import ToolOperations as Tools
+from interlock.hub.audit.record import (
+    ACCESS_DENIED,
+    CONFIGURED,
+    DECISION,
+    KEY_CREATED,
+    KEY_REVOKED,
+    KEY_ROTATED,
+    OPERATED,
+    RULE_MADE,
+    RULE_REVOKED,
+)
+from interlock.hub.permissions.access_methods import AccessMethods as Grants
+
+_ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
+_SERVER: Final = "/admin/servers/{server}"
+_SERVER_PERMISSIONS: Final = "/admin/permissions/{server}"
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    operation.name: operation
+    for operation in (
+        row("status", READ, Status.show, "Status of the hub and its servers", "GET /admin/status"),
+        row("servers.start", WRITE, Servers.start, "Start a server", f"POST {_SERVER}/start", OPERATED),
+        row(
+            "servers.stop",
+            WRITE,
+            Servers.stop,
+            "Stop a server; it stays stopped until somebody starts it",
+            f"POST {_SERVER}/stop",
+            OPERATED,
+        ),
+        row("servers.restart", WRITE, Servers.restart, "Restart a server", f"POST {_SERVER}/restart", OPERATED),
+        row("logs", READ, Servers.logs, "Log lines of servers"),
+        row("reload", WRITE, Configuration.reload, "Read the configuration again", "POST /admin/reload", CONFIGURED),
+        row("confirm", OWNER, Configuration.confirm, "Confirm a project's file", "", CONFIGURED),
+        row("stop", OWNER, Configuration.stop, "Stop the hub", "", OPERATED),
+        row("tools", READ, Tools.list, "The tools of all servers, of one, or of a profile"),
+        row("call", OWNER, Tools.call, "Call a tool"),
+        row("why", READ, Tools.why, "Judge a call without making it", "POST /admin/why"),
+        row("find", READ, Tools.find, "Find tools by what they do"),
+        row("find.forget", WRITE, Tools.forget, "Forget what was learned from use", "", OPERATED),
+        row("budget", READ, Tools.budget, "What fills an agent's context, in tokens"),
+        row("keys.list", READ, Keys.list, "All keys", "GET /admin/keys"),
+        row("keys.create", WRITE, Keys.create, "Create a key, shown once", "POST /admin/keys", KEY_CREATED),
+        row("keys.revoke", WRITE, Keys.revoke, "Revoke all keys", "DELETE /admin/keys/{agent}", KEY_REVOKED),
+        row(
+            "keys.rotate",
+            WRITE,
+            Keys.rotate,
+            "Replace all keys of a principal by one",
+            "POST /admin/keys/{agent}/rotate",
+            KEY_ROTATED,
+        ),
+        row("grants.list", READ, Grants.list, "Grants and denials", "GET /admin/grants"),
+        row(
+            "grants.grant", WRITE, Grants.grant, "Allow or deny", "POST /admin/grants", "ACCESS_GRANTED", ACCESS_DENIED
+        ),
+        row(
+            "grants.revoke",
+            WRITE,
+            Grants.revoke,
+            "Delete the grants and denials at one level",
+            "DELETE /admin/grants",
+            "ACCESS_REVOKED",
+        ),
+        row("grants.query", READ, Grants.query, "What an agent may do, and why", "GET /admin/access"),
+        row(
+            "permissions.list",
+            READ,
+            Permissions.list,
+            "Permissions of servers, with their status",
+            "GET /admin/permissions",
+        ),
+        row(
+            "permissions.approve",
+            WRITE,
+            Permissions.approve,
+            "Grant a server permissions; only a person can",
+            f"POST {_SERVER_PERMISSIONS}/approve",
+            "PERMISSION_GRANTED",
+        ),
+        row(
+            "permissions.deny",
+            WRITE,
+            Permissions.deny,
+            "Deny a server permissions",
+            f"POST {_SERVER_PERMISSIONS}/deny",
+            "PERMISSION_DENIED",
+        ),
+        row(
+            "permissions.revoke",
+            WRITE,
+            Permissions.revoke,
+            "Revoke permissions of a server",
+            f"POST {_SERVER_PERMISSIONS}/revoke",
+            "PERMISSION_REVOKED",
+        ),
+        row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
+        row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
+        row(
+            "approvals.answer",
+            WRITE,
+            Approvals.answer,
+            "Answer an approval request; only a person can, and never the asker",
+            "POST /admin/decisions/{id}/answer",
+            *_ANSWERED,
+        ),
+        row("rules.list", READ, Approvals.rules, "The rules: calls that need no approval", "GET /admin/rules"),
+        row(
+            "rules.make",
+            WRITE,
+            Approvals.make_rule,
+            "Make a rule; only a person can",
+            "POST /admin/rules",
+            RULE_MADE,
+        ),
+        row("rules.revoke", WRITE, Approvals.revoke_rule, "Delete a rule", "DELETE /admin/rules/{id}", RULE_REVOKED),
+        row("audit.search", READ, AuditLog.search, "Search the audit log", "GET /admin/audit"),
+        row("audit.show", READ, AuditLog.show, "One record", "GET /admin/audit/{seq}"),
+        row("audit.verify", READ, AuditLog.verify, "Verify the audit log", "POST /admin/audit/verify"),
+        row("audit.export", OWNER, AuditLog.export, "Write every record to a file", "", OPERATED),
+        row("backup", OWNER, AuditLog.backup, "Write all data of the hub to a file", "", OPERATED),
+    )
+}

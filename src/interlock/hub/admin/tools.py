@@ -1,0 +1,255 @@
+"""Operations on tools: list, call, judge, find, and what they cost an agent's context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from interlock.hub.admin.operation import Nothing, Text
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.local_exchange import call_locally
+from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.calls.refusals import Refusal
+from interlock.hub.catalog.offer import Item, Tool
+from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.wire.errors import Fault
+from interlock.wire.messages import EMPTY_OBJECT
+
+MAX_FOUND: Final = 100
+START_S: Final = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
+
+Arguments: TypeAlias = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+class ToolOperations:
+    """The operations on the tools of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    async def list(self, by: Principal, params: ListTools, trace: str) -> ToolRows:
+        """The tools of all servers, of one, or of a profile."""
+        view = View(server=params.server, profile=params.profile) if params.server or params.profile else EVERYTHING
+        if not self._hub_app.catalog.knows(view):
+            raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` shows all of them")
+        return ToolRows([self._row(item) for item in self._hub_app.catalog.items(view, "tool")])
+
+    async def call(self, by: Principal, params: CallTool, trace: str) -> Called:
+        """Call a tool as the principal itself."""
+        caller = self._hub_app.authenticator.admit_principal(by, "/mcp")
+        await self._started(params.name.partition("__")[0])
+        body = msgspec.json.encode({"name": params.name, "arguments": msgspec.Raw(_object(params.arguments))})
+        return Called(msgspec.Raw(await call_locally(self._hub_app.hub, caller, "tools/call", body, params.timeout_s)))
+
+    async def why(self, by: Principal, params: JudgeCall, trace: str) -> Why:
+        """The last refusal, or how the hub would judge a call."""
+        hub, arguments = self._hub_app.hub, _object(params.arguments)
+        if params.tool is None:
+            return Why(refusal=hub.pipeline.refusals.last(params.agent))
+        judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
+        return Why(params.agent, params.tool, judgement)
+
+    async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
+        """The best tools for a query, with the reasons."""
+        wanted = {"query": params.query, "max_results": params.max_results, "strategy": params.strategy}
+        caller = self._caller_of(params.agent)
+        found = await self._hub_app.discovery_tools.discover(caller, None, wanted, explain=True)
+        await self._hub_app.search.learning.settled()
+        return msgspec.convert(found, Found)
+
+    async def forget(self, by: Principal, params: Nothing, trace: str) -> Forgotten:
+        """Forget what was learned from use."""
+        return Forgotten(await self._hub_app.search.learning.forget())
+
+    async def budget(self, by: Principal, params: OfAgent, trace: str) -> Budget:
+        """The tokens in an agent's context."""
+        listings, tokens = self._hub_app.listings, self._hub_app.tokens
+        caller = self._caller_of(params.agent)
+        scope = caller.list_scope
+        # A person wants exact counts: wait for them.
+        if not tokens.counted(tool.full for tool in listings.tools(scope)):
+            await tokens.settled()
+        await listings.settle(scope)
+        listed = msgspec.json.decode(listings.listing(scope, "tool"), type=list[msgspec.Raw])
+        tools, instructions = listings.tools(scope), listings.instructions(scope)
+        costs: dict[str, int] = {}
+        for tool in tools:
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
+        return Budget(
+            agent=caller.principal.id,
+            level=listings.level(scope),
+            budget=scope.budget,
+            all_tools=len(tools),
+            all_tokens=sum(costs.values()),
+            listed_tools=len(listed),
+            listed_tokens=sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            instructions_tokens=instructions.tokens,
+            instructions_without_room=instructions.left_out,
+            pinned_over_budget=listings.pinned_over_budget(scope),
+            servers=[ServerCost(*cost) for cost in sorted(costs.items(), key=lambda cost: -cost[1])],
+        )
+
+    def _row(self, item: Item) -> ToolRow:
+        hub_app, tool = self._hub_app, item if isinstance(item, Tool) else None
+        return ToolRow(
+            **msgspec.structs.asdict(msgspec.json.decode(item.full, type=Definition)),
+            name=item.exposed,
+            server=item.server,
+            tool=item.name,
+            permissions=() if tool is None else tuple(hub_app.permissions.needs(tool)),
+            tokens=None if tool is None else hub_app.tokens.exact((tool,)),
+        )
+
+    async def _started(self, server: str) -> None:
+        """Wait for a server that is starting, so that a person need not call again."""
+        upstream = self._hub_app.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
+
+    def _caller_of(self, agent: str | None) -> Caller:
+        """The caller for an agent; without a name, the caller without a key."""
+        hub_app = self._hub_app
+        if agent is None:
+            return hub_app.authenticator.admit_principal(LOCAL_AGENT, "/mcp")
+        key = next((key for key in hub_app.keys.list() if key.principal == agent), None)
+        known = (LOCAL_AGENT.id, *hub_app.config.agents)
+        if key is None and agent not in known and not hub_app.grants.of_agent(agent):
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", hint="`interlock keys list` shows all keys")
+        principal = Principal(agent, "agent") if key is None else Principal(agent, key.kind, key.profile, key.hash)
+        return hub_app.authenticator.admit_principal(principal, "/mcp")
+
+
+def _object(arguments: msgspec.Raw) -> bytes:
+    text = bytes(arguments) or EMPTY_OBJECT
+    if not text.lstrip().startswith(b"{"):
+        raise Fault("INVALID_PARAMS", "`arguments` must be an object")
+    return text
+
+
+class ListTools(msgspec.Struct):
+    """The tools of one server or one profile, or all."""
+
+    server: Text | None = None
+    profile: Text | None = None
+
+
+class Definition(msgspec.Struct):
+    """The parts of a tool's definition, as its server gives them."""
+
+    title: Any = None
+    description: Any = None
+    inputSchema: Any = None
+    outputSchema: Any = None
+    annotations: Any = None
+    security: Any = None
+    meta: Any = msgspec.field(default=None, name="_meta")
+
+
+class ToolRow(Definition, kw_only=True):
+    """A tool, with the permissions it needs and its cost in tokens."""
+
+    name: str
+    server: str
+    tool: str
+    permissions: tuple[str, ...]
+    tokens: int | None
+
+
+class ToolRows(msgspec.Struct):
+    """Tools, in the order of their servers."""
+
+    tools: list[ToolRow]
+
+
+class CallTool(msgspec.Struct):
+    """A call of a tool."""
+
+    name: str
+    arguments: Arguments = msgspec.field(default_factory=msgspec.Raw)
+    timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
+
+
+class Called(msgspec.Struct):
+    """The result of the tool, as MCP has it."""
+
+    result: msgspec.Raw
+
+
+class JudgeCall(msgspec.Struct):
+    """A call to judge without making it; without a tool, the agent's last refusal."""
+
+    agent: Text | None = None
+    tool: Text | None = None
+    arguments: Arguments = msgspec.field(default_factory=msgspec.Raw)
+
+
+class Why(msgspec.Struct):
+    """How the hub would judge a call, or an agent's last refusal."""
+
+    agent: str | UnsetType | None = UNSET
+    tool: str | UnsetType = UNSET
+    judgement: DryRun | UnsetType = UNSET
+    refusal: Refusal | UnsetType | None = UNSET
+
+
+class FindTools(msgspec.Struct):
+    """What the tool should do, and whose tools to search."""
+
+    query: str
+    agent: Text | None = None
+    max_results: Annotated[int, Meta(ge=1, le=MAX_FOUND)] = 5
+    strategy: Literal["hybrid", "keyword", "semantic", "category"] = "hybrid"
+
+
+class Found(msgspec.Struct):
+    """The tools that were found, the best first."""
+
+    tools: list[dict[str, Any]]
+    total_available: int
+    search_strategy: str
+    query_time_ms: float
+    left_out_for_budget: list[str] | UnsetType = UNSET
+
+
+class Forgotten(msgspec.Struct):
+    """How many uses were forgotten."""
+
+    forgotten: int
+
+
+class OfAgent(msgspec.Struct):
+    """An agent; without a name, callers without a key."""
+
+    agent: Text | None = None
+
+
+class ServerCost(msgspec.Struct):
+    """The tokens of one server's tools."""
+
+    id: str
+    tokens: int
+
+
+class Budget(msgspec.Struct):
+    """What fills an agent's context, in tokens."""
+
+    agent: str
+    level: str
+    budget: int | None
+    all_tools: int
+    all_tokens: int
+    listed_tools: int
+    listed_tokens: int
+    instructions_tokens: int
+    instructions_without_room: tuple[str, ...]
+    pinned_over_budget: tuple[str, ...]
+    servers: list[ServerCost]

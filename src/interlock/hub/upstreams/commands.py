@@ -1,0 +1,53 @@
+"""Commands for a server and the changes of its state that follow. Each carries its reason (MGP, Graceful Shutdown)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.states import ServerState
+
+DRAIN_S: Final = 10.0
+"""How long open calls may take to finish when a server or the hub stops."""
+
+Verb: TypeAlias = Literal["start", "stop", "drain", "restart"]
+
+
+class Reason(enum.Enum):
+    """Why a server is started or stopped (MGP, Shutdown Reasons)."""
+
+    OPERATOR_REQUEST = "operator_request"
+    CONFIGURATION_CHANGE = "configuration_change"
+    RESOURCE_LIMIT = "resource_limit"
+    IDLE_TIMEOUT = "idle_timeout"
+    KERNEL_SHUTDOWN = "kernel_shutdown"
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command. `stop` ends the server at once, `drain` lets open calls finish first."""
+
+    verb: Verb
+    reason: Reason
+    by: Principal = NOBODY
+    because: str = ""
+    final: bool = False
+    """The server was removed, or the hub stops: no later command starts the server."""
+
+    @property
+    def explained(self) -> str:
+        """Who gave the command, and why."""
+        who = self.by.id or f"the hub ({self.reason.value})"
+        return f"{who}: {self.because}" if self.because else who
+
+
+class StateChange(msgspec.Struct, frozen=True):
+    """A server went from one state to another."""
+
+    before: ServerState
+    after: ServerState
+    command: Command | None
+    """The command that led to it; None if the server itself or a call did."""

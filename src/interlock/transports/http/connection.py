@@ -1,0 +1,389 @@
+"""One client connection: requests are answered one at a time and in order, the others wait, bounded.
+
+The connection is uvicorn's own; a request on an MCP path is answered before ASGI begins. After a refusal nothing more
+is read. `protocol.py` reads the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from interlock.transports.batching import Batching
+from interlock.transports.http.bodies import CROWDED
+from interlock.transports.http.guard import Refusal
+from interlock.transports.http.listener import HttpListener
+from interlock.transports.http.refusals import refusal_body
+from interlock.transports.http.turn import NO_HEAD, Turn
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    Waiting: TypeAlias = Turn | tuple[RequestResponseCycle, ASGI3Application]
+
+
+class Phase(enum.Enum):
+    """The part of a request that comes next."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
+    DEAF = "deaf"
+    """Nothing any more: the connection closes after the answer under way."""
+
+
+_IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
+
+
+class HttpConnection(HttpToolsProtocol):
+    """Answers the requests of one client."""
+
+    def __init__(
+        self,
+        listener: HttpListener,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.listener = listener
+        self._batching = Batching.of(self.loop)
+        self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
+        """Bytes in pieces of any size. `take_in` gets them in their turn; `connection_lost` removes the reference."""
+        self._phase = _IDLE
+        self._target = b""
+        self._body: bytes | bytearray = b""
+        self._asgi_bytes = 0
+        self._reading: Turn | None = None
+        """The MCP request whose body is coming in."""
+        self._active: Turn | RequestResponseCycle | None = None
+        """The request that is being answered."""
+        self._queue: deque[Waiting] = deque()
+        self._advancing = False
+        self._draining = False
+        self._stalled = False
+        self._owes_continue = False
+        self._serial = 0
+        self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
+        self._seen_at = 0.0
+
+    # The transport calls these.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client connected. One above the limit is refused at once."""
+        super().connection_made(transport)
+        self.listener.connections.add(self)
+        if len(self.listener.connections) > self.listener.bounds.connections:
+            transport.write(self.listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
+            self._hang_up()
+
+    def eof_received(self) -> None:
+        """The client sends no more. Everything it sent is read before the connection closes."""
+        self._batching.settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
+        the garbage collector next runs."""
+        self.listener.connections.discard(self)
+        self._phase = _DEAF
+        self._let_go()
+        super().connection_lost(exc)
+        self.__dict__.pop("data_received", None)
+        self._reading = None
+        waiting = [each[0] for each in self._queue if not isinstance(each, Turn)]
+        self._queue.clear()
+        active, self._active = self._active, None
+        if isinstance(active, RequestResponseCycle):
+            waiting.append(active)
+        elif active is not None:
+            self._lose(active)
+        if self.cycle is not None:
+            waiting.append(self.cycle)
+            self.cycle = None  # type: ignore[assignment]
+        for cycle in waiting:
+            _forsake(cycle)
+
+    def pause_writing(self) -> None:
+        """The client does not keep up: stop reading until it does."""
+        super().pause_writing()
+        self._stalled = True
+        self.flow.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        super().resume_writing()
+        self._stalled = False
+        self._advance()
+
+    # The loop's batches call these (`batching.Receiver`).
+
+    def take_in(self, data: bytes) -> None:
+        """Read bytes, in their turn."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
+    # A turn calls these (`turn.Connection`).
+
+    def finish(self, turn: Turn, data: bytes) -> None:
+        """The last bytes of an answer."""
+        if self._batching.running:
+            self._batching.write(self.transport, data)
+        else:
+            self.transport.write(data)
+        turn.connection = turn.on_gone = self._active = None
+        listener = self.listener
+        if listener.streams:
+            listener.streams.pop(turn, None)
+        if listener.bodies.small_bytes or listener.bodies.large_bytes:
+            self._recount()
+        if not turn.keep_alive or self._draining:
+            # A client that did not ask for the end may have sent more already.
+            self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
+        elif self._queue or self.flow.read_paused:
+            self._advance()
+
+    def write(self, data: bytes) -> None:
+        """A piece of an answer that is not its last."""
+        self._batching.write(self.transport, data)
+
+    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+        """The first bytes of an event stream."""
+        self.listener.streams[turn] = time.monotonic() + self.listener.bounds.keep_alive_s
+        self._batching.write(self.transport, self.listener.stream_head(headers, turn.head.chunked, turn.keep_alive))
+
+    def send(self, turn: Turn, event: bytes) -> bool:
+        """An event. A client that lets too many lie unread loses its stream."""
+        if self.transport.is_closing():
+            return False
+        if self.transport.get_write_buffer_size() > self.listener.bounds.stream_bytes:
+            self.listener.overrun += 1
+            self.transport.abort()
+            return False
+        chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
+        self._batching.write(self.transport, chunk)
+        return True
+
+    def streams_to(self, turn: Turn) -> bool:
+        """Whether the answer of this turn is an event stream."""
+        return turn in self.listener.streams
+
+    # The bodies of all connections call this (`bodies.Sender`).
+
+    def give_way(self) -> None:
+        """Refuse a body that comes in slowly: others need its memory."""
+        self._refuse(CROWDED)
+
+    # The server calls these.
+
+    def shutdown(self) -> None:
+        """Close once the answer under way is complete."""
+        self._draining = True
+        if self._active is None:
+            self._hang_up()
+        else:
+            self._active.keep_alive = False
+
+    def sweep(self, now: float) -> None:
+        """Close a connection that keeps us waiting for too long."""
+        unread = self.transport.get_write_buffer_size()
+        seen = (self._phase, self._serial, unread)
+        if seen != self._seen or (not unread and self._is_serving()):
+            self._seen = seen
+            self._seen_at = now
+            return
+        waited = now - self._seen_at
+        bounds = self.listener.bounds
+        if unread:
+            if waited > bounds.stall_s:
+                self.listener.timed_out += 1
+                self.transport.abort()
+        elif self._phase is _IDLE and waited > (bounds.idle_s if self._serial else bounds.head_s):
+            self._hang_up()
+        elif self._phase is _DEAF and waited > bounds.linger_s:
+            self.transport.abort()
+        elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
+            self.listener.timed_out += 1
+            self._refuse(Refusal(408, "the request did not come in time"))
+
+    # uvicorn's own steps, adapted.
+
+    def on_response_complete(self) -> None:
+        """The ASGI app has answered. A body that it did not wait for is not read, if much of it is still to come."""
+        active, self._active = self._active, None
+        if isinstance(active, RequestResponseCycle):
+            active.body = bytearray()
+            self._recount()
+        if self._draining:
+            self._hang_up()
+        elif active is self.cycle and self._phase is _BODY and self._far_from_end():
+            self._hang_up(lingering=True)
+        elif not self.transport.is_closing():
+            self._advance()
+
+    def _far_from_end(self) -> bool:
+        """Whether more of the body is to come than is read for the sake of the connection."""
+        length = dict(self.headers).get(b"content-length")
+        return length is None or int(length) - self._asgi_bytes > self.listener.bounds.early_bytes
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if self._active is None and not self._queue:
+            self._active = cycle
+            super()._start_asgi_task(cycle, app)
+        else:
+            self._wait((cycle, app))
+
+    def _unset_keepalive_if_required(self) -> None:
+        # No timer is this connection's own: `sweep` is called for all of them.
+        pass
+
+    def _wait(self, waiting: Waiting) -> None:
+        """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
+        if len(self._queue) < self.listener.bounds.pipelined:
+            self.flow.pause_reading()
+            self._queue.append(waiting)
+            self._recount()
+            return
+        self._phase = _DEAF
+        last = self._queue[-1]
+        (last if isinstance(last, Turn) else last[0]).keep_alive = False
+
+    def _advance(self) -> None:
+        """Answer the waiting requests, as long as answers come at once and the client reads them; then read on."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._queue and self._active is None and not self._stalled:
+                waiting = self._queue.popleft()
+                if isinstance(waiting, Turn):
+                    self._active = waiting
+                    self._take(waiting)
+                else:
+                    self._active = waiting[0]
+                    super()._start_asgi_task(*waiting)
+        finally:
+            self._advancing = False
+        if self._queue or self._stalled or self.transport.is_closing():
+            return
+        if self._owes_continue and self._active is None:
+            self._owes_continue = False
+            if self._reading is not None:
+                self._batching.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.flow.resume_reading()
+
+    def _take(self, turn: Turn) -> None:
+        refusal = turn.refusal
+        if refusal is None:
+            self.listener.endpoint.handle(turn)
+            return
+        body = refusal_body(refusal, self._target, self.listener.is_mcp)
+        self.finish(turn, self.listener.render(refusal.status, body, refusal.headers, keep_alive=False))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer with a refusal, after the requests before it, and read nothing more."""
+        if self._phase is _DEAF:
+            return
+        self.listener.refused += 1
+        unfinished = self._phase is _BODY and self._reading is None and self.cycle is not None
+        self._phase = _DEAF
+        self._reading = None
+        self._let_go()
+        if unfinished and not self._drop_cycle():
+            return
+        turn = Turn(self, NO_HEAD, keep_alive=False, refusal=refusal)
+        if self._active is None and not self._queue:
+            self._active = turn
+            self._take(turn)
+        else:
+            self._queue.append(turn)
+
+    def _drop_cycle(self) -> bool:
+        """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
+        cycle = self.cycle
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if self._active is cycle:
+            if cycle.response_started:
+                self.transport.close()
+                return False
+            self._active = None
+        elif self._queue:
+            self._queue.pop()
+        return True
+
+    def _let_go(self) -> None:
+        """The body is no longer held here."""
+        self._body = b""
+        self.listener.bodies.release(self)
+
+    def _recount(self) -> None:
+        """A request was answered, or waits behind another."""
+        size = self._size()
+        if self._body or size > self.listener.bounds.early_bytes:
+            self.listener.bodies.hold(self, size)
+        else:
+            self.listener.bodies.release(self)
+
+    def _size(self) -> int:
+        """The bytes of all requests on this connection that are not answered yet."""
+        active = self._active
+        size = 0
+        if active is not None:
+            size = len(active.body) if isinstance(active, Turn) else self._asgi_bytes
+        waiting = (each if isinstance(each, Turn) else each[0] for each in self._queue)
+        return size + len(self._body) + sum(len(each.body) for each in waiting)
+
+    def _is_serving(self) -> bool:
+        """Whether the client waits for us, and not we for the client."""
+        active = self._active
+        if active is None:
+            return False
+        return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
+
+    def _lose(self, turn: Turn) -> None:
+        self.listener.streams.pop(turn, None)
+        turn.connection = None
+        gone, turn.on_gone = turn.on_gone, None
+        if gone is not None:
+            gone()
+
+    def _hang_up(self, lingering: bool = False) -> None:
+        """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""
+        self._phase = _DEAF
+        self._queue.clear()
+        if self.transport.is_closing():
+            return
+        self._batching.settle()
+        if not lingering or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        try:
+            self.transport.write_eof()
+        except OSError:  # it has gone already, and the loop will say so
+            self.transport.abort()
+        else:
+            self.flow.resume_reading()
+
+
+def _forsake(cycle: RequestResponseCycle) -> None:
+    """Nobody waits for this answer. The app may still hold the request: no part of the connection stays with it."""
+    cycle.disconnected = True
+    cycle.body = bytearray()
+    cycle.on_response = _nothing
+    cycle.message_event.set()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,244 @@
+"""The lines that a server process writes to its stdout: read fairly, and bounded however the server misbehaves.
+
+Unreadable lines are reported; a flood of them ends the server. A server that says much that nobody asked for is read
+more slowly, so that it never takes more than its share of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from time import thread_time
+from typing import Final, Protocol
+
+from interlock.protocols.mcp.answers import plain_answer
+from interlock.protocols.mcp.meta import names_method
+from interlock.transports.fairness import FIRST_S, Share
+from interlock.transports.large_reading import LargeReading
+from interlock.transports.one_stream import Waiter
+from interlock.transports.stdio.stderr_lines import printable
+from interlock.wire.conversation import Conversation
+from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.limits import Limits
+from interlock.wire.messages import BadMessage, Id, Message, Notification, Request, decode, decode_batch, is_batch
+from interlock.wire.ndjson import LineReader, Oversize
+
+TURN_S: Final = 0.001
+"""How much of the loop's time a server's lines may take at once."""
+
+BAD_LINES: Final = 1_000
+BAD_BYTES: Final = 10 * 1024 * 1024
+"""How much rubbish in a row, without one message in it, is a flood."""
+LONG_LINES: Final = 8
+"""A line this many times too long counts as one without an end. Its answer fails as soon as it is too long; other
+requests to this server do not suffer from it."""
+
+_ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
+
+
+class Taker(Protocol):
+    """The link that takes the messages."""
+
+    gone: bool
+    """Whether the link has been given up: nothing more is read."""
+
+    def take(self, message: Message) -> None:
+        """Take a message."""
+
+    def fail(self, id: Id | None, why: str) -> bool:
+        """Fail the request of ours with this id. False where none waits."""
+
+    def refuse_unread(self, bad: BadMessage) -> None:
+        """Answer a request of the server that cannot be taken."""
+
+    def complain(self, kind: str, text: str) -> None:
+        """Report what the server should not have done."""
+
+    def give_up(self, fault: Fault) -> None:
+        """End the server."""
+
+    def read(self, *, on: bool) -> None:
+        """Read the server's stdout, or leave its output in the pipe."""
+
+    def large_read(self) -> None:
+        """A large message was read, and no line waits behind it."""
+
+
+class ServerLines:
+    """Those of one server (`batching.Receiver`)."""
+
+    def __init__(self, link: Taker, conversation: Conversation[Waiter, None], limits: Limits) -> None:
+        self._link = link
+        self._waiting = conversation.waiting
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._lines = LineReader(limits.message_bytes)
+        self._share = Share()
+        self._head = b""
+        """The beginning of the last line that has not ended."""
+        self._skipped = False
+        """Whether that line is too long, and was reported."""
+        self._bad_lines = 0
+        self._bad_bytes = 0
+        self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
+        self._unasked = False
+        """Whether the last message was one that nobody asked for."""
+        self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
+        """Bytes that were received and are not read yet, while the server rests."""
+        self.reading = False
+        """Whether a large message is being read; the lines behind it wait."""
+        self.exited = False
+        """Whether the server has exited: its last lines are read without a rest."""
+
+    def take_in(self, data: bytes) -> None:
+        """Take the lines that these bytes complete."""
+        if self._link.gone:
+            return
+        if self._later is None:
+            self._take_lines(data)
+        else:
+            self._later = (chain(self._later[0], self._lines.each(data)), data)
+
+    def give_up(self) -> None:
+        """End the server."""
+        self._link.give_up(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    def finish(self) -> None:
+        """The server has exited: read what it wrote last."""
+        self.exited = True
+        self._go_on()
+
+    def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> None:
+        """Take the lines that `data` completes, or those of it that waited: until one is large, or the server has had
+        its share of the loop."""
+        if lines is None:
+            lines = self._lines.each(data)
+        link, waiting = self._link, self._waiting
+        began: float | None = None
+        ends = thread_time() + TURN_S
+        for line in lines:
+            try:
+                if isinstance(line, Oversize):
+                    self._oversize(data)
+                elif len(line) > LARGE:
+                    self._read_large(line, lines, data)
+                    return
+                elif line:
+                    answer = plain_answer(line)
+                    waiter = None if answer is None else waiting.pop(answer.id, None)
+                    if answer is None or waiter is None:
+                        self._take(line)
+                    else:
+                        self._bad_lines = self._bad_bytes = 0
+                        waiter[0].sink.on_response(answer)
+            except Exception as cause:  # a fault of one receiver must not cost the next message
+                self._report(cause)
+            if self._bad_lines > BAD_LINES:
+                break  # one read can hold many thousands more, and everyone else would wait for them
+            if self._unasked:
+                self._unasked = False
+                now = thread_time()
+                rest = self._share.spend(FIRST_S if began is None else now - began, self._loop.time())
+                began = now
+            else:
+                rest = 0.0
+                began = None
+            if (rest or thread_time() > ends) and not link.gone and not self.exited:
+                self._later = (lines, data)
+                link.read(on=False)
+                self._loop.call_later(rest, self._go_on)
+                return
+        self._bad_bytes += len(data)
+        last = data.rfind(b"\n") + 1
+        if last or not self._head:
+            self._head = data[last : last + 128]
+        if self._lines.skipping and not self._skipped:
+            self._skipped = True
+            self._too_long((self._head,))
+        limit = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
+        if self._bad_bytes > limit or self._bad_lines > BAD_LINES:
+            link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+
+    def _go_on(self) -> None:
+        if self.reading:
+            return
+        later, self._later = self._later, None
+        if later is None or self._link.gone:
+            return
+        lines, data = later
+        self._take_lines(data, lines)
+        if self._later is None:
+            self._link.read(on=True)
+
+    def _take(self, line: bytes) -> None:
+        """Take any message, or batch of them (revision 2025-03-26), that is not large."""
+        try:
+            self._take_read(line, decode_batch(line, self._limits) if is_batch(line) else decode(line, self._limits))
+        except BadMessage as bad:
+            self._not_json(line, bad)
+
+    def _read_large(self, line: bytes, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+        """Have a large message read beside the loop. The lines behind it wait."""
+
+        def read(outcome: Outcome) -> None:
+            self.reading = False
+            if not self._link.gone:
+                self._take_read(line, outcome)
+            self._go_on()
+            if self._later is None:
+                self._link.large_read()
+
+        self._later = (lines, data)
+        self.reading = True
+        self._link.read(on=False)
+        LargeReading.here().read(line, self._limits, self._limits.answer_members, read)
+
+    def _take_read(self, line: bytes, outcome: Outcome) -> None:
+        for message in outcome if isinstance(outcome, list) else (outcome,):
+            try:
+                if isinstance(message, BadMessage):
+                    self._not_json(line, message)
+                    continue
+                self._bad_lines = self._bad_bytes = 0
+                self._unasked = isinstance(message, Notification | Request)
+                self._link.take(message)
+            except Exception as cause:  # a fault of one receiver must not cost the next message
+                self._report(cause)
+
+    def _report(self, cause: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
+
+    def _not_json(self, line: bytes, bad: BadMessage) -> None:
+        self._bad_lines += 1
+        self._link.complain("line", f"{bad.message}: {printable(line[:200])}")
+        if bad.id is not None and (bad.asks or (len(line) <= LARGE and names_method(line))):
+            # A request of its own that cannot be taken. Its ids are not ours.
+            self._link.refuse_unread(bad)
+        elif self._link.fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}"):
+            self._bad_bytes = 0  # one bad answer, however long, is no flood
+
+    def _oversize(self, data: bytes) -> None:
+        """A line that was too long, within `data` or begun before it. Its beginning may name its request."""
+        self._bad_lines += 1
+        self._bad_bytes = 0
+        if self._skipped:
+            self._skipped = False
+            return
+        limit = self._limits.message_bytes
+        self._too_long((self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)))
+
+    def _too_long(self, heads: Iterable[bytes]) -> None:
+        limit = self._limits.message_bytes
+        self._link.complain("oversize", f"a line over {limit} bytes")
+        for head in heads:
+            self._link.fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
+
+
+def _id_in(head: bytes) -> int | None:
+    """The id at the beginning of a message that cannot be read as a whole."""
+    known = _ID_IN_HEAD.match(head)
+    return None if known is None else int(known[1])

@@ -1,0 +1,100 @@
+"""T34: the hub makes no calls while it cannot record them, and `/readyz` says so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from hub.running_hub import RawClient, RunningHub, child, running_hub
+from interlock.config.settings import Hub, Timeouts
+from interlock.hub.audit.search import search
+from interlock.store import sqlite as sqlite_module
+from interlock.store.records import Search
+
+pytestmark = pytest.mark.anyio
+
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+WITHIN_S = 60.0
+
+
+@contextlib.contextmanager
+def locked(database: Path) -> Iterator[None]:
+    """A database that another program writes to and does not let go."""
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+async def call(hub: RunningHub) -> Any:
+    return await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
+
+
+async def readiness(hub: RunningHub) -> tuple[int, Any]:
+    status, _, body = await RawClient(hub.url + "/readyz").send("GET")
+    return status, json.loads(body)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite waits for the other program for longer than any test runs."""
+    monkeypatch.setattr(sqlite_module, "BUSY_S", 600.0)
+
+
+async def test_t34_calls_stop_when_the_oldest_entry_is_older_than_promised_and_resume(
+    tmp_path: Path, patient: None
+) -> None:
+    hub_settings = Hub(timeouts=Timeouts(start_s=120))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        executed = 0
+        with locked(tmp_path / "home" / "hub.db"):
+            async with asyncio.timeout(WITHIN_S):
+                while "result" in (answer := await call(hub)):
+                    executed += 1
+                    await asyncio.sleep(0.01)
+            assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+            assert "audit log" in answer["error"]["message"]
+            assert answer["error"]["data"]["retry_after_ms"]
+            assert await readiness(hub) == (
+                503,
+                {"ready": False, "waiting": 0, "reason": "audit", "message": "the audit log cannot be written"},
+            )
+        async with asyncio.timeout(WITHIN_S):
+            while "result" not in await call(hub):
+                await asyncio.sleep(0.01)
+        assert await readiness(hub) == (200, {"ready": True, "waiting": 0})
+        await hub.hub_app.recorder.flushed()
+        wanted = Search(event="TOOL_EXECUTED", result="SUCCESS")
+        found = await hub.hub_app.store.read(lambda database: search(database, wanted, 10_000))
+        assert len(found) == executed + 1
+
+
+@pytest.mark.parametrize("mode", ["batched", "strict"])
+async def test_t34_readiness_is_what_a_call_meets(
+    tmp_path: Path, patient: None, mode: Literal["batched", "strict"]
+) -> None:
+    hub_settings = Hub(audit=mode, timeouts=Timeouts(start_s=120))
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        assert (await readiness(hub))[0] == 200
+        waiting = None
+        with locked(tmp_path / "home" / "hub.db"):
+            waiting = asyncio.ensure_future(call(hub))
+            async with asyncio.timeout(WITHIN_S):
+                while (await readiness(hub))[0] == 200:
+                    await asyncio.sleep(0.01)
+            assert "error" in await call(hub)
+        assert "result" in await waiting
+        async with asyncio.timeout(WITHIN_S):
+            while (await readiness(hub))[0] != 200:
+                await asyncio.sleep(0.01)
+        assert "result" in await call(hub)

@@ -1,0 +1,182 @@
+"""`interlock setup` with a real hub: every client's servers move into the hub, and back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.cli.clients import ENTRY, NAMES, client
+from interlock.config.documents import read_document
+from interlock.config.problems import Problem
+
+from .conftest import User
+from .test_hub_processes import hello
+
+SERVER = """\
+from interlock import Server
+
+server = Server("clock")
+
+
+@server.tool
+def time_of(place: str) -> str:
+    return place
+
+
+server.run()
+"""
+
+
+def section(name: str) -> dict[str, Any]:
+    chosen = client(name)
+    document = read_document(chosen.path)
+    assert not isinstance(document, Problem), document
+    found: Any = document.content
+    for key in chosen.at:
+        found = found[key]
+    return dict(found)
+
+
+def as_written_by(name: str, command: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """A server as that client writes it."""
+    match client(name).form:
+        case "opencode":
+            return {"type": "local", "command": command, "environment": env, "enabled": True}
+        case "goose":
+            return {"type": "stdio", "cmd": command[0], "args": command[1:], "envs": env, "enabled": True}
+        case _:
+            return {"command": command[0], "args": command[1:], "env": env}
+
+
+def write(name: str, servers: dict[str, Any]) -> str:
+    """The file of a client with these servers and something of its own. Returns the text."""
+    chosen = client(name)
+    chosen.path.parent.mkdir(parents=True, exist_ok=True)
+    if chosen.path.suffix == ".toml":
+        rows = ['model = "x" # mine']
+        for server, table in servers.items():
+            rows += [f"[mcp_servers.{server}]", f"command = {json.dumps(table['command'])}"]
+            rows += [f"args = {json.dumps(table['args'])}"]
+            rows += [
+                "env = { " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in table["env"].items()) + " }"
+            ]
+        text = "\n".join(rows) + "\n"
+    elif chosen.path.suffix == ".yaml":
+        text = "# mine\nGOOSE_MODEL: 'x'\nextensions:\n"
+        for server, table in {"developer": {"type": "builtin", "enabled": True}, **servers}.items():
+            text += f"  {server}: {json.dumps(table)}\n"
+    else:
+        content = json.dumps({"theme": "dark", chosen.at[0]: servers}, indent=2)
+        text = content.replace('"theme"', '// mine\n  "theme"')
+    chosen.path.write_text(text)
+    return text
+
+
+def finished(user: User, *arguments: str) -> dict[str, Any]:
+    code, out, err = user.finished(*arguments, "--json")
+    assert code == 0, err
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: User) -> None:
+    user.configure()
+    file = user.folder / "clock.py"
+    file.write_text(SERVER)
+    command = [sys.executable, "-m", "clock"]
+    env = {"PYTHONPATH": f"{user.folder}:{user.environ['PYTHONPATH']}"}
+    before = {name: write(name, {"clock": as_written_by(name, command, env)}) for name in NAMES}
+    configured = user.config.read_text()
+
+    done = finished(user, "setup", "--yes", "--trust")
+    assert done["added"] == ["clock"]
+    assert {one["client"] for one in done["clients"]} == set(NAMES)
+    assert done["problems"] == []
+    keys = set()
+    for name in NAMES:
+        left = section(name)
+        assert set(left) - {"developer"} == {ENTRY}
+        assert "mine" in client(name).path.read_text()
+        keys |= {value for table in left[ENTRY].values() if isinstance(table, dict) for value in table.values()}
+    assert len([key for key in keys if str(key).startswith("ilk_")]) == len(NAMES)
+
+    entry = section("cursor")[ENTRY]
+    call = {"name": "clock__time_of", "arguments": {"place": "Rome"}}
+    with user.process("stdio") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(hello({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+    assert entry["args"][-1] == "stdio"
+    assert {answer["id"]: answer for answer in answers}[1]["result"]["structuredContent"] == {"result": "Rome"}
+
+    assert finished(user, "setup", "--yes", "--trust")["clients"] == []  # again: nothing to do
+
+    undone = finished(user, "setup", "--undo")
+    assert undone["problems"] == []
+    assert undone["removed"] == ["clock"]
+    assert {name: client(name).path.read_text() for name in NAMES} == before
+    assert "clock" not in user.config.read_text()
+    assert configured.strip() in user.config.read_text()
+    assert all(row["status"] != "active" for row in finished(user, "keys", "list")["keys"] if row["agent"] in NAMES)
+    assert finished(user, "setup", "--undo")["restored"] == []
+
+
+def test_undo_leaves_a_file_that_was_edited_since(user: User) -> None:
+    user.configure()
+    write("cursor", {})
+    write("windsurf", {})
+    finished(user, "setup", "--yes")
+    edited = client("cursor").path.read_text().replace("dark", "light")
+    client("cursor").path.write_text(edited)
+    undone = finished(user, "setup", "--undo")
+    assert client("cursor").path.read_text() == edited
+    assert "edited since" in undone["problems"][0]
+    assert ENTRY not in section("windsurf")
+
+
+def test_setup_without_a_person_changes_nothing_and_shows_every_command(user: User) -> None:
+    text = write("cursor", {"a": as_written_by("cursor", ["npx", "-y", "some-server", "x" * 500], {"TOKEN": "t"})})
+    code, _, err = user.finished("setup")
+    assert code == 5
+    assert f"npx -y some-server {'x' * 500}" in err
+    assert "--yes" in err
+    assert client("cursor").path.read_text() == text
+    assert not user.config.exists()
+
+
+def test_setup_takes_unusual_commands_only_when_they_are_trusted(user: User) -> None:
+    user.configure()
+    odd = as_written_by("cursor", ["sh", "-c", "id"], {})
+    write("cursor", {"odd": odd, "web": {"url": "http://127.0.0.1:9/mcp"}})
+    assert finished(user, "setup", "--yes")["added"] == ["web"]
+    assert set(section("cursor")) == {"odd", ENTRY}
+
+
+def test_two_clients_with_the_same_name_for_different_servers_keep_both(user: User) -> None:
+    user.configure()
+    write("cursor", {"web": {"url": "http://127.0.0.1:9/one"}})
+    write("windsurf", {"web": {"url": "http://127.0.0.1:9/two"}})
+    write("junie", {"web": {"url": "http://127.0.0.1:9/two"}})
+    assert finished(user, "setup", "--yes")["added"] == ["web", "web-junie"]
+    assert set(user.servers()) == {"web", "web-junie"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_broken_file_of_a_client_stops_setup_before_anything_is_changed(user: User, name: str) -> None:
+    user.configure()
+    write("cursor", {"web": {"url": "http://127.0.0.1:9/"}})
+    chosen = client(name)
+    chosen.path.parent.mkdir(parents=True, exist_ok=True)
+    chosen.path.write_text("{ ] [")
+    before = {path: path.read_text() for path in (client("cursor").path, chosen.path, user.config)}
+    result = user.run("setup", "--yes")
+    assert result.exit_code == 1, result.output
+    assert Path(str(chosen.path)).name in result.stderr
+    assert {path: path.read_text() for path in before} == before

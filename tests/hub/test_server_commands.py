@@ -1,0 +1,256 @@
+"""Servers are started, stopped, drained and restarted by command, each with its reason, and stay as they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams import supervisor
+from interlock.hub.upstreams.commands import Command, Reason, Verb
+from interlock.hub.upstreams.states import ServerState
+from interlock.server import Server as ToolServer
+from interlock.wire.errors import Fault
+
+from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .test_journal import entries
+
+ADA = Principal("person:ada", "person")
+ECHO: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "a"}}
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as running:
+        yield running
+
+
+class Gate:
+    """A server within the test: its call ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+        self.server = ToolServer("gate")
+
+        @self.server.tool
+        async def wait() -> str:
+            self.begun.set()
+            await self.open.wait()
+            return "waited"
+
+
+@contextlib.asynccontextmanager
+async def gated(tmp_path: Path) -> AsyncIterator[tuple[Gate, RunningHub, asyncio.Task[Any]]]:
+    """A hub with a call under way."""
+    gate = Gate()
+    async with gate.server.http() as address, running_hub(tmp_path, {"gate": Server(url=address.url)}) as hub:
+        calling = asyncio.create_task(
+            RawClient(hub.url + "/mcp").modern("tools/call", {"name": "gate__wait", "arguments": {}})
+        )
+        await gate.begun.wait()
+        yield gate, hub, calling
+        gate.open.set()
+        await asyncio.gather(calling, return_exceptions=True)
+
+
+async def echo(hub: RunningHub) -> Any:
+    return await RawClient(hub.url + "/mcp").modern("tools/call", ECHO)
+
+
+async def status(hub: RunningHub) -> Any:
+    return (await hub.operate("status"))["servers"][0]
+
+
+def pid(hub: RunningHub) -> int:
+    found = hub.hub_app.upstreams["busy"].pid
+    assert found is not None
+    return found
+
+
+async def test_a_stopped_server_stays_stopped_and_says_who_stopped_it(hub: RunningHub) -> None:
+    process = pid(hub)
+    answer = await hub.operate("servers.stop", ADA, server="busy", because="it costs too much")
+    assert answer == {"server": "busy", "state": "disconnected"}
+    await until(lambda: not _lives(process))
+    for _ in range(3):
+        refused = (await echo(hub))["error"]
+        assert refused["message"] == "server busy was stopped by person:ada: it costs too much"
+        assert refused["data"]["hint"] == "run `interlock start busy`"
+        assert refused["data"]["name"] == "SERVER_NOT_READY"
+    shown = await status(hub)
+    assert (shown["state"], shown["problem"]) == ("disconnected", refused["message"])
+    assert shown["hint"] == "run `interlock start busy`"
+    await hub.hub_app.apply(hub.hub_app.config)
+    hub.hub_app.upstreams["busy"].want()
+    assert not hub.hub_app.upstreams["busy"].try_again()
+    assert "error" in await echo(hub)
+    assert (await hub.operate("servers.start", ADA, server="busy"))["server"] == "busy"
+    assert text_of(await echo(hub)) == "a"
+    assert (await status(hub))["problem"] is None
+
+
+async def test_a_new_configuration_of_a_stopped_server_starts_it(hub: RunningHub) -> None:
+    await hub.operate("servers.stop", server="busy")
+    config = hub.hub_app.config
+    settings = config.servers["busy"]
+    changed = msgspec.structs.replace(settings, env={**settings.env, "CHANGED": "1"})
+    await hub.hub_app.apply(msgspec.structs.replace(config, servers={"busy": changed}))
+    assert text_of(await echo(hub)) == "a"
+
+
+async def test_the_hub_itself_does_not_start_what_a_person_stopped(hub: RunningHub) -> None:
+    await hub.operate("servers.stop", server="busy")
+    upstream = hub.hub_app.upstreams["busy"]
+    await upstream.command(Command("restart", Reason.CONFIGURATION_CHANGE))
+    assert upstream.state is ServerState.DISCONNECTED
+    await hub.operate("servers.restart", server="busy")
+    assert text_of(await echo(hub)) == "a"
+
+
+async def test_a_restart_gives_a_new_process_and_passes_through_restarting(hub: RunningHub) -> None:
+    before = pid(hub)
+    await hub.operate("servers.restart", ADA, server="busy", because="new version")
+    assert text_of(await echo(hub)) == "a"
+    assert pid(hub) != before
+    assert not _lives(before)
+    states = [entry.record for entry in await entries(hub, server="busy") if "to" in entry.record.details]
+    passed = [record.details["to"] for record in states]
+    assert passed[-3:] == ["draining", "restarting", "connected"]
+    for record in states[-3:]:
+        assert (record.actor, record.details["reason"], record.reason) == (
+            ADA.id,
+            "operator_request",
+            "new version",
+        )
+
+
+async def test_draining_lets_the_open_call_finish_and_refuses_new_ones(tmp_path: Path) -> None:
+    async with gated(tmp_path) as (gate, hub, calling):
+        stopping = asyncio.create_task(hub.operate("servers.stop", ADA, server="gate"))
+        await hub.state("gate", ServerState.DRAINING)
+        refused = (await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "gate__wait", "arguments": {}}))[
+            "error"
+        ]
+        assert refused["data"]["name"] == "SERVER_DRAINING"
+        assert not stopping.done()
+        gate.open.set()
+        assert text_of(await calling) == "waited"
+        assert (await stopping)["state"] == "disconnected"
+        assert [entry.record.details["reason"] for entry in await entries(hub, event="SERVER_DISCONNECTED")] == [
+            "operator_request"
+        ]
+
+
+async def test_draining_ends_although_a_call_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "DRAIN_S", 0.05)
+    async with gated(tmp_path) as (_, hub, calling):
+        assert (await hub.operate("servers.stop", server="gate"))["state"] == "disconnected"
+        assert "error" in await calling
+
+
+async def test_stopping_now_waits_for_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "DRAIN_S", 3600.0)
+    async with gated(tmp_path) as (_, hub, calling):
+        assert (await hub.operate("servers.stop", server="gate", now=True))["state"] == "disconnected"
+        assert "error" in await calling
+        monkeypatch.undo()
+
+
+async def test_a_command_is_carried_out_although_its_caller_went_away(tmp_path: Path) -> None:
+    async with gated(tmp_path) as (gate, hub, calling):
+        stopping = asyncio.create_task(hub.operate("servers.stop", ADA, server="gate"))
+        await hub.state("gate", ServerState.DRAINING)
+        stopping.cancel()
+        gate.open.set()
+        assert text_of(await calling) == "waited"
+        await hub.state("gate", ServerState.DISCONNECTED)
+        stopped = hub.hub_app.upstreams["gate"].stopped
+        assert stopped is not None
+        assert stopped.by == ADA
+
+
+async def test_a_call_that_waits_for_a_server_is_refused_when_the_server_is_stopped(tmp_path: Path) -> None:
+    silent = child("busy_server.py")
+    silent = msgspec.structs.replace(silent, command=("sleep", "600"))
+    async with running_hub(tmp_path, {"busy": silent}, wait=False) as hub:
+        await hub.state("busy", ServerState.CONNECTING)
+        upstream = hub.hub_app.upstreams["busy"]
+        waiting = asyncio.create_task(upstream.open_connection(None))
+        await asyncio.sleep(0)
+        await hub.operate("servers.stop", ADA, server="busy")
+        with pytest.raises(Fault):
+            await waiting
+        assert upstream.state is ServerState.DISCONNECTED
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_commands_that_come_together_are_obeyed_one_after_the_other(hub: RunningHub, seed: int) -> None:
+    """The last command decides, whatever came before it."""
+    chance = random.Random(seed)
+    upstream = hub.hub_app.upstreams["busy"]
+    verbs: list[Verb] = ["start", "stop", "drain", "restart"]
+    chosen = [chance.choice(verbs) for _ in range(12)]
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    await asyncio.gather(*(upstream.command(Command(verb, Reason.OPERATOR_REQUEST, ADA)) for verb in chosen))
+    if chosen[-1] in ("start", "restart"):
+        assert text_of(await echo(hub)) == "a"
+        assert upstream.stopped is None
+    else:
+        assert upstream.state is ServerState.DISCONNECTED
+        assert "error" in await echo(hub)
+    assert not failures
+
+
+async def test_a_server_on_demand_goes_for_being_idle_and_comes_back_with_a_call(tmp_path: Path) -> None:
+    lazy = child("busy_server.py", start="on-demand")
+    settings = Hub(timeouts=Timeouts(start_s=120, idle_s=0.05))
+    async with running_hub(tmp_path, {"busy": lazy}, hub=settings, wait=False) as hub:
+        upstream = hub.hub_app.upstreams["busy"]
+        upstream.want()
+        await hub.state("busy", ServerState.DISCONNECTED)
+        details = [entry.record.details for entry in await entries(hub, server="busy")]
+        [gone, *_] = [found for found in details if found.get("to") == "draining"]
+        assert gone["reason"] == "idle_timeout"
+        assert upstream.stopped is None
+        assert text_of(await echo(hub)) == "a"
+
+
+async def test_every_command_is_in_the_audit_log_with_who_and_why(hub: RunningHub) -> None:
+    for verb in ("stop", "start", "restart"):
+        await hub.operate(f"servers.{verb}", ADA, server="busy", because=f"to {verb} it")
+    found = [entry.record for entry in await entries(hub, event="dev.interlock.operation")]
+    assert [(record.actor, record.server, record.name, record.reason) for record in found] == [
+        (ADA.id, "busy", f"servers.{verb}", f"to {verb} it") for verb in ("stop", "start", "restart")
+    ]
+
+
+async def test_an_unknown_server_gets_no_command(hub: RunningHub) -> None:
+    for verb in ("stop", "start", "restart"):
+        with pytest.raises(Fault) as refused:
+            await hub.operate(f"servers.{verb}", server="nope")
+        assert refused.value.name == "NOT_FOUND"
+    assert not await entries(hub, event="dev.interlock.operation")
+
+
+async def test_a_stopped_server_does_not_keep_the_hub_from_being_ready_or_from_ending(hub: RunningHub) -> None:
+    await hub.operate("servers.stop", server="busy")
+    assert (await RawClient(hub.url + "/readyz").send("GET"))[0] == 200
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
