@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.audit.call_rows import CallRows
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.entries import Entry, Ticket
 from interlock.hub.audit.record import Record
@@ -36,7 +35,6 @@ class BatchWriter:
     def __init__(self, chain: str, redact_texts: RedactText) -> None:
         self._chain = chain
         self._redact = redact_texts
-        self._calls = CallRows(chain)
 
     def write(
         self,
@@ -60,15 +58,10 @@ class BatchWriter:
                 sleep(PAUSE_S)
             values = []
             for entry in batch[start : start + size]:
-                short = self._calls.row(entry, previous) if type(entry) is Ticket else None
-                if short is not None:
-                    row, previous = short
-                    written.append(entry)
-                else:
-                    record, whole = self._row(entry, previous)
-                    row, previous = rows.values_of(whole), whole.hash
-                    written.append(record)
-                values.append(row)
+                record, row = self._row(entry, previous)
+                previous = row.hash
+                written.append(record)
+                values.append(rows.values_of(row))
             if retry:
                 found = rows.get(database, self._chain, written[-1].seq)
                 if found is not None and found.hash == previous:
