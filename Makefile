@@ -43,7 +43,7 @@ types: venv
 WORKERS ?= 4
 
 unit: venv
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS)
 
 # The official suite: our server, the hub in front of it and of the official SDK's, and our client.
 conformance: venv
@@ -54,11 +54,13 @@ bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
 
 # A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
-# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them.
+# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Examples that no
+# run of the tests had before, for every property.
 soak: venv
 	$(BIN)/python bench/confidentiality.py
 	$(BIN)/python bench/large_bodies.py
 	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
+	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))

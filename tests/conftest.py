@@ -1,8 +1,9 @@
-"""For every test: no example is timed, and whoever asks for `where` gets an empty database, on both real ones."""
+"""For every test: how workers share the files, the Hypothesis profiles, and `where`, an empty database of each kind."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -11,23 +12,51 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
-# How long an example takes says something about the machine, not about the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
+# The same tree has the same result: examples do not depend on chance, and their time says something about the machine,
+# not about the code. `make soak` looks for new examples.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("campaign", deadline=None, max_examples=3_000, print_blob=True)
+settings.load_profile("same")
 
 _PREFIX = "il-pg-"
-_ONE_WORKER = ("peers",)
+_TOGETHER = ("tests/peers/",)
 """Folders whose tests share a start-up of many processes. One worker runs all of such a folder."""
+_FIRST = ("tests/peers/", "tests/web/", "tests/attacks/", "tests/hub/", "tests/cli/", "tests/store/", "tests/threats/")
+"""Folders whose tests take long, longest first: short ones are left for the end, when workers run out of work."""
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if (folder := item.path.parent.name) in _ONE_WORKER:
-        item.add_marker(pytest.mark.xdist_group(folder))
+class FileScheduling(LoadScopeScheduling):
+    """Gives a worker all tests of a file, so that they share their fixtures."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduling:
+    config.option.loadscopereorder = False  # by number of tests; the order of collection is by time
+    return FileScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        return next((at for at, folder in enumerate(_FIRST) if item.nodeid.startswith(folder)), len(_FIRST))
+
+    items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules live as long as the run: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +72,7 @@ def postgres_server() -> Iterator[str]:
     (folder.parent / f"{folder.name}.owner").write_text(str(os.getpid()))
     server = pgserver.get_server(folder, cleanup_mode="stop")
     try:
+        _forgo_durability(server.get_uri())
         yield server.get_uri()
     finally:
         server.cleanup()
@@ -67,6 +97,16 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "hub.db")
     return str(request.getfixturevalue("postgres"))
+
+
+def _forgo_durability(url: str) -> None:
+    """Tests kill hubs, never the database server, so it need not survive a crash of the machine."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as admin:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum", "jit"):
+            admin.execute(f"ALTER SYSTEM SET {setting} = off")
+        admin.execute("SELECT pg_reload_conf()")
 
 
 def _end_orphans() -> None:

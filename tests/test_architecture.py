@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
 
 LAYERS = {
@@ -31,9 +29,9 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "foundation",
+    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
+    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "policy_version", "foundation",
     "authentication", "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
@@ -82,7 +80,6 @@ def shown(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-@pytest.mark.xdist_group("architecture")
 def test_imports_point_down() -> None:
     upward = {}
     for path, parts, names in modules_of_packages():
@@ -92,7 +89,6 @@ def test_imports_point_down() -> None:
     assert not upward, "these import from a layer above their own"
 
 
-@pytest.mark.xdist_group("architecture")
 def test_pure_layers_stay_pure() -> None:
     impure = {}
     for path, parts, names in modules_of_packages():
@@ -123,7 +119,6 @@ def _compares_json(node: ast.AST) -> bool:
     return False
 
 
-@pytest.mark.xdist_group("architecture")
 def test_no_name_is_looked_for_in_bytes_of_json() -> None:
     """Escapes give every name many spellings: `wire.names.may_spell` knows them all, a search for bytes but one."""
     found = [
@@ -136,7 +131,6 @@ def test_no_name_is_looked_for_in_bytes_of_json() -> None:
     assert not found, "these lines compare JSON as bytes"
 
 
-@pytest.mark.xdist_group("architecture")
 def test_packages_of_the_hub_import_only_from_those_before_them() -> None:
     upward = {}
     for path in HUB_MODULES:
@@ -156,6 +150,5 @@ def test_the_hub_has_few_packages() -> None:
     assert len(leaves) <= MOST_LEAF_PACKAGES, sorted(leaf.name for leaf in leaves)
 
 
-@pytest.mark.xdist_group("architecture")
 def test_every_module_says_what_it_is_for() -> None:
     assert not [shown(path) for path in MODULES if not ast.get_docstring(parsed(path))], "these have no docstring"

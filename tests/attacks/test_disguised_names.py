@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hub.committed import CommittedRecords
 from hub.running_hub import RawClient, RunningHub
-from interlock.hub.audit.record import Record
 
 from .hostile import WAYS, Hostile, Way, behind_a_hub, disguised
 
@@ -63,7 +63,7 @@ async def asked(hub: RunningHub, way: Way, method: str) -> Any:
     return answer
 
 
-async def ending(hub: RunningHub, records: list[Record]) -> Any:
+async def ending(hub: RunningHub, records: CommittedRecords) -> Any:
     """How the last call ended, as the audit log has it."""
     await hub.hub_app.recorder.flushed()
     return [record.outcome for record in records if record.outcome is not None][-1]
@@ -74,9 +74,8 @@ async def ending(hub: RunningHub, records: list[Record]) -> Any:
 async def test_t39_a_disguised_result_is_told_and_recorded_like_a_plain_one(
     tmp_path: Path, way: Way, texts: bool
 ) -> None:
-    records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         for kind, (method, result) in RESULTS.items():
             whole = {"resultType": "complete", **result} if way.server == "modern" else result
             server.results[method] = msgspec.json.encode(whole)
@@ -130,9 +129,8 @@ ENVELOPES = {
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 async def test_t39_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
-    records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         whole = {kind: b'{"jsonrpc":"2.0","id":%%ID%%,"result":%b}' % result for kind, result in DUPLICATES.items()}
         for kind, answer in (whole | ENVELOPES).items():
             server.answers["tools/call"] = answer

@@ -17,14 +17,25 @@ from interlock.config.settings import Hub
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.server import Server
-from interlock.transports.exchange import Exchange
+from interlock.transports.exchange import SessionExchange
 from interlock.transports.http.protocol import HubProtocol
 from interlock.transports.http.turn import Turn
+from interlock.transports.sessions.session import Session, SessionChannel
 from interlock.transports.stdio.server import StdioServer
 
 from .hub_process import META
 
-KINDS = (HubProtocol, Turn, RequestResponseCycle, Exchange, Call, Forwarder, StdioServer)
+KINDS = (
+    HubProtocol,
+    Turn,
+    RequestResponseCycle,
+    SessionExchange,
+    SessionChannel,
+    Session,
+    Call,
+    Forwarder,
+    StdioServer,
+)
 LARGE = "x" * 200_000
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 

@@ -82,6 +82,8 @@ class FakeHub:
         self.hangs_up = False
         """Whether it closes a `stdio` connection at once."""
         self.lines: list[dict[str, Any]] = []
+        self.gaps: list[dict[str, Any]] = []
+        """What it says to a follower that lost something, before its lines."""
         self.answers: dict[str, Any] = {
             "interlock/hello": self._hello,
             "hub/status": {
@@ -159,10 +161,9 @@ class FakeHub:
                         stream.flush()
                     return
                 if params.get("follow"):
-                    for late in self.lines:
-                        stream.write(
-                            json.dumps({"jsonrpc": "2.0", "method": "hub/log", "params": late}).encode() + b"\n"
-                        )
+                    late = [("hub/gap", gap) for gap in self.gaps] + [("hub/log", line) for line in self.lines]
+                    for method, said in late:
+                        stream.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": said}).encode() + b"\n")
                     stream.flush()
                     return
                 stream.flush()

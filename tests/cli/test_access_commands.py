@@ -57,7 +57,6 @@ def test_a_grant_that_a_denial_outweighs_says_so(user: User, hub: FakeHub) -> No
         "tool_name": "merge",
         "permission": "allow",
         "justification": "needed",
-        "expires_at": None,
     }
     assert "still has `deny`" in result.stderr
     assert "grants revoke cursor github merge" in result.stderr

@@ -134,7 +134,9 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
 
 def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
     id_ = first_call(user, agent, 1)
-    assert "approved always" in on_terminal(user, "approvals", "approve", id_, "--always")
+    script = [(b"Approve it?", b"y\n"), (b"approved always", b"")]
+    shown = on_terminal(user, "approvals", "approve", id_, "--always", script=script)
+    assert '"text": "two words"' in shown
     agent.answer(1)
     listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
     assert [rule["agent"] for rule in listed] == ["local"]
@@ -142,11 +144,38 @@ def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent
     assert (code, out.startswith("No rules.")) == (0, True)
 
 
+def test_watch_asks_for_all_open_requests_after_it_lost_some(user: User, hub: FakeHub) -> None:
+    asked = {
+        "id": "a3f",
+        "kind": "tool_call",
+        "state": "open",
+        "asker": "ci",
+        "target": "demo__x",
+        "question": "Say yes",
+    }
+    lists = [{"decisions": []}, {"decisions": [asked]}]
+    hub.answers["hub/approvals.list"] = lambda params: lists.pop(0)
+    hub.answers["hub/approvals.show"] = {"decision": asked}
+    hub.gaps = [{"event": "ApprovalChanged", "source": "approvals", "first": 1, "last": 9}]
+    shown = on_terminal(user, "watch", script=[(b"[other] later", b"x"), (b"left open", b"")])
+    assert "a3f" in shown
+    assert "left open" in shown
+
+
 HOSTILE = {
     "id": "a3f",
     "kind": "tool_call",
     "state": "open",
     "asker": "evil\x1b[2J",
+    "asker_kind": "agent",
+    "trust": "standard",
+    "findings": ["a\x1b[2Jb"],
+    "rule": "r\x1b[2J",
+    "deadline": "2099-01-01T00:00:00Z",
+    "arguments_hash": "",
+    "fingerprint": "",
+    "answer": "",
+    "answered_by": "",
     "target": "x\u202ey",
     "question": "Say\x1b]0;t\x07 yes",
     "summary": "a\x1b[1A\nb",
@@ -169,3 +198,22 @@ def test_watch_without_a_terminal_prints_and_ends(user: User, hub: FakeHub) -> N
     hub.answers["hub/approvals.list"] = {"decisions": []}
     assert user.run("watch").exit_code == 0
     assert hub.params_of("hub/approvals.list") == [{"follow": False}]
+
+
+def test_long_arguments_can_be_approved_only_after_they_were_read(user: User, agent: Agent) -> None:
+    text = "word " * 1000 + "at the very end: rm -rf /"
+    agent.ask(1, "tools/call", {"name": "demo__text_figures", "arguments": {"text": text, "token": "not a; token"}})
+    with HubLink.open(user.home) as link:
+        while not link.ask("hub/approvals.list")["decisions"]:
+            time.sleep(0.02)
+    script = [
+        (b"[other] later", b"y"),
+        (b"not shown in full yet", b"d"),
+        (b"[other] later", b"y"),
+        (b"approved by person:", b""),
+    ]
+    shown = on_terminal(user, "watch", script=script)
+    before, _, after = shown.partition("not shown in full yet")
+    assert "rm -rf /" not in before
+    assert "rm -rf /" in after
+    assert "not a; token" in after

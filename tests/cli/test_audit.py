@@ -62,3 +62,24 @@ def test_an_export_is_verified_without_a_hub_and_a_changed_one_is_found_out(busy
     assert (changed.exit_code, "altered" in changed.output) == (1, True)
     file.write_text("nonsense\n")
     assert busy.run("audit", "verify", "--file", str(file)).exit_code == 1
+
+
+def test_show_has_the_arguments_of_a_call(busy: User) -> None:
+    assert busy.run("call", "demo__convert", "value=1", "source=km", "target=m").exit_code == 0
+    (called,) = found(busy, "search", "--event", "TOOL_EXECUTED")
+    shown = busy.run("audit", "show", str(called["seq"])).output
+    assert '"source": "km"' in shown
+    assert "sha256 of the arguments" in shown
+
+
+def test_tail_follows_new_entries(busy: User) -> None:
+    with busy.process("audit", "tail", "-f", "--json", "-n", "1") as following:
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["seq"] > 0
+        assert busy.run("keys", "create", "later").exit_code == 0
+        events = []
+        while "dev.interlock.key_created" not in events:
+            line = following.stdout.readline()
+            assert line, "it ended"
+            events.append(json.loads(line)["record"]["event"])
+        following.terminate()

@@ -244,6 +244,16 @@ def test_logs_follow_until_the_hub_closes(user: User, hub: FakeHub) -> None:
     assert hub.params_of("hub/logs") == [{"lines": 100, "follow": True, "server": "db"}]
 
 
+def test_a_follower_that_lost_lines_is_told_where(user: User, hub: FakeHub) -> None:
+    hub.gaps = [{"event": "LogWritten", "source": "db", "first": 3, "last": 900}]
+    hub.lines = [{"at": "12:01", "server": "db", "stream": "stderr", "text": "later"}]
+    lines = user.run("logs", "-f").output.splitlines()
+    assert lines[1] == "… lines of db are missing here: they came faster than they were printed"
+    assert lines[2].endswith("later")
+    told = [json.loads(line) for line in user.run("logs", "-f", "--json").output.splitlines()]
+    assert told[1] == {"gap": hub.gaps[0]}
+
+
 def test_a_made_key_stands_alone_on_standard_output(user: User, hub: FakeHub) -> None:
     result = user.run("keys", "create", "ci", "--kind", "service", "--profile", "work")
     assert result.stdout == "ilk_test\n"

@@ -81,11 +81,12 @@ def test_a_second_up_finds_the_first(user: User) -> None:
     assert user.starts() == 1
 
 
-@pytest.mark.xdist_group("the default port")
 def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: User) -> None:
+    user.configure()
     with user.process("up") as process:
         assert process.stdout is not None
-        assert b"http://127.0.0.1:7420/mcp" in process.stdout.readline()
+        listens = process.stdout.readline().decode()
+        assert f"http://{json.loads((user.home / 'run' / 'hub.json').read_text())['listen']}/mcp" in listens
         assert b"No servers are configured yet" in process.stdout.readline()
         with HubLink.open(user.home) as link:
             link.ask("hub/stop")

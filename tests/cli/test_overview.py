@@ -102,7 +102,7 @@ def test_completion_prints_a_script_for_each_shell(user: User, shell: str) -> No
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("interlock st", ["status", "stdio"]),
+        ("interlock st", ["status", "start", "stop", "stdio"]),
         ("interlock call demo__", ["demo__add"]),
         ("interlock call x", []),
         ("interlock logs d", ["demo", "db"]),

@@ -57,7 +57,7 @@ def test_what_changes_nothing_says_so(user: User, hub: FakeHub) -> None:
 
 
 def test_status_says_what_a_server_waits_for(user: User, hub: FakeHub) -> None:
-    server = {"id": "files", "state": "connected", "tools": 0, "permissions": [ROW]}
+    server = {"id": "files", "state": "connected", "where": "x", "tools": 0, "permissions": [ROW]}
     hub.answers["hub/status"] = {**hub.answers["hub/status"], "servers": [server]}
     shown = user.run("status").output
     assert "permission filesystem.read is deferred" in shown

@@ -13,7 +13,7 @@ import pytest
 from servers.task_server import task_server
 
 from interlock.client import Client, Handlers
-from interlock.client.client import Target
+from interlock.client.dial import Target
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 

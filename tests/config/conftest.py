@@ -6,13 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from interlock.config import Loaded, load
-
-# How long an example takes says something about the machine, not about the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 class UserFiles:

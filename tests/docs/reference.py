@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
+from interlock.events.types import EVENTS
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
@@ -43,6 +44,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
+    ("[audit]", settings.AuditLog),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
@@ -64,6 +66,25 @@ def errors() -> str:
         cells = [f"`{kind.name}`", kind.domain, kind.meaning, *map(str, codes), retry, told]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def events() -> str:
+    """Rows of the table of events."""
+    rows = []
+    for kind in EVENTS:
+        said = field_texts(kind)
+        own = [field.name for field in msgspec.structs.fields(kind) if field.name not in ("source", "sequence", "at")]
+        texts = {name: said.get(name, "").rstrip(".") for name in own}
+        members = "; ".join(f"`{name}`: {text}" if text else f"`{name}`" for name, text in texts.items())
+        cells = [f"`{kind.__name__}`", kind.sources, kind.numbered_by, one_line(kind), members]
+        rows.append(f"| {' | '.join(cells)} |")
+    head = "| event | source | numbered by | when | members |\n|---|---|---|---|---|"
+    return "\n".join([head, *rows])
+
+
+def one_line(kind: type) -> str:
+    """A class's docstring in one line."""
+    return (inspect.getdoc(kind) or "").replace("\n", " ")
 
 
 def methods() -> str:
@@ -252,6 +273,7 @@ def reasons() -> str:
 
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
+    ("events.md", "events", events),
     ("permissions.md", "permissions", permissions),
     ("protocol.md", "methods", methods),
     ("protocol.md", "states", states),

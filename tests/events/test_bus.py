@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.events import Bus, Filter, Gap, SubscriberTask, Subscription
+from interlock.events import Bus, EventFilter, Gap, SubscriberTask, Subscription
 from interlock.events.bus import MAX_LIMIT, WOKEN_AT_ONCE
 from interlock.events.types import EVENTS, AnyEvent, Delivery, Event, LogWritten, SessionEnded, SessionOpened
 
-LINES = Filter.of(LogWritten)
+LINES = EventFilter.of(LogWritten)
 
 
 def line(number: int, source: str = "a") -> LogWritten:
@@ -62,7 +62,7 @@ async def test_only_events_after_the_subscription_are_read() -> None:
 async def test_a_reader_of_several_types_reads_them_in_the_order_of_publication() -> None:
     bus = Bus()
     told: list[Event] = [line(1), SessionOpened("s", 1, 0, "x", "p"), line(2, "b"), SessionEnded("s", 2, 0, "x", "p")]
-    with bus.subscribe(Filter.of(LogWritten, SessionOpened, SessionEnded)) as subscription:
+    with bus.subscribe(EventFilter.of(LogWritten, SessionOpened, SessionEnded)) as subscription:
         for event in told:
             bus.publish(event)
         assert subscription.take() == told
@@ -70,7 +70,7 @@ async def test_a_reader_of_several_types_reads_them_in_the_order_of_publication(
 
 async def test_one_noisy_source_costs_a_reader_of_another_nothing() -> None:
     bus = Bus()
-    with bus.subscribe(Filter.of(LogWritten, sources=frozenset({"quiet"})), limit=2) as subscription:
+    with bus.subscribe(EventFilter.of(LogWritten, sources=frozenset({"quiet"})), limit=2) as subscription:
         bus.publish(line(1, "quiet"))
         for number in range(1000):
             bus.publish(line(number, "noisy"))
@@ -203,7 +203,7 @@ async def test_publishing_to_ten_thousand_readers_costs_as_much_as_to_ten() -> N
 
 async def test_ten_thousand_sources_come_and_go() -> None:
     bus = Bus()
-    subscriptions = [bus.subscribe(Filter.of(LogWritten, sources=frozenset({f"s{n}"}))) for n in range(10_000)]
+    subscriptions = [bus.subscribe(EventFilter.of(LogWritten, sources=frozenset({f"s{n}"}))) for n in range(10_000)]
     bus.publish(line(1, "s77"))
     assert [n for n, each in enumerate(subscriptions) if each.take()] == [77]
     for subscription in subscriptions:

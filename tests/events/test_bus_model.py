@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from interlock.events import Bus, Filter, Gap, Subscription
+from interlock.events import Bus, EventFilter, Gap, Subscription
 from interlock.events.types import Event, LogWritten, SessionEnded, SessionOpened
 
 TYPES: tuple[type[Event], ...] = (LogWritten, SessionOpened, SessionEnded)
@@ -29,7 +29,7 @@ def made(kind: type[Event], source: str, sequence: int) -> Event:
 class Reader:
     """A subscription, with everything that was published to it and not yet accounted for."""
 
-    def __init__(self, subscription: Subscription, wanted: Filter, limit: int) -> None:
+    def __init__(self, subscription: Subscription, wanted: EventFilter, limit: int) -> None:
         self.subscription = subscription
         self.wanted = wanted
         self.limit = limit
@@ -60,7 +60,7 @@ class BusMachine(RuleBasedStateMachine):
         limit=st.integers(1, 6),
     )
     def subscribe(self, types: frozenset[type[Event]], sources: frozenset[str] | None, limit: int) -> Reader:
-        wanted = Filter(types, sources)
+        wanted = EventFilter(types, sources)
         reader = Reader(self.bus.subscribe(wanted, limit), wanted, limit)
         self.open.append(reader)
         return reader

@@ -21,6 +21,8 @@ from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.auth.principals import Principal
 from interlock.store.writer import Unit, Writer
 
+from .people import read_and_answer
+
 ADA = Principal("person:ada", "person")
 QUESTION = Question("tool_call", "careful", "agent", "s", "echo", "s__echo", "May it?", "a rule", arguments_hash="x")
 GRANT = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "s", "tool_name": "echo"}
@@ -53,7 +55,7 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
     approve = lambda: do("permissions.approve", **SHELL, terminal=True)  # noqa: E731
 
     async def answered() -> Decision:
-        return await hub.inbox.answer((await ask()).id, "once", ADA, "terminal")
+        return await read_and_answer(hub.inbox, (await ask()).id, "once", ADA)
 
     async def ruled() -> None:
         await hub.inbox.make_rule((await answered()).id, ADA)
@@ -68,7 +70,7 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
         "approve": (nothing, approve),
         "revoke_permission": (approve, lambda: do("permissions.revoke", **SHELL)),
         "ask": (nothing, ask),
-        "answer": (ask, lambda: hub.inbox.answer(last(), "always", ADA, "terminal")),
+        "answer": (ask, lambda: read_and_answer(hub.inbox, last(), "always", ADA)),
         "use": (answered, lambda: hub.inbox.use(last())),
         "make_rule": (answered, lambda: hub.inbox.make_rule(last(), ADA)),
         "revoke_rule": (ruled, lambda: hub.inbox.revoke_rule(hub.inbox.rules()[0].id, ADA)),

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
 from interlock.hub.admin.operations import Operations
+from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Kind, Principal, local_person
@@ -77,20 +78,24 @@ class RunningHub:
         kind: EntryType = "server_grant" if tool is None else "tool_grant"
         return await self.hub_app.grants.revoke(kind, agent, server, tool)
 
-    async def operate(self, name: str, by: Principal | None = None, **params: object) -> Any:
+    async def operate(self, operation: str, by: Principal | None = None, /, **params: object) -> Any:
         """Perform an operation as the control socket does."""
-        return await operate(self.hub_app, name, by, **params)
+        return await operate(self.hub_app, operation, by, **params)
 
     async def state(self, server: str, *wanted: ServerState) -> None:
         """Wait until a server is in one of the states."""
         await until(lambda: self.hub_app.upstreams[server].state in wanted)
 
 
-async def operate(hub_app: HubApp, name: str, by: Principal | None = None, **params: object) -> Any:
+async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **params: object) -> Any:
     """Perform an operation for the hub's own user or for somebody else. Returns the result as JSON has it."""
     operations = Operations(hub_app, lambda: None)
     result = await operations.perform(by or operations.owner, name, msgspec.json.encode(params))
-    return json.loads(msgspec.json.encode(result))
+    encoded = msgspec.json.encode(result)
+    kind = OPERATIONS[name].result
+    assert type(result) is kind
+    assert msgspec.json.decode(encoded, type=kind), "the result is what its struct says, member by member"
+    return json.loads(encoded)
 
 
 @contextlib.asynccontextmanager

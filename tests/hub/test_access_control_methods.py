@@ -69,7 +69,9 @@ async def test_a_denial_is_given_explained_and_taken_back(hub: RunningHub, ask: 
     params = {"name": "busy__echo", "arguments": {"text": "x"}}
     assert (await ask("why")) == {"refusal": None}
     place = {"entry_type": "tool_grant", "agent_id": "ada", "server_id": "busy", "tool_name": "echo"}
-    given = await ask("grants.grant", **place, permission="deny", granted_by="nobody", justification="no")
+    with pytest.raises(Fault, match="no parameter 'granted_by'"):
+        await ask("grants.grant", **place, permission="deny", granted_by="nobody")
+    given = await ask("grants.grant", **place, permission="deny", justification="no")
     assert (given["effective"], given["source"]) == ("deny", "tool_grant")
     assert given["granted_by"].startswith("person:")
     assert "error" in await client.modern("tools/call", params)

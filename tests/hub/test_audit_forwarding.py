@@ -34,7 +34,7 @@ MGP = {"mgp": {"version": "0.2.0", "extensions": ["audit"]}}
 
 
 def auditor(file: Path, *how: str, **settings: Any) -> Server:
-    return child("audit_server.py", str(file), *how, era="legacy", **settings)
+    return child("audit_server.py", str(file), *how, era="legacy", **{"audit": "all", **settings})
 
 
 def heard(file: Path) -> list[dict[str, Any]]:
@@ -57,6 +57,14 @@ async def last_place(hub: RunningHub) -> int:
     return found.seq
 
 
+async def begun(hub: RunningHub, server: str) -> int:
+    """Wait until a server is a receiver. Returns the number of the first entry that it gets."""
+    async with asyncio.timeout(120):
+        while (found := await hub.hub_app.store.get(CURSORS, f"hub/{server}")) is None:
+            await asyncio.sleep(0.01)
+    return found.value.seq + 1
+
+
 async def echo(client: RawClient, text: str = "a") -> None:
     call = {"name": "busy__echo", "arguments": {"text": text}}
     assert text_of(await client.modern("tools/call", call)) == text
@@ -72,9 +80,10 @@ async def test_an_audit_server_hears_of_everything_in_the_format_of_the_protocol
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
         told = heard(file)
-        assert places(told) == list(range(1, len(told) + 1)), "in order, none left out, none twice"
+        first = places(told)[0]
+        assert places(told) == list(range(first, first + len(told))), "in order, none left out, none twice"
         types = {event["event_type"] for event in told}
-        assert types >= {"SERVER_CONNECTED", "TOOL_EXECUTED", "VALIDATION_FAILED", "ACCESS_GRANTED"}
+        assert types >= {"TOOL_EXECUTED", "VALIDATION_FAILED", "ACCESS_GRANTED"}
         executed = next(event for event in told if event["event_type"] == "TOOL_EXECUTED")
         assert executed["actor"] == {"type": "agent", "id": "cursor"}
         assert executed["target"] == {"server_id": "busy", "tool_name": "echo"}
@@ -88,13 +97,14 @@ async def test_what_a_server_died_over_is_sent_again_and_recognised(tmp_path: Pa
     servers = {"busy": child("busy_server.py"), "auditor": auditor(file, "mute=5", restart=Restart(backoff_base_ms=10))}
     async with running_hub(tmp_path, servers, wait=False) as hub:
         await hub.state("busy", ServerState.CONNECTED)
+        first = await begun(hub, "auditor")
         client = RawClient(hub.url + "/mcp", hub.key("cursor"))
         for number in range(10):
             await echo(client, str(number))
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
         told = heard(file)
-        assert set(places(told)) >= set(range(1, last + 1)), "nothing is lost"
+        assert set(places(told)) >= set(range(first, last + 1)), "nothing is lost"
         assert len(told) > len(set(places(told))), "and it was sent twice, since nobody had answered for it"
         by_place: dict[int, dict[str, Any]] = {}
         for event in told:
@@ -117,37 +127,53 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
         once = list(dict.fromkeys(places(heard(file))))
-        assert once == list(range(1, last + 1)), "nothing is left out; what was in doubt may come twice"
+        assert once == list(range(once[0], last + 1)), "nothing is left out; what was in doubt may come twice"
 
 
-async def test_a_server_that_did_not_ask_gets_nothing_unless_the_operator_says_so(tmp_path: Path) -> None:
-    quiet, told = tmp_path / "quiet", tmp_path / "told"
+async def test_a_server_gets_nothing_unless_the_operator_says_so(tmp_path: Path) -> None:
+    told = tmp_path / "told"
     servers = {
-        "quiet": auditor(quiet, "silent"),
-        "told": auditor(told, "silent", audit="all"),
+        "quiet": auditor(tmp_path / "quiet", "silent", audit="auto"),
+        "asks": auditor(tmp_path / "asks", audit="auto"),
         "off": auditor(tmp_path / "off", audit="off"),
-        "boxed": auditor(tmp_path / "boxed", trust="sandboxed"),
+        "told": auditor(told, "silent", audit="all"),
     }
     async with running_hub(tmp_path, servers) as hub:
+        hub.hub_app.recorder.event("com.example.noted")
         last = await last_place(hub)
         await until(lambda: last in places(heard(told)))
-        assert heard(quiet) == []
-        assert heard(tmp_path / "off") == []
-        assert heard(tmp_path / "boxed") == []
+        await until(lambda: any("requests audit records" in line.text for line in hub.hub_app.logs.tail("asks", 100)))
+        assert [heard(tmp_path / name) for name in ("quiet", "asks", "off")] == [[], [], []]
 
 
-async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_operator_says_so(tmp_path: Path) -> None:
+async def test_t18_a_server_gets_no_entry_from_before_the_operator_named_it(tmp_path: Path) -> None:
     file = tmp_path / "heard"
-    async with running_hub(tmp_path, {"s": auditor(file, "silent")}) as hub:
-        async with asyncio.timeout(120):
-            while await hub.hub_app.store.get(CURSORS, "hub/s") is None:
-                await asyncio.sleep(0.01)
-    witness = tmp_path / "witness"
-    async with running_hub(tmp_path, {"s": auditor(file), "witness": auditor(witness)}) as hub:
+    async with running_hub(tmp_path, {"s": auditor(file, audit="auto")}) as hub:
+        await hub.new_key("early")
+        before = await last_place(hub)
+    async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
+        await hub.new_key("later")
+        hub.hub_app.recorder.event("com.example.noted")
         last = await last_place(hub)
-        await until(lambda: last in places(heard(witness)))
-        await until(lambda: any("requests audit records now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
-        assert heard(file) == []
+        await until(lambda: last in places(heard(file)))
+        assert min(places(heard(file))) > before
+        assert "early" not in file.read_text()
+    # Named no more, and then named again: again from that moment on.
+    async with running_hub(tmp_path, {"s": auditor(file, audit="off")}) as hub:
+        await until_forgotten(hub)
+        hub.hub_app.recorder.event("com.example.between")
+        await last_place(hub)
+    async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
+        hub.hub_app.recorder.event("com.example.again")
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(file)))
+        assert "com.example.between" not in file.read_text()
+
+
+async def until_forgotten(hub: RunningHub) -> None:
+    async with asyncio.timeout(120):
+        while await hub.hub_app.store.get(CURSORS, "hub/s") is not None:
+            await asyncio.sleep(0.01)
 
 
 async def test_what_servers_say_happened_is_kept_as_their_claim(tmp_path: Path) -> None:
@@ -196,6 +222,10 @@ async def test_t36_a_server_cannot_fill_the_record_with_claims(tmp_path: Path) -
 async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     async with running_hub(tmp_path, {"one": auditor(one, "echo"), "two": auditor(two, "echo")}) as hub:
+        for server in ("one", "two"):
+            await begun(hub, server)
+        for _ in range(2):
+            hub.hub_app.recorder.event("com.example.noted")
         await claimed(hub, 4)
         quiet = 0
         async with asyncio.timeout(120):
@@ -210,10 +240,12 @@ async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> Non
     async with RawHttpServer() as web:
         web.refuses = 3
         async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
+            first = await begun(hub, "web")
+            hub.hub_app.recorder.event("com.example.noted")
             last = await last_place(hub)
             await until(lambda: last in places(told_to(web)))
             assert web.refuses == 0
-            assert set(places(told_to(web))) >= set(range(1, last + 1))
+            assert set(places(told_to(web))) >= set(range(first, last + 1))
 
 
 def told_to(web: RawHttpServer) -> list[dict[str, Any]]:
@@ -282,7 +314,7 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_recorded(tmp_path:
         assert hub.hub_app.audit_subscribers.join("broken", Principal("root", "admin"), dialect, broken)
         await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
         assert await entries(hub, event="TOOL_EXECUTED")
-        assert not hub.hub_app.audit_subscribers._subscribers
+        await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
 
 
 async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -> None:
@@ -294,5 +326,5 @@ async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -
             await hub.hub_app.keys.revoke("root")
             await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
             await hub.hub_app.recorder.flushed()
-            assert not hub.hub_app.audit_subscribers._subscribers
+            await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
             assert "TOOL_EXECUTED" not in {event["params"]["event_type"] for event in audits(stream)}

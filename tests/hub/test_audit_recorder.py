@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from interlock.events import Bus, EventFilter
+from interlock.events.types import AuditCommitted
+from interlock.hub.audit.commit_publisher import CommitPublisher
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.head import Head, HeadFile, read_head
 from interlock.hub.audit.record import (
@@ -33,6 +36,8 @@ from interlock.store.connect import connect
 from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
+
+from .committed import CommittedRecords
 
 pytestmark = pytest.mark.anyio
 
@@ -158,17 +163,19 @@ async def test_a_strict_intent_is_in_the_database_when_that_is_said(running_hub:
 
 
 async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(running_hub: RunningHub) -> None:
-    recorder = await running_hub.open()
-    batches: list[int] = []
-    stop = recorder.follow(lambda batch: batches.append(len(batch)))
+    bus = Bus()
+    recorder = await running_hub.open(publisher=CommitPublisher(bus))
+    commits = bus.subscribe(EventFilter.of(AuditCommitted))
     for _ in range(100):
         recorder.intent(AGENT, TOOL, TRACE)
     assert running_hub.records()[-1].event == OPENED
     await recorder.flushed()
-    assert batches == [100]
-    stop()
+    (commit,) = commits.take()
+    assert isinstance(commit, AuditCommitted)
+    assert (commit.source, commit.sequence - commit.first + 1) == ("node-1", 100)
+    commits.close()
     await running_hub.close()
-    assert batches == [100]
+    assert not bus.wanted
 
 
 async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(running_hub: RunningHub) -> None:
@@ -384,16 +391,19 @@ async def test_a_head_that_is_gone_or_damaged_is_recorded(running_hub: RunningHu
 
 async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(running_hub: RunningHub) -> None:
     """T23."""
-    recorder = await running_hub.open(redact=lambda text: text.replace("hunter2", "[secret]"))
-    forwarded: list[Record] = []
-    recorder.follow(forwarded.extend)
+    bus = Bus()
+    recorder = await running_hub.open(
+        redact=lambda text: text.replace("hunter2", "[secret]"), publisher=CommitPublisher(bus)
+    )
+    forwarded = CommittedRecords(bus)
     details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}
     ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5")
     recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r", "hunter2", b"hunter5", details=details)
     recorder.event("com.example.x", details=details)
     await running_hub.close()
-    assert "hunter" not in str(running_hub.records()) + str(forwarded)
+    assert "hunter" not in str(running_hub.records()) + str(forwarded.all())
+    assert len(forwarded) >= 4
     if not running_hub.where.startswith("postgresql"):
         assert not [path for path in Path(running_hub.where).parent.iterdir() if b"hunter" in path.read_bytes()]
 

@@ -15,6 +15,7 @@ from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 
 from .asking_server import Counts, asking_server
 from .legacy_client import answers
@@ -195,7 +196,7 @@ class Waits:
 
 
 async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
-    parking = CallParking(ParkingLimits(held_bytes=100), b"secret")
+    parking = CallParking(ParkingLimits(held_bytes=100), b"secret", Worker("ntest"))
     first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
     parking.next_round(first, 40)
     parking.keep(first, 60)

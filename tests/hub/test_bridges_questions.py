@@ -17,6 +17,7 @@ from interlock.hub.auth.principals import Principal
 from .instructed_server import InstructedServer
 from .legacy_client import LegacyClient, answers
 from .modern_client import ModernClient
+from .people import read_and_answer
 from .running_hub import RunningHub, child, messages, running_hub, text_of, until
 
 ALL: dict[str, Any] = {
@@ -381,7 +382,7 @@ async def approve(hub: RunningHub) -> None:
     """Say yes to the one question that is open."""
     await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
     (decision,) = hub.hub_app.inbox.all(only_open=True)
-    await hub.hub_app.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
+    await read_and_answer(hub.hub_app.inbox, decision.id, "once", Principal("person:ada", "person"))
 
 
 @pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])

@@ -19,6 +19,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
 from .test_sharing import LegacyClient
 
@@ -56,7 +57,7 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
         decision = await only_open(hub)
         assert (decision.question.asker, decision.question.shown) == ("careful", "busy__echo")
         assert decision.question.rule == "ask: busy__ec*"
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert text_of(await held) == "a"
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
 
@@ -73,7 +74,7 @@ async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its
         assert f"waiting for approval {decision.id}; repeat the call after it is given" in text_of(told)
         again = await client.modern("tools/call", echo("a"))
         assert error_of(again)["decision"] == decision.id, "the same call joins the open question"
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
         third = await client.modern("tools/call", echo("a"))
         assert error_of(third)["decision"] != decision.id
@@ -83,7 +84,7 @@ async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path
     async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", echo("a"))
-        await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, (await only_open(hub)).id, "once", ADA)
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(8)))
         assert [text_of(answer) for answer in answers].count("a") == 1
         assert hub.hub_app.hub.open_calls == 0
@@ -96,7 +97,7 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
     async with asking_hub(tmp_path, agents=agents) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("harmless"))
-        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, error_of(told)["decision"], "once", ADA)
         swapped = await client.modern("tools/call", echo("harmful"))
         assert error_of(swapped)["name"] == "APPROVAL_PENDING"
         assert error_of(swapped)["decision"] != error_of(told)["decision"]
@@ -113,7 +114,7 @@ async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) 
         decision = await only_open(hub)
         for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
             with pytest.raises(Fault, match="only a person"):
-                await hub.hub_app.inbox.answer(decision.id, "once", by, "terminal")
+                await read_and_answer(hub.hub_app.inbox, decision.id, "once", by)
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
 
 
@@ -122,7 +123,7 @@ async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         people = [Principal(f"person:{number}", "person") for number in range(6)]
-        answers = [hub.hub_app.inbox.answer(decision.id, "once", person, "terminal") for person in people]
+        answers = [read_and_answer(hub.hub_app.inbox, decision.id, "once", person) for person in people]
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
         assert sum(not isinstance(outcome, Fault) for outcome in outcomes) == 1
 
@@ -145,13 +146,13 @@ async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Pat
         key = await hub.new_key("careful")
         first = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
         second = error_of(await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
-        await hub.hub_app.inbox.answer(second, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, second, "once", ADA)
     async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", key)
         assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [first]
         assert text_of(await client.modern("tools/call", echo("b"))) == "b"
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] == first
-        await hub.hub_app.inbox.answer(first, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, first, "once", ADA)
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
 
 
@@ -159,11 +160,11 @@ async def test_after_the_deadline_neither_question_nor_approval_is_worth_anythin
     async with asking_hub(tmp_path, valid_s=0.3) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         approved = error_of(await client.modern("tools/call", echo("a")))["decision"]
-        await hub.hub_app.inbox.answer(approved, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, approved, "once", ADA)
         left = error_of(await client.modern("tools/call", echo("b")))["decision"]
         await until(lambda: not hub.hub_app.inbox.all(only_open=True))
         with pytest.raises(Fault, match="expired"):
-            await hub.hub_app.inbox.answer(left, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, left, "once", ADA)
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] != approved
         await hub.hub_app.inbox.sweep()
         assert hub.hub_app.inbox.get(left).state is DecisionState.EXPIRED
@@ -178,7 +179,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
         held = asyncio.ensure_future(client.post(body))
         decision = await only_open(hub)
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         heard = messages((await held)[2])
         told = [message["params"] for message in heard if message.get("method") == "notifications/progress"]
         assert told[0] == {"progressToken": "p1", "progress": 0, "message": f"waiting for approval {decision.id}"}
@@ -194,7 +195,7 @@ async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monk
         held = asyncio.ensure_future(client.request("tools/call", params))
         decision = await only_open(hub)
         await until(lambda: len(client.heard) > 3)
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         await held
         steps = [message["params"]["progress"] for message in client.heard if "progress" in message.get("method", "")]
         assert steps == sorted(set(steps))
@@ -271,7 +272,7 @@ async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_
         inbox = hub.hub_app.inbox
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
-        await inbox.answer(error_of(told)["decision"], "always", ADA, "terminal")
+        await read_and_answer(inbox, error_of(told)["decision"], "always", ADA)
         for _ in range(3):
             assert text_of(await client.modern("tools/call", echo("a"))) == "a"
         assert error_of(await client.modern("tools/call", echo("b")))["name"] == "APPROVAL_PENDING"
@@ -288,7 +289,7 @@ async def test_after_three_equal_answers_a_rule_is_offered(tmp_path: Path) -> No
         offered = []
         for _ in range(3):
             told = await client.modern("tools/call", echo("a"))
-            answered = await inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+            answered = await read_and_answer(inbox, error_of(told)["decision"], "once", ADA)
             offered.append(inbox.offers_rule(answered))
             assert text_of(await client.modern("tools/call", echo("a"))) == "a"
         assert offered == [False, False, True]

@@ -17,6 +17,7 @@ from interlock.wire.errors import Fault
 
 from .legacy_client import LegacyClient
 from .modern_client import ModernClient
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 from .test_decisions import ADA, asking_hub, echo, error_of, only_open
 
@@ -49,7 +50,7 @@ async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_
         asked = await client.start("busy__echo", {"text": "a"})
         assert asked["resultType"] == "input_required"
         decision = await only_open(hub)
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         params = {"name": "busy__echo", "arguments": {"text": "a"}}
         assert text_of(await client.ask("tools/call", params, **client.reply(asked))) == "a", "answered already"
 
@@ -105,7 +106,7 @@ async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: P
         second = await hub.new_key("careful")
         told = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         decision = error_of(told)["decision"]
-        await hub.hub_app.inbox.answer(decision, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision, "once", ADA)
         match lost:
             case "revoked":
                 await hub.hub_app.keys.revoke("careful")
@@ -137,7 +138,7 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
             assert hub.hub_app.oauth is not None
             await hub.hub_app.oauth.settled()
             told = await RawClient(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
-            await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, error_of(told)["decision"], "once", ADA)
             renewed = RawClient(hub.url + "/mcp", issuer.token(jti="renewed"))
             assert text_of(await renewed.modern("tools/call", echo("a"))) == "a"
 
@@ -148,7 +149,7 @@ async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Pat
         decision = await only_open(hub)
         await hub.hub_app.keys.revoke("careful")
         with pytest.raises(Fault, match="is void"):
-            await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.VOID
 
 
@@ -157,8 +158,9 @@ async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approve
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
-        approved = hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
-        await asyncio.gather(approved, hub.hub_app.keys.revoke("careful"), return_exceptions=True)
+        await hub.hub_app.keys.revoke("careful")
+        approved = read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
+        await asyncio.gather(approved, return_exceptions=True)
         assert error_of(await held)["name"] in ("AUTH_REQUIRED", "APPROVAL_PENDING")
 
 
@@ -166,7 +168,7 @@ async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_
     async with asking_hub(tmp_path) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         await client.modern("tools/call", echo("a"))
-        await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, (await only_open(hub)).id, "once", ADA)
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(6)))
         assert [text_of(answer) for answer in answers].count("a") == 1
         assert left_of(hub, "careful") == 7, "one call was made"

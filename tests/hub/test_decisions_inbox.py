@@ -18,6 +18,7 @@ from interlock.hub.admin.approvals import ApprovalOperations, GiveAnswer
 from interlock.hub.approvals.decision import DECISIONS, Question, Where
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.store import Store
@@ -59,7 +60,7 @@ class InboxLife(RuleBasedStateMachine):
         self.keys = dict.fromkeys(ASKERS, 0)
         self.known: dict[str, Known] = {}
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, seal=ViewSeal(bytes(32)), still_allowed=self.stands)
         self.run(self.inbox.start(self.store))
 
     def run(self, work):  # type: ignore[no-untyped-def]
@@ -142,7 +143,7 @@ class InboxLife(RuleBasedStateMachine):
         """What was open is open still, and what was used stays used."""
         self.run(self.store.close())
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, seal=ViewSeal(bytes(32)), still_allowed=self.stands)
         self.run(self.inbox.start(self.store))
 
     @invariant()

@@ -16,12 +16,14 @@ from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.pins import PINS, Pins, difference
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 
 ADA = Principal("person:ada", "person")
@@ -91,7 +93,7 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert "remember it" in decision.question.summary
         bare = RawClient(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
-        await hub.hub_app.inbox.answer(decision.id, answer, ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, answer, ADA)
         await until(lambda: hub.hub_app.inbox.get(decision.id).state is DecisionState.USED)
         await until(lambda: "read" in hub.hub_app.catalog.offers()["s"].tools)
         assert not hub.hub_app.inbox.rules()
@@ -163,7 +165,7 @@ async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug
         await rug.relisted(hub)
         (harmless,) = hub.hub_app.inbox.all(only_open=True)
         rug.lay(EVIL, OTHER)
-        await hub.hub_app.inbox.answer(harmless.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, harmless.id, "once", ADA)
         await until(lambda: hub.hub_app.inbox.get(harmless.id).state is DecisionState.VOID)
         await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
         assert await listed(hub) == ["s__other"]
@@ -227,7 +229,7 @@ async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_pat
     async def keep(offer: Offer) -> None:
         put.append(offer)
 
-    inbox = Inbox(lambda: 600)
+    inbox = Inbox(lambda: 600, seal=ViewSeal(bytes(32)))
     pins = Pins(
         inbox, lambda: "guard", keep, lambda server: None, lambda tool: Risk.MODERATE, lambda server, text: None
     )

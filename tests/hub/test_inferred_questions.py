@@ -14,6 +14,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import local_person
 
 from .legacy_client import LegacyClient
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, running_hub
 from .test_validators import scripted
 
@@ -37,10 +38,9 @@ async def call(hub: RunningHub, name: str, arguments: dict[str, object]) -> dict
 
 def watch(hub: RunningHub) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    operations = Operations(hub.hub_app, lambda: None)
-    stop = operations.follow("approvals.list", b'{"follow":true}', lambda method, params: None)
-    assert stop is not None
-    return stop
+    following = Operations(hub.hub_app, lambda: None).follow("approvals.list", b'{"follow":true}')
+    assert following is not None
+    return following.subscription.close
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
@@ -64,7 +64,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         assert (error["name"], error["gate"], error["rule"]) == ("APPROVAL_PENDING", "validators", f"inferred: {rule}")
         (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert rule in decision.question.text
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
         assert not hub.hub_app.findings.would_refuse, "a person has decided: nothing would be refused"
@@ -89,7 +89,7 @@ async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
         watch(hub)
         await call(hub, "run", {"command": "rm -rf notes"})
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         other = await call(hub, "run", {"command": "rm -rf /"})
         assert other["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING"
 

@@ -20,6 +20,7 @@ from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
 
+from .people import read_and_answer
 from .running_hub import MODERN, RawClient, RunningHub, child, last_message, running_hub, until
 
 ADA = Principal("person:ada", "person")
@@ -107,7 +108,7 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
         call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": META}
         await client.modern("tools/call", dict(call))
         (decision,) = hub.hub_app.inbox.all(only_open=True)
-        await hub.hub_app.inbox.answer(decision.id, "always", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, decision.id, "always", ADA)
         await client.modern("tools/call", dict(call))
         await hub.hub_app.inbox.revoke_rule(hub.hub_app.inbox.rules()[0].id, ADA)
         opened = (await only(hub, "dev.interlock.decision_opened")).record
@@ -192,7 +193,7 @@ async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_na
         call = {"name": "busy__echo", "arguments": {"text": "a"}}
         held = asyncio.ensure_future(client.modern("tools/call", call))
         await until(lambda: bool(hub.hub_app.inbox.all(only_open=True)))
-        await hub.hub_app.inbox.answer(hub.hub_app.inbox.all(only_open=True)[0].id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, hub.hub_app.inbox.all(only_open=True)[0].id, "once", ADA)
         await held
         told = ["dev.interlock.decision_opened", "dev.interlock.decision_used", "TOOL_EXECUTED"]
         assert len({(await only(hub, event)).record.trace for event in told}) == 1
@@ -207,7 +208,7 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
         gone = await entries(hub, event="SERVER_DISCONNECTED")
         told = {entry.record.server: entry.record for entry in gone}
         assert told.keys() == {"busy", "lost"}
-        assert told["busy"].details == {"from": "connected", "to": "draining"}
+        assert told["busy"].details == {"from": "connected", "to": "draining", "reason": "configuration_change"}
         assert told["lost"].reason
 
 

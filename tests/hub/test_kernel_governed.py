@@ -33,12 +33,12 @@ async def test_a_search_counts_for_its_callers_rate_and_is_in_the_record(
 ) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("ci", rate=Rate(per_minute=1)))
-        assert (await why(hub, "ci", "find_tools", FIND["arguments"])).outcome == "allowed"  # type: ignore[arg-type]
+        assert (await why(hub, "ci", "find_tools", FIND["arguments"]))["outcome"] == "allowed"  # type: ignore[arg-type]
         assert "result" in await client.modern(method, params)
         refused = (await client.modern(method, params))["error"]
         assert (refused["data"]["name"], refused["data"]["gate"]) == ("RATE_LIMITED", "rates")
         foreseen = await why(hub, "ci", "find_tools", FIND["arguments"])  # type: ignore[arg-type]
-        assert (foreseen.outcome, foreseen.gate) == ("refused", "rates")
+        assert (foreseen["outcome"], foreseen["gate"]) == ("refused", "rates")
         told = [entry.record for entry in await entries(hub, actor="ci")]
         done = [one for one in told if one.event != INTENDED]
         assert [(one.event, one.name, one.gate) for one in done] == [
@@ -60,7 +60,7 @@ async def test_why_of_call_tool_is_why_of_the_tool_it_calls(tmp_path: Path) -> N
             ({"arguments": {}}, "refused", "schema"),
         ):
             foreseen = await why(hub, "ci", "call_tool", inner)
-            assert (foreseen.outcome, foreseen.gate) == (outcome, gate), inner
+            assert (foreseen["outcome"], foreseen["gate"]) == (outcome, gate), inner
             real = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
             good = "error" not in real and not real["result"].get("isError")
             assert good == (outcome == "allowed"), inner

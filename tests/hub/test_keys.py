@@ -12,6 +12,7 @@ import pytest
 
 from interlock.config.settings import Rate
 from interlock.hub.auth.keys import KEY_USES, KEYS, Keys
+from interlock.hub.cannot_start import CannotStart
 from interlock.store import Store
 from interlock.wire.errors import Fault
 
@@ -115,8 +116,17 @@ async def test_nobody_enters_before_the_store_is_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", [b"short", b"x" * 64, b"changemechangemechangemechangeme", b"A" * 32])
 def test_t24_a_short_or_placeholder_secret_stops_the_start(tmp_path: Path, secret: bytes) -> None:
     (tmp_path / "keys.secret").write_bytes(secret)
-    with pytest.raises(ValueError, match="too weak"):
+    (tmp_path / "keys.secret").chmod(0o600)
+    with pytest.raises(CannotStart, match="too weak"):
         Keys(tmp_path)
+
+
+def test_t24_a_secret_that_others_can_read_stops_the_start(tmp_path: Path) -> None:
+    Keys(tmp_path)
+    (tmp_path / "keys.secret").chmod(0o644)
+    with pytest.raises(CannotStart, match="other users") as refused:
+        Keys(tmp_path)
+    assert "chmod 600" in refused.value.hint
 
 
 async def test_a_key_in_place_of_one_that_has_expired_lives_as_long_as_that_did(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ class _As:
 
     def __init__(self, hub: RunningHub, caller: Any) -> None:
         self._caller = caller
-        for name in ("initialize", "serve", "on_notification", "on_session_closed"):
+        for name in ("open_session", "serve", "on_notification", "end_session"):
             setattr(self, name, getattr(hub.hub_app.hub, name))
 
     def admit(self, path: str, headers: Any) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.auth.principals import Principal
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,7 @@ async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[RunningHub
         (home / "home").mkdir(parents=True)
         if homes:
             (home / "home" / "keys.secret").write_bytes((homes[0] / "home" / "keys.secret").read_bytes())
+            (home / "home" / "keys.secret").chmod(0o600)
         else:
             async with running_hub(home, {}):
                 pass
@@ -106,7 +108,7 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
             return [one.id for one in north.hub_app.inbox.all(only_open=True)] == [decision.id]
 
         await within_a_second(seen)
-        await north.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await read_and_answer(north.hub_app.inbox, decision.id, "once", ADA)
 
         async def heard() -> bool:
             return not south.hub_app.inbox.all(only_open=True)
@@ -115,3 +117,33 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
         answers = await asyncio.gather(*(client.modern("tools/call", ECHO) for client in (here, there) * 4))
         made = [answer for answer in answers if "APPROVAL_PENDING" not in str(answer)]
         assert [text_of(answer) for answer in made] == ["x"]
+
+
+async def test_the_policy_version_is_equal_on_every_hub_and_the_catalogs_generation_is_each_ones_own(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with nodes(tmp_path, postgres) as (north, south):
+
+        async def equal() -> bool:
+            return north.hub_app.policy_version.number == south.hub_app.policy_version.number
+
+        for change in (
+            north.allow("a", "busy"),
+            south.operate("keys.create", ADA, agent="ci"),
+            north.operate("keys.revoke", ADA, agent="ci"),
+        ):
+            before = north.hub_app.policy_version.number
+            await change
+            await within_a_second(equal)
+            assert north.hub_app.policy_version.number > before
+        version, generation = south.hub_app.policy_version.number, south.hub_app.catalog.generation
+        grow = {"name": "busy__grow", "arguments": {"name": "fresh"}}
+        seen = north.hub_app.catalog.generation
+        await RawClient(north.url + "/mcp").modern("tools/call", grow)
+
+        async def grown() -> bool:
+            return north.hub_app.catalog.generation > seen
+
+        await within_a_second(grown)
+        assert north.hub_app.policy_version.number == south.hub_app.policy_version.number == version
+        assert south.hub_app.catalog.generation == generation

@@ -31,6 +31,7 @@ from interlock.hub.auth.oauth import discovery
 from interlock.web.run import Ready, serve
 from interlock.wire.errors import Fault
 
+from .committed import CommittedRecords
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
 from .raw_server import RawHttpServer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
@@ -84,11 +85,10 @@ async def test_a_token_opens_every_http_face_and_is_one_principal_everywhere(tmp
         status, _, body = await RawClient(hub.url + "/tools/busy__echo", token).post(b'{"text": "hi"}')
         assert (status, json.loads(body)["content"][0]["text"]) == (200, "hi")
         await hub.hub_app.recorder.flushed()
-        actors = set()
-        hub.hub_app.recorder.follow(lambda batch: actors.update((entry.actor, entry.actor_kind) for entry in batch))
+        records = CommittedRecords(hub.hub_app.bus)
         await call(hub.url + "/mcp", token)
         await hub.hub_app.recorder.flushed()
-        assert actors == {(f"{ISSUER}#alice", "agent")}
+        assert {(entry.actor, entry.actor_kind) for entry in records} == {(f"{ISSUER}#alice", "agent")}
 
 
 async def test_the_older_stream_takes_a_token_too(tmp_path: Path, issuer: Issuer) -> None:

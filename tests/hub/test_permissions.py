@@ -21,6 +21,7 @@ from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
 
 from .mgp_script import ADA, ERAS, TRANSPORTS, MgpScript, call, error_of, listed, needing, policy, tool
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, text_of, until
 
 REQUEST, RESPONSE = "mgp/permission/request", "mgp/permission/response"
@@ -66,7 +67,7 @@ async def test_a_server_is_asked_to_wait_and_told_the_outcome_before_it_may_begi
         for permission in ("shell.execute", "filesystem.read"):
             question = await open_question(hub, permission)
             assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTING
-            await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
         await hub.state("s", ServerState.CONNECTED)
         first = {"legacy": ["initialize", REQUEST, RESPONSE, "notifications/initialized"]}
         order = [method for method in script.methods() if method != "server/discover"]
@@ -98,7 +99,7 @@ async def test_what_nobody_answers_is_deferred_and_its_tools_come_with_the_answe
         assert (refused["name"], refused["decision"]) == ("APPROVAL_PENDING", question.id)
         assert refused["gate"] == "permissions"
         changes = hub.hub_app.catalog.generation
-        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
         await until(lambda: hub.hub_app.catalog.generation != changes)
         assert await listed(hub) == ["s__run", "s__add"]
         await until(lambda: len(script.params(RESPONSE)) > 1)
@@ -118,7 +119,7 @@ async def test_a_listener_hears_that_its_list_changed_when_the_answer_comes(tmp_
 
         hub.hub_app.change_notifier.listen(RecordingListener())
         question = await open_question(hub, "shell.execute")
-        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
         await until(lambda: heard == ["tools"])
 
 
@@ -213,7 +214,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
     async with script.running_hub() as hub:
         question = await open_question(hub, "com.example.fly")
         assert question.question.risk == "dangerous", "nobody vouches for it"
-        await hub.hub_app.inbox.answer(question.id, "always", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, question.id, "always", ADA)
         await standing(hub, "com.example.fly", "approved")
         assert await listed(hub) == ["s__fly"]
 
@@ -235,7 +236,7 @@ async def test_nothing_that_a_server_answers_is_believed(tmp_path: Path) -> None
         question = await open_question(hub, "shell.execute")
         for by in (Principal("s", "agent"), Principal("s", "service")):
             with pytest.raises(Fault):
-                await hub.hub_app.inbox.answer(question.id, "once", by, "terminal")
+                await read_and_answer(hub.hub_app.inbox, question.id, "once", by)
             with pytest.raises(Fault, match="only a person can grant"):
                 await hub.hub_app.permissions.put("s", "shell.execute", "approved", by)
 
@@ -295,7 +296,7 @@ async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already
 async def test_decisions_and_open_questions_outlive_the_hub(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera", "filesystem.read")
     async with script.running_hub() as hub:
-        await hub.hub_app.inbox.answer((await open_question(hub, "shell.execute")).id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, (await open_question(hub, "shell.execute")).id, "once", ADA)
         await hub.hub_app.inbox.answer((await open_question(hub, "camera")).id, "no", ADA, "terminal")
         await standing(hub, "shell.execute", "approved")
         await standing(hub, "camera", "denied")
@@ -317,7 +318,7 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
     async with script.running_hub() as hub:
         question = await open_question(hub, "shell.execute")
         hub.hub_app.inbox._listeners.clear()  # nobody is there to take it
-        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
     async with script.running_hub() as hub:
         await standing(hub, "shell.execute", "approved")
         assert "s__run" in await listed(hub)
@@ -448,7 +449,7 @@ async def test_many_answers_at_the_same_time_leave_one_entry_each(tmp_path: Path
     async with script.running_hub() as hub:
         questions = hub.hub_app.inbox.all(only_open=True)
         assert len(questions) == 20
-        await asyncio.gather(*(hub.hub_app.inbox.answer(one.id, "once", ADA, "terminal") for one in questions))
+        await asyncio.gather(*(read_and_answer(hub.hub_app.inbox, one.id, "once", ADA) for one in questions))
         await until(lambda: all(each.grant == "approved" for each in hub.hub_app.permissions.statuses("s")[:20]))
 
 

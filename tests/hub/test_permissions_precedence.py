@@ -14,6 +14,7 @@ from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.audit.entries import event_record
 from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
 from interlock.hub.permissions.permissions import Permissions as Room
@@ -69,7 +70,7 @@ class Scene:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     store = await Store.open(tmp_path / "hub.db", (DECISIONS, RULES, ENTRIES), backups=tmp_path)
-    inbox = Inbox(lambda: 600)
+    inbox = Inbox(lambda: 600, seal=ViewSeal(bytes(32)))
     await inbox.start(store)
     made = Scene(store, inbox)
     await made.room.start(store)

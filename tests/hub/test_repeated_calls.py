@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Server
-from interlock.hub.audit.record import Record
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 
+from .committed import CommittedRecords
 from .raw_server import COMPLETE, SCHEMA, RawHttpServer, RawStdioServer
 from .running_hub import KeptHttpClient, KeptStdioClient, RawClient, RunningHub, running_hub, text_of, until
 
@@ -188,10 +188,9 @@ async def test_whatever_a_program_writes_is_told_and_recorded_as_to_the_first_ca
 
 
 async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes) -> None:
-    records: list[Record] = []
     async with server_hub(tmp_path, way, timeout_s=1) as place:
         hub, web = place[:2]
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         async with place.kept() as client:
             await warmed(client)
             web.replies["strange"] = reply
@@ -228,15 +227,14 @@ async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path) -> None
 
 
 async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way: Way) -> None:
-    rows: list[str] = []
     async with server_hub(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
-        hub.hub_app.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
+        records = CommittedRecords(hub.hub_app.bus)
         for number in range(20):
             answer = await client.call(OK, b'{"n":%d}' % number, number)
             assert answer["id"] == number
         await hub.hub_app.recorder.flushed()
-    assert len(set(rows)) == 20
+    assert len({entry.arguments for entry in records if entry.name}) == 20
 
 
 @pytest.mark.parametrize(
@@ -302,7 +300,7 @@ def _new_line(hub: RunningHub) -> None:
 
 
 CHANGES: dict[str, Callable[[RunningHub], None]] = {
-    "something that plans are made of": lambda hub: hub.hub_app.policy_version.advance(),
+    "something that plans are made of": lambda hub: hub.hub_app.plan_generation.advance(),
     "the connection": _new_line,
 }
 FORGOTTEN = {"who a credential stands for": lambda hub: hub.hub_app.authenticator.forget()}
@@ -331,10 +329,9 @@ async def assert_found_out_again(tmp_path: Path, way: Way, change: Callable[[Run
 
 @pytest.mark.parametrize("way", [NEW, NEW_LINES, OLD_LINES], ids=["new", "new lines", "old lines"])
 async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) -> None:
-    records: list[Record] = []
     async with server_hub(tmp_path, way) as place:
         hub, web = place[:2]
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         async with place.kept() as client:
             await warmed(client)
             web.replies["strange"] = b""
@@ -351,10 +348,9 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) ->
 
 @pytest.mark.parametrize("how", ["cancelled", "session"])
 async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
-    records: list[Record] = []
     async with server_hub(tmp_path, OLD) as place:
         hub, web = place[:2]
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         async with place.kept() as client, place.kept() as other:
             await warmed(client)
             web.replies["strange"] = b""
@@ -510,10 +506,9 @@ async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_th
 
 
 async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_path: Path) -> None:
-    records: list[Record] = []
     async with server_hub(tmp_path, NEW_LINES) as place, place.kept() as client:
         hub = place.hub
-        hub.hub_app.recorder.follow(records.extend)
+        records = CommittedRecords(hub.hub_app.bus)
         assert isinstance(client, KeptStdioClient)
         key = await hub.new_key("ci")
         await warmed(client)

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interlock.hub.audit.record import INTENDED, Record
+from interlock.hub.audit.record import INTENDED
 
+from .committed import CommittedRecords
 from .raw_server import RawToolServer
 from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
 from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
@@ -94,7 +95,7 @@ class Running(NamedTuple):
     runner: asyncio.Runner
     place: Place
     heard: list[Any]
-    records: list[Record]
+    records: CommittedRecords
     session: str
 
 
@@ -103,7 +104,6 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     way = request.param
     assert isinstance(way, Way)
     heard: list[Any] = []
-    records: list[Record] = []
 
     def reply(self: RawToolServer, message: dict[str, Any]) -> bytes | None:
         if message["method"] == "tools/call":
@@ -112,14 +112,13 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     async def start() -> tuple[Place, str]:
         place = await stack.enter_async_context(server_hub(tmp_path_factory.mktemp("hub"), way))
-        place.hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             return place, client.session
 
     stack = AsyncExitStack()
     with asyncio.Runner() as runner, patch.object(RawToolServer, "reply", reply):
         place, session = runner.run(start())
-        yield Running(runner, place, heard, records, session)
+        yield Running(runner, place, heard, CommittedRecords(place.hub.hub_app.bus), session)
         runner.run(stack.aclose())
 
 

@@ -14,6 +14,7 @@ from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import listening, opened
 from .test_permissions import open_question, shelly
@@ -53,7 +54,7 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
             assert asked["tools_pending"] == [{"tool": SOUGHT, "decision": decision.id}]
             assert decision.question.kind == "tool_access"
             assert "I need the tide" in decision.question.summary
-            await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
             await until(lambda: event_of(stream) is not None)
             told = event_of(stream)
             assert told["channel"] == "tool.request"
@@ -78,7 +79,7 @@ async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path
             assert asked["status"] == "pending_approval"
             again = (await client.legacy("mgp/tools/request", NEED))["result"]
             assert again["tools_pending"] == asked["tools_pending"]  # the same question, asked once
-            await hub.hub_app.inbox.answer((await decision_of(hub)).id, "always", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, (await decision_of(hub)).id, "always", ADA)
             await until(lambda: event_of(stream) is not None)
             assert "notifications/tools/list_changed" in stream.methods()
             assert len([m for m in stream.methods() if m == "notifications/mgp.event"]) == 1
@@ -95,7 +96,7 @@ async def test_a_plain_client_hears_the_list_change_alone(tmp_path: Path) -> Non
         async with opened(client, "GET", b"", {}) as stream:
             asked = await client.legacy("tools/call", {"name": "request_tools", "arguments": NEED})
             assert asked["result"]["structuredContent"]["status"] == "pending_approval"
-            await hub.hub_app.inbox.answer((await decision_of(hub)).id, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, (await decision_of(hub)).id, "once", ADA)
             await until(lambda: "notifications/tools/list_changed" in stream.methods())
             assert event_of(stream) is None
 
@@ -150,7 +151,7 @@ async def test_whoever_asked_cannot_answer(tmp_path: Path) -> None:
         caller = hub.hub_app.authenticator.admit("/mcp", {b"authorization": f"Bearer {client.key}".encode()})
         decision = await decision_of(hub)
         with pytest.raises(Fault):
-            await hub.hub_app.inbox.answer(decision.id, "once", caller.principal, "terminal")
+            await read_and_answer(hub.hub_app.inbox, decision.id, "once", caller.principal)
         assert hub.hub_app.grants.of_agent("asker") == []
 
 
@@ -180,7 +181,7 @@ async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_ha
             asked = (await client.modern("mgp/tools/request", {"context": "run"}))["result"]
             assert asked["status"] == "pending_approval"
             assert {"tool": "s__run", "decision": question.id} in asked["tools_pending"]
-            await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+            await read_and_answer(hub.hub_app.inbox, question.id, "once", ADA)
             await until(lambda: event_of(stream) is not None)
             assert event_of(stream)["data"]["tools_loaded"][0]["name"] == "s__run"
 

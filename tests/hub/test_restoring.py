@@ -18,6 +18,7 @@ from interlock.store import records as rows
 from interlock.store.connect import connect
 from interlock.store.sqlite import Sqlite
 
+from .people import read_and_answer
 from .running_hub import RawClient, child, running_hub, text_of
 from .test_decisions import ADA, ASK, asking_hub, echo, error_of
 
@@ -28,7 +29,7 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         key = await hub.new_key("careful")
         client = RawClient(hub.url + "/mcp", key)
         told = await client.modern("tools/call", echo("a"))
-        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, error_of(told)["decision"], "once", ADA)
         await hub.hub_app.store.backup(file)
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
         config, home = hub.hub_app.config, hub.hub_app.home
@@ -48,7 +49,7 @@ async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_
     async with asking_hub(tmp_path) as hub:
         key = await hub.new_key("careful")
         told = await RawClient(hub.url + "/mcp", key).modern("tools/call", echo("a"))
-        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, error_of(told)["decision"], "once", ADA)
         await hub.hub_app.store.backup(file)
         await hub.hub_app.keys.revoke("careful")
         config, home = hub.hub_app.config, hub.hub_app.home

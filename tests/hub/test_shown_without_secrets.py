@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Server
+from interlock.events import Bus, EventFilter
+from interlock.events.types import LogWritten
 from interlock.hub.admin.server_address import where_shown
-from interlock.hub.upstreams.logs import LogLine, Logs
+from interlock.hub.upstreams.logs import Logs, line_of
 
 from .running_hub import RawClient, running_hub, until
 
@@ -38,10 +40,13 @@ def test_where_a_server_is_stands_there_without_secrets(server: Server, shown: s
 
 
 def test_lines_are_read_and_heard_without_secrets() -> None:
-    logs, heard = Logs(), list[LogLine]()
-    logs.follow(heard.append)
+    bus = Bus()
+    logs, followed = Logs(bus), bus.subscribe(EventFilter.of(LogWritten, sources=frozenset({"s"})))
     logs.add("s", "stderr", f"started with {TOKEN}")
-    assert [line.text for line in (*logs.tail("s", 5), *heard)] == ["started with [secret: github_token]"] * 2
+    (event,) = followed.take()
+    assert isinstance(event, LogWritten)
+    assert [line_of(event)] == logs.tail("s", 5)
+    assert event.text == "started with [secret: github_token]"
 
 
 async def test_t23_the_admin_api_and_the_log_show_no_secret_of_a_servers_settings(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from interlock.config.settings import Hub, Tracing
 from interlock.hub.calls.recording import Recording
 
+from .committed import CommittedRecords
 from .running_hub import KeptHttpClient, RawClient, RunningHub, child, running_hub, text_of
 
 COLLECTED = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
@@ -133,8 +134,7 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
     tmp_path: Path, collector: Collector, strict: bool
 ) -> None:
     async with traced(tmp_path, collector, audit="strict" if strict else "batched") as hub:
-        traces: list[str] = []
-        hub.hub_app.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
+        records = CommittedRecords(hub.hub_app.bus)
         sent: list[bytes] = []
         from interlock.client.connection import Connection
 
@@ -153,18 +153,18 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
     told = json.loads(sent[0])["_meta"]["traceparent"]
     assert told == f"00-{inner['trace']}-{inner['id']}-01"
     assert outer["parent"] == "", "a trace that nobody began begins here"
-    assert set(traces) == {outer["trace"]}
+    assert {entry.trace for entry in records if entry.name} == {outer["trace"]}
 
 
 async def test_calls_that_are_alike_are_traced_like_all_others(tmp_path: Path, collector: Collector) -> None:
     async with traced(tmp_path, collector) as hub:
-        traces: list[str] = []
-        hub.hub_app.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
+        records = CommittedRecords(hub.hub_app.bus)
         async with KeptHttpClient(hub.url) as client:
             for number in range(3):
                 assert text_of(await client.call("busy__echo", b'{"text":"x"}', number)) == "x"
         await hub.hub_app.recorder.flushed()
         await flushed(hub)
+    traces = [entry.trace for entry in records if entry.name]
     assert len(set(traces)) == 3
     assert sorted(span["trace"] for span in collector.spans) == sorted(traces * 2)
 

@@ -152,8 +152,8 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
         eve = RawClient(hub.url + "/mcp", hub.key("eve"))
         asked = {"notifications": {"taskIds": [task.id]}, "_meta": DECLARED}
         listening = asyncio.ensure_future(eve.modern("subscriptions/listen", asked))
-        await until(lambda: len(hub.hub_app.hub.subscriptions.open) == 1)
-        (stream,) = hub.hub_app.hub.subscriptions.open
+        await until(lambda: len(hub.hub_app.hub.clients.streams) == 1)
+        (stream,) = hub.hub_app.hub.clients.streams
         await until(lambda: stream._acknowledged)
         assert stream._followed == []
         jobs.go.set()

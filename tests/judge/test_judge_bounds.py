@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -18,6 +18,7 @@ from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.quoting import expand_braces
 from interlock.judge.sql import judge_readonly_sql
+from processor_work import work_of
 
 JUDGES: list[Callable[[str], tuple[Finding, ...]]] = [
     judge_shell,
@@ -144,14 +145,8 @@ def test_piles_of_anything_are_judged_within_the_time_bound(
     judge("warm")
     for length in (4_000, 64_000):
         text = (unit * (length // len(unit) + 1))[:length]
-        # The bound is 100 ms of work; a slow machine is given some slack, and more than one try.
-        assert any(_seconds(judge, text) < 0.2 for _ in range(4))
-
-
-def _seconds(judge: Callable[[str], tuple[Finding, ...]], text: str) -> float:
-    started = time.process_time()
-    judge(text)
-    return time.process_time() - started
+        # The bound is 100 ms of work; a neighbour on the machine is given some slack, and the judge more than one try.
+        assert any(work_of(partial(judge, text), tries=1) < 14_000_000 for _ in range(4))
 
 
 @given(letters=st.text("abcdefr", max_size=6), other=st.text("abcdef", max_size=6))

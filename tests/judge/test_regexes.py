@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.judge.regexes import RegexError, compile_regex, judge_regex
+from processor_work import work_of
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,7 @@ def test_expressions_that_run_for_ever_somewhere_are_refused(regex: str, rule: s
 @pytest.mark.parametrize("regex", ["(a+)+$", "^(a|aa)+$", "(x+x+)+y", "^(.*a){20}$", r"^([a-zA-Z0-9]+\s?)*$"])
 def test_even_those_answer_at_once(regex: str) -> None:
     compiled = compile_regex(regex)
-    started = time.process_time()
-    compiled.search("a" * 60_000 + "!")
-    assert time.process_time() - started < 0.1
+    assert work_of(lambda: compiled.search("a" * 60_000 + "!")) < 7_000_000
 
 
 @pytest.mark.parametrize("regex", ["(?=a)b", r"(a)\1", "(", "(?<!x)y", "\ud800"])

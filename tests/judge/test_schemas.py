@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.judge.schemas import DEEPEST, judge_schema
+from processor_work import work_of
 
 
 def rules_of(schema: object) -> set[str]:
@@ -52,9 +52,8 @@ def test_patterns_are_judged_wherever_they_stand() -> None:
 
 
 def test_a_bomb_is_found_at_once() -> None:
-    started = time.process_time()
-    judge_schema(doubling(1000))
-    assert time.process_time() - started < 0.5
+    schema = doubling(1000)
+    assert work_of(lambda: judge_schema(schema)) < 35_000_000
 
 
 KEYS = st.sampled_from(["$ref", "$defs", "definitions", "allOf", "items", "pattern", "patternProperties", "enum", "x"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +20,7 @@ from interlock.protocols.patterns import (
     compile_capability_path,
     compile_pattern,
 )
+from processor_work import work_of
 
 
 @pytest.mark.parametrize(
@@ -154,9 +153,8 @@ def test_a_pattern_that_cannot_be_used_says_so_when_it_is_made(pattern: str) -> 
 @pytest.mark.parametrize("pattern", ["*a" * 400 + "b", "**/" * 300 + "x", "**a" * 300 + "b", "*" * 1000 + "b"])
 def test_no_pattern_takes_long_on_any_subject(pattern: str) -> None:
     compiled = compile_pattern(pattern)
-    started = time.process_time()
     assert not compiled.matches("a/" * 32_000)
-    assert time.process_time() - started < 0.1
+    assert work_of(lambda: compiled.matches("a/" * 32_000)) < 7_000_000
 
 
 def slow_match(pattern: str, subject: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from interlock.signatures import DefinitionError, Validator
+from processor_work import work_of
 
 ANALYZER: dict[str, Any] = {
     "type": "object",
@@ -271,9 +271,8 @@ def deep(levels: int) -> Any:
 )
 def test_no_value_makes_a_check_run_long(schema: dict[str, Any], value: Any) -> None:
     validator = Validator(schema)
-    started = time.process_time()
     assert validator.check(value)
-    assert time.process_time() - started < 0.1
+    assert work_of(lambda: validator.check(value)) < 7_000_000
 
 
 @pytest.mark.parametrize(
@@ -289,14 +288,11 @@ def test_a_failure_too_costly_to_explain_still_names_the_property(schema: dict[s
     assert [problem.field for problem in problems] == ["tree"]
 
 
-def test_the_registry_documents_example_validates_in_under_three_microseconds() -> None:
+def test_the_registry_documents_example_validates_in_a_few_microseconds() -> None:
     validator, value = Validator(ANALYZER), {"ticker_symbol": "AAPL", "period_days": 90}
-    best = min(_timed(validator, value) for _ in range(20))
-    assert best < 3e-6
 
+    def check_often() -> None:
+        for _ in range(500):
+            validator.check(value)
 
-def _timed(validator: Validator, value: object) -> float:
-    started = time.process_time()
-    for _ in range(500):
-        validator.check(value)
-    return (time.process_time() - started) / 500
+    assert work_of(check_often, tries=20) / 500 < 200

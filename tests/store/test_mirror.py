@@ -26,6 +26,14 @@ def changes_of(history: list[tuple[str, bool]]) -> list[Change]:
     return changes
 
 
+@given(HISTORY.flatmap(lambda history: st.permutations(changes_of(history))))
+def test_its_revision_is_that_of_the_newest_change_in_any_order(changes: list[Change]) -> None:
+    mirror = Mirror(THINGS)
+    for change in changes:
+        mirror.apply(change)
+    assert mirror.revision == max((change.revision for change in changes), default=0)
+
+
 def state_after(changes: list[Change]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for change in changes:

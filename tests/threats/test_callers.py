@@ -8,7 +8,6 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +18,7 @@ from hub.running_hub import RawClient, RunningHub, child, last_message, running_
 from interlock.config.settings import Hub, Limits, Rate
 from interlock.hub.calls.call import Load
 from interlock.hub.calls.refusal_pacing import EVERY_S, LONGEST_S, RefusalPacing
-from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.sessions import Sessions
-from interlock.wire.limits import DEFAULT
+from interlock.wire.ids import Worker, new_node
 
 from .wires import address, call_body
 
@@ -59,10 +54,8 @@ async def test_t6_the_older_streams_messages_are_their_openers_alone(tmp_path: P
 
 def test_t6_session_ids_cannot_be_guessed() -> None:
     count = 100_000
-    bounds = HttpBounds(sessions=count + 1, sessions_per_owner=count + 1)
-    sessions = Sessions(DEFAULT, bounds, lambda session: None, lambda: 0.0)
-    owner: Any = type("Owner", (), {"owner": "a"})()
-    ids = [sessions.open(owner, Dialect(R2025_11_25)).id for _ in range(count)]
+    worker = Worker(new_node())
+    ids = [worker.new_id() for _ in range(count)]
     assert len(set(ids)) == count
     bits = 0.0
     for place in zip(*ids, strict=True):

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hub.committed import CommittedRecords
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.settings import Agent, Hub, Server
@@ -51,11 +52,12 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
         told += [msgspec.json.encode(decision) for decision in hub.hub_app.inbox.all(only_open=True)]
         told += [line.text.encode() for line in hub.hub_app.logs.tail(None, 1000)]
         told.append((await RawClient(hub.url + "/metrics").send("GET"))[2])
-        hub.hub_app.recorder.follow(lambda batch: told.extend(map(msgspec.json.encode, batch)))
+        records = CommittedRecords(hub.hub_app.bus)
         await hub.hub_app.recorder.flushed()
         for one in asking:
             one.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+    told += map(msgspec.json.encode, records)
     told += [file.read_bytes() for file in (tmp_path / "home").rglob("*") if file.is_file()]
     everything = b"\n".join(told)
     assert key.encode() not in everything
@@ -128,8 +130,7 @@ async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_i
 
     servers = {"busy": child("busy_server.py")}
     async with running_hub(tmp_path, servers) as hub:
-        entries: list[Any] = []
-        hub.hub_app.recorder.follow(entries.extend)
+        entries = CommittedRecords(hub.hub_app.bus)
         await run(hub)
         await hub.hub_app.recorder.flushed()
         assert [(entry.gate, entry.result) for entry in entries if entry.gate] == [

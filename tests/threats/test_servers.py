@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hub.committed import CommittedRecords
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_validators import TEXT, scripted, tool
@@ -321,15 +322,14 @@ async def test_t21_orders_in_a_result_are_flagged_capped_and_followed_by_nothing
     script = {"tools": [tool("evil"), tool("long"), tool("pay")], "results": results}
     server = scripted(tmp_path, script, scan_results="flag", max_result_tokens=1000)
     async with running_hub(tmp_path, {"s": server}) as hub:
-        sent: list[str] = []
-        hub.hub_app.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
+        records = CommittedRecords(hub.hub_app.bus)
         answer = await call(hub, "s__evil")
         assert ORDER in answer["content"][0]["text"], "what a tool said is passed on as it is"
         assert sum(hub.hub_app.findings.flagged.values()) >= 1
         assert any("flagged in a result of evil" in line.text for line in hub.hub_app.logs.tail("s", 100))
         assert len(json.dumps(await call(hub, "s__long"))) < 10_000
         await hub.hub_app.recorder.flushed()
-        assert sorted(sent) == ["evil", "long"]
+        assert sorted(entry.name for entry in records if entry.outcome) == ["evil", "long"]
 
 
 HIDDEN = {

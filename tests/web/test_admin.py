@@ -12,10 +12,13 @@ from urllib.parse import quote
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
+from hub.test_operations import broken, sample
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.hub.admin.operation import Operation
+from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals.states import DecisionState
+from interlock.web.admin.routes import admin_routes
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +114,13 @@ async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: R
         "moderate",
         "standard",
     )
-    told = await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    path = f"/admin/decisions/{decision}/answer"
+    shown = await admin.good("GET", f"/admin/decisions/{decision}")
+    for unopened in ({"answer": "once"}, {"answer": "always"}, {"answer": "once", "view": "0" * 64}):
+        status, refused = await admin.ask("POST", path, unopened)
+        assert (status, "not shown in full" in refused["message"]) == (400, True)
+    assert '"text": ' in shown["view"]
+    told = await admin.good("POST", path, {"answer": "once", "view": shown["view_hash"]})
     assert (told["decision"]["state"], told["decision"]["answered_by"]) == ("approved", "ada")
     assert told["decision"]["answered_in"] == "api"
     agent = RawClient(hub.url + "/mcp", hub.key("careful"))
@@ -122,7 +131,8 @@ async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: R
 
 async def test_rules_are_made_listed_and_revoked(hub: RunningHub, admin: Admin) -> None:
     decision = await asked(hub)
-    await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    seen = (await admin.good("GET", f"/admin/decisions/{decision}"))["view_hash"]
+    await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once", "view": seen})
     rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]
     assert [known["id"] for known in (await admin.good("GET", "/admin/rules"))["rules"]] == [rule["id"]]
     await admin.good("DELETE", f"/admin/rules/{rule['id']}")
@@ -174,6 +184,9 @@ async def test_t15_no_address_opens_without_a_key_that_has_the_right(
     reader = await hub.new_key("reader", "person", permissions=("admin_read",))
     agent = await hub.new_key("agent", "agent")
     greedy = await hub.new_key("greedy", "agent", permissions=("invoke:**", "admin_read", "admin_write"))
+    writer = await hub.new_key("writer", "person", permissions=("admin_write",))
+    if address.right == "admin_read":
+        assert (await Admin(hub, writer).ask(address.verb, path, None))[0] == 403, "the right to change shows nothing"
     for key, expected in ((None, 401), ("ilk_garbage", 401), (agent, 403)):
         status, body = await Admin(hub, key).ask(address.verb, path, None)
         assert status == expected, (key, body)
@@ -211,6 +224,48 @@ async def test_a_request_that_means_nothing_is_refused_with_the_reason(
     status, refused = await shared_admin.ask("POST", path, body)
     assert status == 400
     assert refused["message"]
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999999999", str(2**63), "-1", "0", "x", "1.5"])
+@pytest.mark.parametrize(
+    "path", ["/admin/audit?before={}", "/admin/audit?most={}", "/admin/audit/{}", "/admin/grants?most={}"]
+)
+async def test_a_number_that_nothing_can_hold_is_refused(shared_admin: Admin, path: str, number: str) -> None:
+    status, refused = await shared_admin.ask("GET", path.format(number))
+    assert (status, refused["error_type"]) == (400, "InvalidParams")
+
+
+async def test_a_parameter_of_the_control_socket_is_none_of_the_api(shared_admin: Admin) -> None:
+    for verb, path, body in (
+        ("GET", "/admin/decisions?follow=true", None),
+        ("POST", "/admin/rules", {"decision": "x", "terminal": True}),
+    ):
+        status, refused = await shared_admin.ask(verb, path, body)
+        assert (status, refused["message"].startswith("no parameter")) == (400, True)
+
+
+async def test_every_route_is_an_operation_of_the_table(shared_hub: RunningHub) -> None:
+    routes = admin_routes(shared_hub.hub_app, Operations(shared_hub.hub_app, lambda: None))
+    served = {str(route.path).replace(":path", "") for route in routes}
+    assert served == {operation.path for operation in ADDRESSED}
+    assert len({(operation.verb, operation.path) for operation in ADDRESSED}) == len(ADDRESSED)
+
+
+@pytest.mark.parametrize("operation", ADDRESSED, ids=lambda operation: operation.name)
+async def test_an_operation_that_raises_is_answered_over_http(
+    shared_hub: RunningHub, shared_admin: Admin, monkeypatch: pytest.MonkeyPatch, operation: Operation
+) -> None:
+    monkeypatch.setattr("interlock.hub.admin.operations.OPERATIONS", broken(operation))
+    values = sample(operation)
+    path = operation.path
+    for name in [name for name in values if f"{{{name}}}" in path]:
+        path = path.replace(f"{{{name}}}", str(values.pop(name)))
+    if operation.verb != "POST":
+        path += "?" + "&".join(f"{name}={value}" for name, value in values.items())
+    status, refused = await shared_admin.ask(operation.verb, path, values if operation.verb == "POST" else None)
+    assert (status, refused["error_type"]) == (500, "InternalError"), refused
+    assert "secret detail" not in json.dumps(refused)
+    assert any("secret detail" in line.text for line in shared_hub.hub_app.logs.tail("hub", 10))
 
 
 async def test_the_record_is_searched_shown_and_verified_and_says_who_did_what(hub: RunningHub, admin: Admin) -> None:

@@ -114,9 +114,10 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     await hub.hub_app.permissions.caught_up()
     decision = await asked(hub)
     assert len((await admin.good("GET", "/admin/decisions"))["decisions"]) == 1
-    await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")
+    shown = await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")
     answer = f"/admin/decisions/{decision}/answer"
-    await admin.good("POST", answer, {"answer": "once"}, template="/admin/decisions/{id}/answer")
+    opened = {"answer": "once", "view": shown["view_hash"]}
+    await admin.good("POST", answer, opened, template="/admin/decisions/{id}/answer")
     rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]["id"]
     await admin.good("GET", "/admin/rules")
     await admin.good("DELETE", f"/admin/rules/{rule}", template="/admin/rules/{id}")
@@ -124,10 +125,18 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     seq = next(entry["seq"] for entry in entries if entry["record"].get("trace"))
     await admin.good("GET", f"/admin/audit/{seq}", template="/admin/audit/{seq}")
     await admin.good("POST", "/admin/audit/verify")
-    await admin.good("POST", "/admin/servers/busy/restart", template="/admin/servers/{server}/restart")
+    for act in ("stop", "start", "restart"):
+        body = {"because": "x"}
+        await admin.good("POST", f"/admin/servers/busy/{act}", body, template=f"/admin/servers/{{server}}/{act}")
+    await RawClient(hub.url + "/mcp", hub.key("connected")).initialize()
+    sessions = (await admin.good("GET", "/admin/sessions"))["sessions"]
+    await admin.good("DELETE", f"/admin/sessions/{sessions[0]['id']}", template="/admin/sessions/{id}")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}
+    written = {entry["record"]["event"] for entry in (await admin.good("GET", "/admin/audit?most=1000"))["entries"]}
+    for operation in ADDRESSED:
+        assert not operation.events or written & {*operation.events}, operation.name
 
 
 def test_what_the_document_leaves_out_is_seen() -> None:
@@ -148,6 +157,8 @@ def test_what_the_document_leaves_out_is_seen() -> None:
         ("POST", "/admin/permissions/nope/deny", {"permissions": ["camera"]}),
         ("POST", "/admin/permissions/nope/revoke", {"permissions": ["camera"]}),
         ("POST", "/admin/servers/nope/restart", None),
+        ("POST", "/admin/servers/nope/stop", {"now": True}),
+        ("POST", "/admin/servers/nope/start", None),
         ("POST", "/admin/keys/nope/rotate", None),
         ("DELETE", "/admin/keys/nope", None),
         ("POST", "/admin/why", {"agent": "nope", "tool": "busy__echo"}),

@@ -29,11 +29,15 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "add": Entry("servers:add", "Add a server: a program or a URL."),
         "remove": Entry("servers:remove", "Remove a server."),
         "import": Entry("importing:import_", "Import the servers of another program's file."),
+        "start": Entry("supervise:start", "Start a server that was stopped or is down."),
+        "stop": Entry("supervise:stop", "Stop a server, or without SERVER the hub."),
+        "restart": Entry("supervise:restart", "End a server's present run and start it again."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {
         "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
+        "sessions": Entry("sessions:sessions", "List and end the sessions of clients."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {

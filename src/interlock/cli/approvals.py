@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from .failures import Refused
-from .hub_link import ask_hub
-from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, say_table, show_json
+from .perform import Json, need_person, perform, performs, say_rows
+from .show import bold, coloured, json_option, one_line, plain, say, say_table, show_json
 
 RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
 
@@ -26,44 +25,33 @@ def approvals(ctx: click.Context, as_json: bool) -> None:
       interlock approvals approve a3f
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_, with_answered=False, as_json=as_json)
+        ctx.invoke(list_, all=False, as_json=as_json)
 
 
 @approvals.command("list")
-@click.option("--all", "with_answered", is_flag=True, help="Also those that were answered or have expired.")
-@json_option
-def list_(with_answered: bool, as_json: bool) -> None:
+@performs("approvals.list")
+@click.option("--all", is_flag=True, help="Also those that were answered or have expired.")
+def list_(found: Json, all: bool) -> None:
     """List open approval requests.
 
     \b
     Example:
       interlock approvals list --all
     """
-    found = ask_hub("hub/approvals.list", {"all": with_answered})
-    if as_json:
-        show_json(found)
-        return
-    rows = [as_dict(row) for row in found.get("decisions") or []]
-    say_table(_row(row) for row in rows)
-    if not rows:
-        say("No approval requests are open.")
+    say_rows(found["decisions"], _row, "No approval requests are open.")
 
 
 @approvals.command()
+@performs("approvals.show")
 @click.argument("id")
-@json_option
-def show(id: str, as_json: bool) -> None:
+def show(found: Json, id: str) -> None:
     """Show one approval request in full.
 
     \b
     Example:
       interlock approvals show a3f
     """
-    found = as_dict(ask_hub("hub/approvals.show", {"id": id}).get("decision"))
-    if as_json:
-        show_json(found)
-    else:
-        details(found)
+    details(found["decision"], found["view"] or "")
 
 
 @approvals.command()
@@ -71,26 +59,36 @@ def show(id: str, as_json: bool) -> None:
 @click.option("--always", is_flag=True, help="Also allow this exact call of this agent in the future.")
 @json_option
 def approve(id: str, always: bool, as_json: bool) -> None:
-    """Approve a call once, or always. Needs a terminal.
+    """Approve a call once, or always. It shows the call in full and asks. Needs a terminal.
 
     \b
     Example:
       interlock approvals approve a3f --always
     """
-    _answer(id, "always" if always else "once", as_json)
+    need_person()
+    found = perform("approvals.show", {"id": id})
+    details(found["decision"], found["view"] or "")
+    click.confirm("Approve it?", default=False, abort=True, err=True)
+    answer = "always" if always else "once"
+    given = {"id": id, "answer": answer, "view": found["view_hash"], "terminal": True}
+    row = perform("approvals.answer", given)["decision"]
+    if as_json:
+        show_json(row)
+    else:
+        answered(row)
 
 
 @approvals.command()
+@performs("approvals.answer", "decision", person=True, answer="no")
 @click.argument("id")
-@json_option
-def deny(id: str, as_json: bool) -> None:
+def deny(row: Json, **given: Any) -> None:
     """Deny a call. Needs a terminal.
 
     \b
     Example:
       interlock approvals deny a3f
     """
-    _answer(id, "no", as_json)
+    answered(row)
 
 
 @approvals.command()
@@ -106,76 +104,60 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
     """
     if make is not None:
         need_person()
-        ask_hub("hub/rules.make", {"decision": make, "terminal": True})
+        perform("rules.make", {"decision": make, "terminal": True})
     if revoke is not None:
-        ask_hub("hub/rules.revoke", {"id": revoke})
-    found = ask_hub("hub/rules.list", {})
+        perform("rules.revoke", {"id": revoke})
+    found = perform("rules.list")
     if as_json:
         show_json(found)
         return
-    known = [as_dict(rule) for rule in found.get("rules") or []]
-    for rule in known:
-        say(f"{bold(str(rule.get('id')))}  {plain(str(rule.get('explained')))} (by {plain(str(rule.get('made_by')))})")
-        for call in rule.get("calls") or []:
-            say(f"    {one_line(str(call), 100)}")
-    if not known:
+    for rule in found["rules"]:
+        say(f"{bold(rule['id'])}  {plain(rule['explained'])} (by {plain(rule['made_by'])})")
+        for call in rule["calls"]:
+            say(f"    {one_line(call, 100)}")
+    if not found["rules"]:
         say("No rules. → `interlock approvals approve ID --always` makes one")
 
 
-def details(row: dict[str, Any]) -> None:
-    """Print one approval request in full, with the text of agents and servers escaped."""
-    say(f"{bold(str(row.get('id')))}  {plain(str(row.get('question')))}")
+def details(row: Json, view: str) -> None:
+    """Print one approval request with its whole arguments, and the text of agents and servers escaped."""
+    say(f"{bold(row['id'])}  {plain(row['question'])}")
     facts = [
-        ("requested by", f"{row.get('asker')} ({row.get('asker_kind')})"),
-        ("for", str(row.get("target"))),
-        ("risk", str(row.get("risk") or "unknown")),
-        ("trust", str(row.get("trust") or "standard")),
-        *(("finding", str(finding)) for finding in row.get("findings") or ()),
-        ("because", str(row.get("rule"))),
-        ("state", str(row.get("state"))),
-        ("deadline", str(row.get("deadline"))),
-        ("arguments", str(row.get("arguments_hash") or "-")[:16]),
-        ("definition", str(row.get("fingerprint") or "-")[:16]),
+        ("requested by", f"{row['asker']} ({row['asker_kind']})"),
+        ("for", row["target"]),
+        ("risk", row["risk"] or "unknown"),
+        ("trust", row["trust"] or "standard"),
+        *(("finding", finding) for finding in row["findings"]),
+        ("because", row["rule"]),
+        ("state", row["state"]),
+        ("deadline", row["deadline"]),
+        ("arguments", (row["arguments_hash"] or "-")[:16]),
+        ("definition", (row["fingerprint"] or "-")[:16]),
     ]
-    if row.get("answered_by"):
+    if row["answered_by"]:
         facts.append(("answered", f"{row['answer']} by {row['answered_by']} at {row['answered_at']}"))
     say_table((f"  {name}", plain(value)) for name, value in facts)
-    for text in str(row.get("summary") or "").splitlines():
+    for text in (view or row["summary"]).splitlines():
         say(f"    {plain(text)}")
 
 
-def answered(row: dict[str, Any]) -> None:
+def answered(row: Json) -> None:
     """Print the outcome of an answer."""
-    word = "denied" if row.get("answer") == "no" else "approved"
-    scope = " always" if row.get("answer") == "always" else ""
-    say(f"{row.get('id')} {word}{scope} by {plain(str(row.get('answered_by')))}.")
-    if row.get("offers_rule"):
-        hint = f"`interlock approvals rules --make {row.get('id')}`"
+    word = "denied" if row["answer"] == "no" else "approved"
+    scope = " always" if row["answer"] == "always" else ""
+    say(f"{row['id']} {word}{scope} by {plain(row['answered_by'])}.")
+    if row["offers_rule"]:
+        hint = f"`interlock approvals rules --make {row['id']}`"
         say(f"  → you have approved this several times; to allow this exact call always: {hint}")
 
 
-def need_person() -> None:
-    """Raises Refused without a terminal: only a person may answer."""
-    if not is_attended():
-        raise Refused("only a person at a terminal may answer", "run this in a terminal, or use `interlock watch`")
-
-
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
-    risk = str(row.get("risk") or "")
+def _row(row: Json) -> tuple[str, ...]:
+    risk = row["risk"]
     return (
-        bold(str(row.get("id"))),
-        plain(str(row.get("asker"))),
-        plain(str(row.get("target"))),
+        bold(row["id"]),
+        plain(row["asker"]),
+        plain(row["target"]),
         coloured(risk, RISKS[risk]) if risk in RISKS else "-",
-        str(row.get("state")),
-        one_line(str(row.get("summary") or ""), 60),
+        row["state"],
+        one_line(row["summary"], 60),
     )
-
-
-def _answer(id: str, answer: str, as_json: bool) -> None:
-    need_person()
-    after = as_dict(ask_hub("hub/approvals.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
-    if as_json:
-        show_json(after)
-    else:
-        answered(after)

@@ -44,9 +44,9 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
     home, file = home_folder(), file.absolute()
     running = is_running(home)
     if running:
-        from .hub_link import ask_hub
+        from .perform import perform
 
-        ask_hub("hub/backup", {"file": str(file)}, timeout=600)
+        perform("backup", {"file": str(file)}, timeout=600)
     else:
         from interlock.hub.admin.backups import back_up
 

@@ -67,20 +67,20 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     if only_print and (entry := existing_entry(chosen)):
         outcome = {"client": name, "path": str(chosen.path), "entry": entry}
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
+    wanted = {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
     with reach_hub(home_folder()) as link:
-        if not only_print:
+        if only_print:
+            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            outcome = {"client": name, "path": str(chosen.path), "entry": entry}
+            return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
+        # Key and file change under one lock: of several commands at once, the last one's key is valid and in the file.
+        with locked_for_change(chosen.path):
             revoke_keys(link, name)
-        made = link.ask(
-            "hub/keys.create", {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
-        )
-    entry = chosen.entry(command, str(made["key"]))
+            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            changed = with_entry(chosen, _read(chosen.path), entry)
+            backup = back_up(chosen.path)
+            write_atomically(chosen.path, changed.encode(), private=True)
     outcome = {"client": name, "path": str(chosen.path), "entry": entry}
-    if only_print:
-        return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    with locked_for_change(chosen.path):
-        changed = with_entry(chosen, _read(chosen.path), entry)
-        backup = back_up(chosen.path)
-        write_atomically(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .failures import WrongUsage
-from .hub_link import ask_hub
+from .perform import Json, perform, performs
 from .show import bold, counted, json_option, one_line, plain, say, say_table, show_json
 
 BAR = 40
@@ -39,12 +39,12 @@ def find(
       interlock find --forget
     """
     if forget:
-        _forget(as_json)
+        _forget(as_json=as_json)
         return
     if not query:
         raise WrongUsage("say what the tool should do", "for example: interlock find list open pull requests")
-    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy}
-    found = ask_hub("hub/find", {**wanted, **({"agent": agent} if agent else {})})
+    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy, "agent": agent}
+    found = perform("find", wanted)
     if as_json:
         show_json(found)
         return
@@ -70,19 +70,16 @@ def find(
         say(f"left out, over the budget: {plain(name)}")
 
 
-def _forget(as_json: bool) -> None:
-    forgotten = ask_hub("hub/find.forget", {})
-    if as_json:
-        show_json(forgotten)
-        return
-    count = forgotten["forgotten"]
+@performs("find.forget")
+def _forget(done: Json) -> None:
+    count = done["forgotten"]
     say(f"forgot {count} {'use' if count == 1 else 'uses'} of tools" if count else "nothing was learned from use")
 
 
 @click.command()
+@performs("budget")
 @click.argument("agent", required=False)
-@json_option
-def budget(agent: str | None, as_json: bool) -> None:
+def budget(found: Json, agent: str | None) -> None:
     """Show what fills an agent's context, in tokens.
 
     Without AGENT: for callers without a key.
@@ -91,10 +88,6 @@ def budget(agent: str | None, as_json: bool) -> None:
     Example:
       interlock budget cursor
     """
-    found = ask_hub("hub/budget", {"agent": agent} if agent else {})
-    if as_json:
-        show_json(found)
-        return
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
     rows = [
@@ -106,9 +99,9 @@ def budget(agent: str | None, as_json: bool) -> None:
     if found["budget"] is not None:
         rows.append(("budget", found["budget"], ""))
     say_table((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows)
-    for name in found.get("pinned_over_budget", ()):
+    for name in found["pinned_over_budget"]:
         say(f"pinned, but over the budget: {plain(name)}")
-    for name in found.get("instructions_without_room", ()):
+    for name in found["instructions_without_room"]:
         say(f"instructions left out, over the budget: {plain(name)}")
     say_table((f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"])
 

@@ -181,12 +181,6 @@ class HubLink:
         raise ConnectionLost
 
 
-def ask_hub(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
-    """Send one request to the hub of this user."""
-    with HubLink.open() as link:
-        return link.ask(method, params, timeout=timeout)
-
-
 def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     from interlock.config.home import info_path, socket_path
 

@@ -31,14 +31,26 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
     """
     from .hub_link import HubLink
 
-    wanted: dict[str, Any] = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
+    wanted = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
     with HubLink.open() as link:
-        for line in link.ask("hub/logs", wanted).get("lines", []):
+        for line in link.ask("hub/logs", wanted)["lines"]:
             _print(line, as_json)
         if follow:
             for message in link.notifications():
                 if message["method"] == "hub/log":
-                    _print(message.get("params") or {}, as_json)
+                    _print(message["params"], as_json)
+                elif message["method"] == "hub/gap":
+                    _print_gap(message["params"], as_json)
+
+
+def _print_gap(gap: dict[str, Any], as_json: bool) -> None:
+    """Say that lines are missing: this terminal was too slow, and the hub keeps only the newest ones."""
+    if as_json:
+        import json
+
+        say(json.dumps({"gap": gap}, ensure_ascii=False))
+    else:
+        say(f"… lines of {bold(gap['source'])} are missing here: they came faster than they were printed")
 
 
 def _print(line: dict[str, Any], as_json: bool) -> None:
@@ -47,5 +59,5 @@ def _print(line: dict[str, Any], as_json: bool) -> None:
 
         say(json.dumps(line, ensure_ascii=False))
     else:
-        text = plain(str(line.get("text", ""))).replace("\n", " ")
-        say(f"{line.get('at', '')} {bold(str(line.get('server', '')))} {text}")
+        text = plain(line["text"]).replace("\n", " ")
+        say(f"{line['at']} {bold(line['server'])} {text}")

@@ -36,3 +36,8 @@ def rate(ctx: click.Context, option: click.Parameter, value: str | None) -> dict
             raise click.BadParameter("write 60/minute, 1000/hour, or both with a comma")
         found["per_hour" if limit[2].startswith("h") else "per_minute"] = int(limit[1])
     return found
+
+
+EXPIRES = click.option(
+    "--expires", "expires_at", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time."
+)

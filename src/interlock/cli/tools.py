@@ -9,28 +9,24 @@ import click
 from .arguments import read_arguments
 from .completion import server_names, tool_names
 from .failures import Failure
-from .hub_link import HubError, ask_hub
+from .hub_link import HubError
+from .perform import Json, perform, performs
 from .show import as_dict, bold, counted, json_option, one_line, plain, say, say_table, show_json
 
 
 @click.command("list")
+@performs("tools")
 @click.option("--server", metavar="ID", shell_complete=server_names, help="Only tools of this server.")
 @click.option("--profile", metavar="NAME", help="Only tools of this profile.")
-@json_option
-def list_(server: str | None, profile: str | None, as_json: bool) -> None:
+def list_(found: Json, **given: Any) -> None:
     """List the tools of all servers.
 
     \b
     Example:
       interlock list --server github
     """
-    wanted = {**({"server": server} if server else {}), **({"profile": profile} if profile else {})}
-    found = ask_hub("hub/tools", wanted)
-    tools = found.get("tools") or []
-    if as_json:
-        show_json(found)
-        return
-    say_table((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools)
+    tools = found["tools"]
+    say_table((bold(tool["name"]), _tokens(tool), one_line(_about(tool), 80)) for tool in tools)
     if not tools:
         say(_why_none())
         return
@@ -56,9 +52,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
       interlock call github__search '{"query": "is:open"}'
     """
     given = read_arguments(arguments, lambda: _schema(name))
-    params: dict[str, Any] = {"name": name, "arguments": given, **({"timeout_s": timeout} if timeout else {})}
-    answer = _called(params, timeout=(timeout or 3600) + 5)
-    result = as_dict(answer.get("result"))
+    result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
     if as_json:
         show_json(result)
     else:
@@ -71,17 +65,17 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
 def _why_none() -> str:
     from .status import STARTING
 
-    servers = ask_hub("hub/status").get("servers") or []
+    servers = perform("status")["servers"]
     starting = [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
     if starting:
         return f"No tools yet: {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting."
     return "No tools. → see `interlock status`"
 
 
-def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
+def _called(params: Json, timeout: float) -> Json:
     """Call a tool. Hints that are meant for agents are replaced by commands."""
     try:
-        return ask_hub("hub/call", params, timeout=timeout)
+        return as_dict(perform("call", params, timeout=timeout)["result"])
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
             error.hint = "run `interlock list` to see all tools"
@@ -91,7 +85,7 @@ def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
         raise
 
 
-def _failure(name: str, result: dict[str, Any]) -> Failure:
+def _failure(name: str, result: Json) -> Failure:
     """Why a call failed: wrong arguments, a refusal of the hub, or an error of the tool."""
     hub_error = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
     server_error = as_dict(as_dict(result.get("structuredContent")).get("error"))
@@ -104,20 +98,20 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
     return Failure(f"{name} reported an error", hint)
 
 
-def _schema(name: str) -> dict[str, Any]:
-    tools = ask_hub("hub/tools").get("tools") or []
+def _schema(name: str) -> Json:
+    tools = perform("tools")["tools"]
     return next((as_dict(tool.get("inputSchema")) for tool in tools if tool.get("name") == name), {})
 
 
-def _about(tool: dict[str, Any]) -> str:
+def _about(tool: Json) -> str:
     return str(tool.get("description") or tool.get("title") or "")
 
 
-def _tokens(tool: dict[str, Any]) -> str:
+def _tokens(tool: Json) -> str:
     return f"{tool['tokens']:,}" if tool.get("tokens") is not None else ""
 
 
-def _block(block: dict[str, Any]) -> str:
+def _block(block: Json) -> str:
     """A content block as text. Other blocks are named, not printed."""
     kind = block.get("type")
     if kind == "text":

@@ -93,7 +93,11 @@ def down(as_json: bool) -> None:
     Example:
       interlock down
     """
+    stop_hub(as_json)
 
+
+def stop_hub(as_json: bool) -> None:
+    """Stop the hub, and wait until it has stopped."""
     from .hub_link import HubLink
 
     with HubLink.open() as link:

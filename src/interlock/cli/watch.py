@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
 from .approvals import answered, details
 from .failures import Failure
 from .hub_link import HubLink
-from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, show_json
+from .perform import Json
+from .show import bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
+MAX_SHOWN_CHARS = 1500
+MAX_SHOWN_LINES = 25
+"""Longer arguments are shown by a key press, and can be approved only after it."""
 
 
 @click.command()
@@ -35,41 +38,49 @@ def watch(as_json: bool) -> None:
         if as_json:
             show_json(found)
             return
-        rows = [as_dict(row) for row in found.get("decisions") or []]
+        rows = found["decisions"]
         if not attended:
             for row in rows:
                 _headline(row)
             return
         say("Waiting for approval requests; stop with Ctrl-C.", err=True)
         with HubLink.open(home) as answers:
-            for row in _open_requests(rows, link):
+            for row in _open_requests(rows, link, answers):
                 _ask_person(row, answers)
 
 
-def _open_requests(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
+def _open_requests(rows: list[Json], link: HubLink, answers: HubLink) -> Iterator[Json]:
     yield from rows
     for message in link.notifications():
-        row = as_dict(message.get("params"))
-        if message["method"] == "hub/decision" and row.get("state") == "open":
-            yield row
+        if message["method"] == "hub/decision" and message["params"]["state"] == "open":
+            yield message["params"]
+        elif message["method"] == "hub/gap":
+            # Requests came faster than they were read here: ask for all that are open.
+            yield from answers.ask("hub/approvals.list")["decisions"]
 
 
-def _ask_person(row: dict[str, Any], link: HubLink) -> None:
+def _ask_person(row: Json, link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
-    current = as_dict(link.ask("hub/approvals.show", {"id": row.get("id")}).get("decision"))
-    if current.get("state") != "open":
+    shown = link.ask("hub/approvals.show", {"id": row["id"]})
+    current, view = shown["decision"], shown["view"] or ""
+    if current["state"] != "open":
         return
-    _headline(current)
+    is_read = _is_short(view)
+    _headline(current, view if is_read else f"{counted(len(view), 'character')}; press d to read all of them")
     while True:
         say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
         key = click.getchar()[:1].lower()
         if key == "d":
-            details(current)
+            details(current, view)
+            is_read = True
+            continue
+        if key in ("y", "a") and not is_read:
+            say("  the arguments are not shown in full yet; press d to read them")
             continue
         if key in KEYS:
-            params = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
+            params = {"id": current["id"], "answer": KEYS[key], "view": shown["view_hash"] or "", "terminal": True}
             try:
-                answered(as_dict(link.ask("hub/approvals.answer", params).get("decision")))
+                answered(link.ask("hub/approvals.answer", params)["decision"])
             except Failure as failure:
                 say(f"  {plain(failure.message)}")
         else:
@@ -77,11 +88,16 @@ def _ask_person(row: dict[str, Any], link: HubLink) -> None:
         return
 
 
-def _headline(row: dict[str, Any]) -> None:
-    risk = f" [{row['risk']}]" if row.get("risk") else ""
-    say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
-    say(f"  {one_line(str(row.get('question') or ''), 160)}")
-    for finding in row.get("findings") or ():
-        say(f"  {coloured('finding', 'yellow')} {one_line(str(finding), 150)}")
-    if row.get("summary"):
-        say(f"  {one_line(str(row['summary']), 160)}")
+def _is_short(view: str) -> bool:
+    """Whether the arguments fit on the screen beside the question."""
+    return len(view) <= MAX_SHOWN_CHARS and view.count("\n") < MAX_SHOWN_LINES
+
+
+def _headline(row: Json, arguments: str = "") -> None:
+    risk = f" [{row['risk']}]" if row["risk"] else ""
+    say(f"{bold(row['id'])}{plain(risk)} {plain(row['asker'])} → {plain(row['target'])}")
+    say(f"  {one_line(row['question'], 160)}")
+    for finding in row["findings"]:
+        say(f"  {coloured('finding', 'yellow')} {one_line(finding, 150)}")
+    for line in (arguments or one_line(row["summary"], 160)).splitlines():
+        say(f"    {plain(line)}")

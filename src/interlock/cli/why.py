@@ -7,16 +7,23 @@ from typing import Any
 
 import click
 
-from .hub_link import ask_hub
-from .show import bold, json_option, plain, say, show_json
+from .perform import Json, performs
+from .show import bold, plain, say
+
+
+def _parsed(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError as error:
+        raise click.BadParameter(f"ARGUMENTS is not valid JSON: {error}") from None
 
 
 @click.command()
+@performs("why")
 @click.argument("agent", required=False)
 @click.argument("tool", required=False)
-@click.argument("arguments", required=False)
-@json_option
-def why(agent: str | None, tool: str | None, arguments: str | None, as_json: bool) -> None:
+@click.argument("arguments", required=False, callback=_parsed)
+def why(found: Json, agent: str | None, tool: str | None, arguments: Any) -> None:
     """Show why a call was refused, or whether one would be.
 
     Without TOOL: the last refusal, of all agents or of one AGENT. With TOOL: whether a call with these ARGUMENTS (a
@@ -26,22 +33,13 @@ def why(agent: str | None, tool: str | None, arguments: str | None, as_json: boo
     Example:
       interlock why cursor github__create_issue '{"title": "x"}'
     """
-    params: dict[str, Any] = {"agent": agent, "tool": tool}
-    if arguments is not None:
-        try:
-            params["arguments"] = json.loads(arguments)
-        except ValueError as error:
-            raise click.BadParameter(f"ARGUMENTS is not valid JSON: {error}") from None
-    answer = ask_hub("hub/why", {name: value for name, value in params.items() if value is not None})
-    if as_json:
-        show_json(answer)
-    elif tool is None:
-        _last(answer.get("refusal"), agent)
+    if tool is None:
+        _last(found["refusal"], agent)
     else:
-        _judged(answer["judgement"])
+        _judged(found["judgement"])
 
 
-def _last(refusal: dict[str, Any] | None, agent: str | None) -> None:
+def _last(refusal: Json | None, agent: str | None) -> None:
     if refusal is None:
         say(f"No call {'' if agent is None else f'of {plain(agent)} '}was refused since the hub started.")
         return
@@ -50,7 +48,7 @@ def _last(refusal: dict[str, Any] | None, agent: str | None) -> None:
     _rule(refusal)
 
 
-def _judged(judgement: dict[str, Any]) -> None:
+def _judged(judgement: Json) -> None:
     outcome = judgement["outcome"]
     if outcome == "allowed":
         say("allowed: every gate lets it pass.")
@@ -61,6 +59,6 @@ def _judged(judgement: dict[str, Any]) -> None:
         say(f"  → {plain(judgement['hint'])}")
 
 
-def _rule(refusal: dict[str, Any]) -> None:
+def _rule(refusal: Json) -> None:
     hidden = " (the caller sees it as not existing)" if refusal.get("hidden") else ""
     say(f"  gate {refusal['gate']}, rule: {plain(refusal['rule'])}{hidden}")

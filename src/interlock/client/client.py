@@ -5,23 +5,22 @@ What comes back are the server's own JSON objects: nothing is renamed, and nothi
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, ParamSpec, Self, TypeAlias, cast
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
 from interlock.client.cache import Cache
+from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain, report_progress
 from interlock.client.connection import Connection
-from interlock.client.dial import Dial, to_command, to_service, to_url
+from interlock.client.dial import Target, dial_to
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in
 from interlock.client.negotiation import Pin
 from interlock.client.peer import Identity, declaring
+from interlock.client.server_requests import ServerRequests
 from interlock.client.structures import Structures
 from interlock.client.tasks import Task
 from interlock.protocols.mcp.answers import read_members
@@ -30,28 +29,16 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
-from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
-from interlock.transports.stdio.process import Command
-from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
-from interlock.wire.errors import TABLE, ErrorDialect, Fault
-from interlock.wire.messages import Id, Request
+from interlock.wire.errors import TABLE, Fault
+from interlock.wire.messages import Request
 
 log = logging.getLogger("interlock.client")
-
-P = ParamSpec("P")
-Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
-"""A URL, a command line, a server in this process, or another way to get a link."""
 
 Heard: TypeAlias = Callable[[str, Json], None]
 """Takes a notification's method and params."""
 
-Progress: TypeAlias = Callable[[float, float | None, str | None], None]
-"""Takes how far it is, of how much, and a message."""
-
-QUESTIONS_AT_ONCE: Final = 64
-TASKS_WATCHED: Final = 1_024
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 
@@ -72,8 +59,8 @@ class Client:
         timeout: float = 60.0,
         max_timeout: float = 3600.0,
     ) -> None:
-        _check_plain("heard", heard)
-        self._dial = _dial(target, headers)
+        check_plain("heard", heard)
+        self._dial = dial_to(target, headers)
         self.handlers = handlers or Handlers()
         """Whoever answers what the server asks."""
         self._heard = heard
@@ -88,10 +75,8 @@ class Client:
         self._level: str | None = None
         self._uris: frozenset[str] = frozenset()
         self._watched_tasks: frozenset[str] = frozenset()
-        self._task_progress: dict[str, Progress] = {}
-        """Who wants to hear how far a task is, by its token; the oldest goes when there are too many."""
-        self._questions: dict[Id, asyncio.Task[None]] = {}
-        """What the server wants to know, each on its way to an answer."""
+        self._task_progress = TaskProgress()
+        self._server_requests = ServerRequests(self.handlers)
 
     async def __aenter__(self) -> Self:
         opened = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
@@ -104,10 +89,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asked = list(self._questions.values())
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await self._server_requests.close()
         await self.connection.close()
 
     @property
@@ -147,7 +129,7 @@ class Client:
     ) -> Json:
         """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
         held to its output schema."""
-        _check_plain("progress", progress)
+        check_plain("progress", progress)
         params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
         try:
             result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
@@ -177,13 +159,13 @@ class Client:
         In the stateless era the server decides by itself whether the call becomes one, and `ttl_ms` is its own choice;
         before, a tool that cannot be called so is refused.
         """
-        _check_plain("progress", progress)
+        check_plain("progress", progress)
         modern = self.connection.modern
         asked: Json = {"name": name, "arguments": arguments or {}}
         if not modern:
             asked["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
             if progress is not None:
-                asked["_meta"] = {PROGRESS_TOKEN: self._token(progress)}
+                asked["_meta"] = {PROGRESS_TOKEN: self._task_progress.token_for(progress)}
         params = msgspec.json.encode(asked)
         if modern:
             params = declaring(self.connection.identity, self.connection.revision, params)
@@ -217,13 +199,6 @@ class Client:
         """Hear of changes to a task too (stateless era)."""
         self._watched_tasks |= {id}
         await self.watch()
-
-    def _token(self, progress: Progress) -> str:
-        token = secrets.token_urlsafe(12)
-        while len(self._task_progress) >= TASKS_WATCHED:
-            del self._task_progress[next(iter(self._task_progress))]
-        self._task_progress[token] = progress
-        return token
 
     # More of what servers offer.
 
@@ -285,50 +260,21 @@ class Client:
 
     def on_notification(self, method: str, params: bytes) -> None:
         """A notification that belongs to no call."""
-        if method == PROGRESS and self._task_progress and self._task_progressed(params):
+        if method == PROGRESS and self._task_progress.report(params):
             return
         if method == CANCELLED:
-            self._withdrawn(params)
+            self._server_requests.withdraw(params)
         elif method.startswith("notifications/resources/updated"):
             self._cache.forget("resources/read")
         elif method.endswith("/list_changed"):
             self._cache.forget(method.removeprefix("notifications/").removesuffix("_changed"))
             self._cache.forget("resources/templates/list")
         if self._heard is not None:
-            _tell(self._heard, method, _object(params))
-
-    def _task_progressed(self, params: bytes) -> bool:
-        try:
-            said = msgspec.json.decode(params, type=_TaskProgress)
-        except msgspec.DecodeError:
-            return False
-        progress = self._task_progress.get(said.progressToken)
-        if progress is not None:
-            _tell(progress, said.progress, said.total, said.message)
-        return progress is not None
-
-    def _withdrawn(self, params: bytes) -> None:
-        """The server does not want to know any more (2025-11-25, Cancellation): nobody is to be asked in vain."""
-        try:
-            asked = self._questions.get(read_withdrawal(params)[0])
-        except msgspec.DecodeError:
-            return
-        if asked is not None:
-            asked.cancel()
+            call_back(self._heard, method, _object(params))
 
     def on_request(self, request: Request) -> None:
         """A request of the server."""
-        if len(self._questions) >= QUESTIONS_AT_ONCE:
-            fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
-            self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
-            return
-        task = self._questions[request.id] = asyncio.get_running_loop().create_task(self._answer(request))
-
-        def done(_: asyncio.Task[None]) -> None:
-            if self._questions.get(request.id) is task:
-                del self._questions[request.id]
-
-        task.add_done_callback(done)
+        self._server_requests.take(self.connection, request)
 
     def on_closed(self, fault: Fault) -> None:
         """The server is gone. Whatever is asked from now on says so."""
@@ -336,18 +282,6 @@ class Client:
     def on_log(self, stream: str, text: str) -> None:
         """What the server wrote on the side."""
         log.info("%s: %s", stream, text)
-
-    async def _answer(self, request: Request) -> None:
-        try:
-            result = await self.handlers.answer(request.method, request.params)
-        except Fault as fault:
-            self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
-        except Exception:
-            log.exception("the handler for %s failed", request.method)
-            failed = Fault("INTERNAL_ERROR", "the client could not answer")
-            self.connection.refuse(request.id, failed.render(ErrorDialect.OLD_MCP))
-        else:
-            self.connection.answer(request.id, result)
 
     # Asking.
 
@@ -413,15 +347,10 @@ class Client:
             return None
 
         def notified(method: str, params: bytes) -> None:
-            if method != "notifications/progress":
-                self.on_notification(method, params)
-                return
-            try:
-                said = msgspec.json.decode(params, type=_Progress)
-            except msgspec.DecodeError as cause:
-                log.warning("progress that cannot be read: %s", cause)
+            if method == PROGRESS:
+                report_progress(progress, params)
             else:
-                _tell(progress, said.progress, said.total, said.message)
+                self.on_notification(method, params)
 
         return notified
 
@@ -449,46 +378,8 @@ class Client:
         return tuple(param_values(declared, arguments)) if declared else ()
 
 
-class _Progress(msgspec.Struct):
-    progress: float
-    total: float | None = None
-    message: str | None = None
-
-
-class _TaskProgress(_Progress):
-    progressToken: str = ""
-
-
-def _check_plain(what: str, callback: Callable[..., object] | None) -> None:
-    """What is called as messages come cannot be waited for. Raises TypeError."""
-    if inspect.iscoroutinefunction(callback):
-        raise TypeError(f"{what} is a plain function, which is called and not awaited")
-
-
-def _tell(callback: Callable[P, None], *said: P.args, **named: P.kwargs) -> None:
-    """Tell whoever wants to hear of it. That they cannot take it is their own affair: no answer is lost for it."""
-    try:
-        callback(*said, **named)
-    except Exception:
-        log.exception("a callback failed")
-
-
 def _object(payload: bytes) -> Json:
     try:
         return msgspec.json.decode(payload, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's answer cannot be read: {cause}") from None
-
-
-def _dial(target: Target, headers: Mapping[str, str] | None) -> Dial:
-    if isinstance(target, str):
-        return to_url(target, headers)
-    if isinstance(target, Command):
-        return to_command(target)
-    if isinstance(target, Sequence):
-        return to_command(Command(tuple(target)))
-    if hasattr(target, "serve") and hasattr(target, "admit"):
-        return to_service(cast(Service, target))
-    if callable(target):
-        return target
-    raise TypeError(f"neither a URL, nor a command, nor a server: {target!r}")

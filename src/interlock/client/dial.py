@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias, cast
 
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
@@ -45,3 +45,22 @@ def to_service(service: Service, limits: Limits = DEFAULT) -> Dial:
         return connect(service, service.admit("/mcp", {}), listener, limits=limits)
 
     return dial
+
+
+Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
+"""A URL, a command line, a server in this process, or another way to get a link."""
+
+
+def dial_to(target: Target, headers: Mapping[str, str] | None) -> Dial:
+    """The way to a target. Raises TypeError for what is none."""
+    if isinstance(target, str):
+        return to_url(target, headers)
+    if isinstance(target, Command):
+        return to_command(target)
+    if isinstance(target, Sequence):
+        return to_command(Command(tuple(target)))
+    if hasattr(target, "serve") and hasattr(target, "admit"):
+        return to_service(cast(Service, target))
+    if callable(target):
+        return target
+    raise TypeError(f"neither a URL, nor a command, nor a server: {target!r}")

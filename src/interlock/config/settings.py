@@ -26,7 +26,7 @@ Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
-Count = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Tokens = Annotated[int, Meta(ge=600)]
 """The tools for finding tools need almost this many tokens."""
 
@@ -108,7 +108,9 @@ class Limits(msgspec.Struct, frozen=True):
     pending_per_agent: Count = 1024
     """Calls in progress of one principal."""
     sessions: Count = 10_000
-    """Open downstream sessions."""
+    """Open downstream sessions. Beyond that the longest idle session without open calls ends."""
+    sessions_per_agent: Count = 256
+    """Open downstream sessions of one principal. Beyond that the longest idle one of them ends."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (on stdio: processes) that one principal has for itself."""
     parked: Count = 4096
@@ -422,8 +424,8 @@ class Server(msgspec.Struct, frozen=True):
     `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
     permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
-    """Whether the server receives the whole audit log (`notifications/mgp.audit`): `all`, `off`, or `auto`, if it asked
-    for it at its first connection (MGP's `audit` extension)."""
+    """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
+    `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
@@ -528,10 +530,18 @@ class Origin(msgspec.Struct, frozen=True):
     """Every file that was read or looked for. The hub watches them for changes."""
 
 
+class AuditLog(msgspec.Struct, frozen=True):
+    """`[audit]`: what the audit log holds of a call."""
+
+    arguments: Literal["redacted", "hash"] = "redacted"
+    """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""
+
+
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration, checked, with variables filled in."""
 
     hub: Hub = Hub()
+    audit: AuditLog = AuditLog()
     servers: dict[str, Server] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}

@@ -6,7 +6,7 @@ miss anything keep a cursor in the store. `docs/events.md` lists every event.
 
 from .bus import Bus
 from .subscriber import SubscriberTask
-from .subscription import Filter, Subscription
+from .subscription import EventFilter, Subscription
 from .types import Gap
 
-__all__ = ["Bus", "Filter", "Gap", "SubscriberTask", "Subscription"]
+__all__ = ["Bus", "EventFilter", "Gap", "SubscriberTask", "Subscription"]

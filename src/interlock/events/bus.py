@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final
 
 from .ring import Address, Ring
-from .subscription import Filter, Subscription
+from .subscription import EventFilter, Subscription
 from .types import Event
 
 LIMIT: Final = 1024
@@ -57,7 +57,7 @@ class Bus:
                 if ring.waiting:
                     self._wake(ring)
 
-    def subscribe(self, wanted: Filter, limit: int = LIMIT) -> Subscription:
+    def subscribe(self, wanted: EventFilter, limit: int = LIMIT) -> Subscription:
         """Read events from now on. The bus keeps at least `limit` unread ones of each type, or of each named source."""
         if not 0 < limit <= MAX_LIMIT:
             raise ValueError(f"a limit is between 1 and {MAX_LIMIT}")
@@ -102,7 +102,7 @@ class Bus:
             asyncio.get_running_loop().call_soon(self._wake_some)
 
 
-def _addresses(wanted: Filter) -> list[Address]:
+def _addresses(wanted: EventFilter) -> list[Address]:
     if wanted.sources is None:
         return list(wanted.types)
     return [(kind, source) for kind in wanted.types for source in wanted.sources]

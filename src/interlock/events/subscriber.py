@@ -19,6 +19,10 @@ class SubscriberTask:
         self._handle = handle
         self._task = asyncio.ensure_future(self._run())
 
+    def stop(self) -> None:
+        """Hand over nothing more; the present batch is finished."""
+        self._subscription.close()
+
     async def close(self) -> None:
         """Stop, in the middle of a batch too."""
         self._subscription.close()
@@ -29,9 +33,9 @@ class SubscriberTask:
         subscription = self._subscription
         while not subscription.closed:
             await subscription.wait()
+            if subscription.closed:
+                return
             batch = subscription.take()
-            if not batch:
-                continue
             try:
                 await self._handle(batch)
             except Exception as cause:

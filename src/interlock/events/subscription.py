@@ -23,14 +23,14 @@ PIECE: Final = 256
 """How many events one `take` returns, unless the reader asks for more."""
 
 
-class Filter(msgspec.Struct, frozen=True):
+class EventFilter(msgspec.Struct, frozen=True):
     """The events that a subscriber wants: of these types, and with `sources` from these sources only."""
 
     types: frozenset[type[Event]]
     sources: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, *types: type[Event], sources: frozenset[str] | None = None) -> Filter:
+    def of(cls, *types: type[Event], sources: frozenset[str] | None = None) -> EventFilter:
         """A filter for some types."""
         return cls(frozenset(types), sources)
 
@@ -70,6 +70,11 @@ class Subscription:
                 read[type(each), each.source] = each.sequence
         return [each for _, each in found]
 
+    @property
+    def unread(self) -> int:
+        """How many events the bus keeps for this subscription."""
+        return sum(len(ring.after(self._tick, self._read)) for ring in self._rings if ring.tick > self._tick)
+
     async def wait(self) -> None:
         """Wait until there is something to take, or the subscription is closed."""
         while not self.closed and not any(ring.tick > self._tick for ring in self._rings):
@@ -96,6 +101,7 @@ class Subscription:
             self.closed = True
             self._taken.clear()
             self._bus.unsubscribe(self)
+            self._rings = []
             self.wake()
 
     @property

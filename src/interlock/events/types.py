@@ -7,7 +7,7 @@ arguments or results of calls, or secrets.
 from __future__ import annotations
 
 from time import time_ns
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,10 @@ def now_us() -> int:
 class Event(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The members of every event. Events of one type and source arrive in the order in which they were published."""
 
+    sources: ClassVar[str] = ""
+    """The sources of this type, for the documentation."""
+    numbered_by: ClassVar[Literal["bus", "store", "audit chain"]] = "bus"
+
     source: str
     """Where the event happened: a server, the audit chain, or a part of the hub."""
     sequence: int
@@ -31,6 +35,8 @@ class Event(msgspec.Struct, frozen=True, tag=True, gc=False):
 class ServerStateChanged(Event, frozen=True, gc=False):
     """A server changed its state. Published after the audit entry was queued."""
 
+    sources: ClassVar[str] = "a server"
+
     before: str
     after: str
     reason: str = ""
@@ -39,6 +45,8 @@ class ServerStateChanged(Event, frozen=True, gc=False):
 
 class ListChanged(Event, frozen=True, gc=False):
     """The lists of some clients may have changed: a server was listed, or somebody's access changed."""
+
+    sources: ClassVar[str] = "`catalog`"
 
     server: str = ""
     """The server that was listed; empty where any list may have changed."""
@@ -49,6 +57,8 @@ class ListChanged(Event, frozen=True, gc=False):
 class ResourceUpdated(Event, frozen=True, gc=False):
     """A server reported a changed resource."""
 
+    sources: ClassVar[str] = "a server"
+
     uri: str
     """The server's own address of it."""
     connection: str | None = None
@@ -58,12 +68,18 @@ class ResourceUpdated(Event, frozen=True, gc=False):
 class AuditCommitted(Event, frozen=True, gc=False):
     """The audit log has new entries, up to `sequence`: wakes readers that keep a cursor."""
 
+    sources: ClassVar[str] = "an audit chain"
+    numbered_by: ClassVar[Literal["bus", "store", "audit chain"]] = "audit chain"
+
     first: int
     """The first of the new entries."""
 
 
 class AuditAppended(Event, frozen=True, gc=False):
     """One entry of the audit log was committed. Made only while somebody subscribes to it."""
+
+    sources: ClassVar[str] = "an audit chain"
+    numbered_by: ClassVar[Literal["bus", "store", "audit chain"]] = "audit chain"
 
     event: str
     actor: str
@@ -78,6 +94,9 @@ class AuditAppended(Event, frozen=True, gc=False):
 class ApprovalChanged(Event, frozen=True, gc=False):
     """An approval request was opened, answered, used or ended. Published after the commit."""
 
+    sources: ClassVar[str] = "`approvals`"
+    numbered_by: ClassVar[Literal["bus", "store", "audit chain"]] = "store"
+
     id: str
     state: str
     kind: str
@@ -90,6 +109,8 @@ class ApprovalChanged(Event, frozen=True, gc=False):
 class LogWritten(Event, frozen=True, gc=False):
     """A server, or the hub about one, wrote a log line. Secrets are redacted."""
 
+    sources: ClassVar[str] = "a server, or `hub`"
+
     stream: str
     text: str
 
@@ -97,16 +118,17 @@ class LogWritten(Event, frozen=True, gc=False):
 class TaskChanged(Event, frozen=True, gc=False):
     """A server reported on a task of a client."""
 
+    sources: ClassVar[str] = "a server"
+
     task: str
     """The hub's id of it."""
     status: str
-    method: str
-    """The notification that tells its owner."""
-    params: msgspec.Raw
 
 
 class ToolRequestDecided(Event, frozen=True, gc=False):
     """A request for tools was granted or refused."""
+
+    sources: ClassVar[str] = "`tool_requests`"
 
     principal: str
     kind: str
@@ -118,6 +140,8 @@ class ToolRequestDecided(Event, frozen=True, gc=False):
 class SessionOpened(Event, frozen=True, gc=False):
     """A client of the handshake era opened a session."""
 
+    sources: ClassVar[str] = "`sessions`"
+
     session: str
     principal: str
     client: str = ""
@@ -126,12 +150,16 @@ class SessionOpened(Event, frozen=True, gc=False):
 class SessionEnded(Event, frozen=True, gc=False):
     """A session ended."""
 
+    sources: ClassVar[str] = "`sessions`"
+
     session: str
     principal: str
 
 
 class ConfigurationReloaded(Event, frozen=True, gc=False):
     """The configuration was read again. Published after the audit entry was queued."""
+
+    sources: ClassVar[str] = "`configuration`"
 
     applied: bool
     changed: tuple[str, ...] = ()
@@ -141,6 +169,9 @@ class ConfigurationReloaded(Event, frozen=True, gc=False):
 
 class PolicyChanged(Event, frozen=True, gc=False):
     """Keys, grants, permissions or rules changed: `sequence` is the new policy version, equal on every node."""
+
+    sources: ClassVar[str] = "`policy`"
+    numbered_by: ClassVar[Literal["bus", "store", "audit chain"]] = "store"
 
     collection: str
 

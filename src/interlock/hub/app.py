@@ -11,7 +11,6 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
-from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
@@ -24,8 +23,8 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
-from interlock.hub.composition.service import build_service, traced
-from interlock.hub.composition.upstream_events import UpstreamEventRouter
+from interlock.hub.composition.service import build_service, session_limits, traced
+from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
@@ -57,15 +56,16 @@ class HubApp:
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
         self._parking_limits = parking
-        self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self._foundation = Foundation(config, home)
+        limits = parking or _parking_limits(config)
+        self.parking = CallParking(limits, secrets.token_bytes(32), self._foundation.worker)
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
-        self.counts = Counts()
-        self._foundation = Foundation(config, home)
         self._build(RequestStates(secrets.token_bytes(32)))
+        self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
-        self._host = UpstreamEventRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self
+        self._host = UpstreamRouter(
+            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -73,7 +73,7 @@ class HubApp:
     def _build(self, states: RequestStates) -> None:
         """Build the parts, each from those before it."""
         foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
-        catalog = Catalog(foundation.policy_version.advance)
+        catalog = Catalog(foundation.plan_generation.advance)
         authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
         approvals = self._approvals = ApprovalParts(
             foundation,
@@ -87,8 +87,11 @@ class HubApp:
         calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
         listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
         self.home = foundation.home
+        self.bus = foundation.bus
+        self.counts = foundation.counts
         self.logs = foundation.logs
         self.policy_version = foundation.policy_version
+        self.plan_generation = foundation.plan_generation
         self.journal = foundation.journal
         self.keys = authentication.keys
         self.rates = authentication.rates
@@ -113,7 +116,7 @@ class HubApp:
         self.recording = calls.recording
         self.tasks = calls.tracker
         self.spans = calls.spans
-        self.hub = build_service(authentication, calls, listings, upstreams, self.limits)
+        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits)
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -168,22 +171,21 @@ class HubApp:
     async def start(self) -> None:
         """Open the store and begin to start the servers, without waiting for them."""
         head = await self._foundation.open()
-        recorder, node = self.recorder, self.node
-        if self.config.hub.metrics != "off":
-            recorder.follow(self.counts.take)
-        recorder.follow(lambda records: self.audit_subscribers.on_records(node, records))
+        recorder = self.recorder
         pruner = Pruner(self.store, recorder, head)
-        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log)
+        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log, self.bus, self.upstreams)
         await self._authentication.start(self._listings.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
         await self.apply(self.config)
+        self.hub.clients.resumable.discard_file(self.home)
         self.is_started = True
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
+        self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
 
@@ -194,16 +196,18 @@ class HubApp:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
+            self.hub.clients.sessions.limits = session_limits(config)
+            self.recorder.show_arguments(config.audit.arguments == "redacted")
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
-            self.policy_version.advance()
+            self.plan_generation.advance()
             self.authenticator.forget()
             await self._authentication.reload()
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
             await self._listings.remember(changed)
-            self._listings.notify()
+            await self._listings.notify()
             return changed
 
     async def stop(self) -> None:
@@ -214,6 +218,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
+        await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()
@@ -229,10 +234,6 @@ class HubApp:
         starts = self.process_starts if settings.url is None else self.address_starts
         return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
 
-    def on_connected(self, upstream: Upstream) -> None:
-        """Send audit records to a server that was just connected, if it wants them."""
-        self.forwarding.connected(upstream)
-
     async def _prune(self, pruner: Pruner) -> None:
         try:
             pruned = await pruner.prune(self.config.hub.retention)
@@ -243,8 +244,12 @@ class HubApp:
             self._foundation.log("hub", f"{pruned} audit records were pruned, as [hub.retention] says")
 
     def _end_streams(self) -> None:
-        """End the streams of revoked and expired credentials."""
-        self.hub.subscriptions.end_streams_of_revoked(lambda principal: self.access.rights(principal) is not None)
+        """End the sessions and streams of revoked and expired credentials."""
+        self.hub.clients.end_revoked(lambda principal: self.access.rights(principal) is not None)
+
+    def _note_principals(self, now: float) -> None:
+        """Note which principals made requests since the last tick."""
+        self.hub.clients.principals.collect(self.authenticator.callers)
 
     def _reap(self, now: float) -> None:
         self._end_streams()

@@ -55,7 +55,7 @@ class Authenticator:
         self._freshness = access.freshness
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._callers: WeakSet[Caller] = WeakSet()
-        """Every admitted caller that is still in use."""
+        """Every admitted caller whose access is unchanged since."""
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
@@ -88,6 +88,11 @@ class Authenticator:
             caller.current = False
         self._callers.clear()
         self._admitted.clear()
+
+    @property
+    def callers(self) -> list[Caller]:
+        """The callers in use."""
+        return list(self._callers)
 
     def note_uses(self) -> None:
         """Note in the keys which of them were used since the last time."""

@@ -6,17 +6,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from interlock.config.settings import Config
+from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.sealed_views import VIEWS
+from interlock.hub.audit.commit_publisher import CommitPublisher
+from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
-from interlock.hub.calls.plan import PolicyVersion
+from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.journal import Journal
+from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
+from interlock.hub.policy_version import PolicyVersion
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
@@ -25,12 +31,14 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver
+from interlock.wire.ids import Worker
 
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     KEYS,
     KEY_USES,
     GRANTS,
     DECISIONS,
+    VIEWS,
     RULES,
     PINS,
     CLEAN,
@@ -49,8 +57,13 @@ class Foundation:
     def __init__(self, config: Config, home: Path) -> None:
         self.config = config
         self.home = home
-        self.policy_version = PolicyVersion()
-        self.logs = Logs()
+        self.worker = Worker(node_id(home))
+        """The node and worker that ids of sessions, parked calls and tasks name."""
+        self.plan_generation = PlanGeneration()
+        self.bus = Bus()
+        self.counts = Counts()
+        self.logs = Logs(self.bus)
+        self.policy_version = PolicyVersion(self.bus)
         self.resolver = Resolver()
         self.store: Store
         self.recorder: Recorder
@@ -64,7 +77,10 @@ class Foundation:
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
-        self.recorder = await Recorder.open(self.store, self.node, head, redact=redact)
+        publisher = CommitPublisher(self.bus, None if self.config.hub.metrics == "off" else self.counts)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact=redact, publisher=publisher)
+        self.recorder.show_arguments(self.config.audit.arguments == "redacted")
+        await self.policy_version.start(self.store)
         return head
 
     def log(self, server: str, text: str) -> None:

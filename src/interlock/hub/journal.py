@@ -24,6 +24,7 @@ from interlock.hub.audit.record import (
     RULE_MADE,
     RULE_REVOKED,
     SERVER_STATE,
+    SESSION_ENDED,
     Record,
 )
 from interlock.hub.audit.recorder import Recorder
@@ -126,6 +127,13 @@ class Journal:
             by, reason = command.by, reason or command.because
             details["reason"] = command.reason.value
         self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
+
+    def session_ended(
+        self, by: Principal, kind: str, id: str, owner: str, sessions: int, streams: int, trace: str = ""
+    ) -> None:
+        """Record that an operator ended a session, or everything that a principal had open."""
+        details = {kind: id, "owner": owner, "sessions": sessions, "streams": streams}
+        self._recorder().event(SESSION_ENDED, by, trace=trace, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

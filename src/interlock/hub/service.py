@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from typing import cast
 
@@ -20,15 +22,20 @@ from interlock.hub.handlers.client_extensions import for_mgp_method, speaking
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
+from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
-from interlock.hub.upstreams.sharing import SessionState
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.exchange import Caller as AnyCaller
-from interlock.transports.exchange import Exchange, Session
+from interlock.transports.sessions.registry import SessionLimits
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
 
@@ -61,6 +68,9 @@ class SessionServices(msgspec.Struct, frozen=True):
     requests: RecordedRequests
     tracker: Tracker
     retries: Retries
+    worker: Worker
+    """The node and worker that ids name."""
+    limits: SessionLimits
 
 
 class HubService:
@@ -86,6 +96,13 @@ class HubService:
         self._limits = limits
         self._background = background
         self._methods = handlers.methods(background)
+        self.clients = Clients(
+            sessions.limits,
+            time.monotonic,
+            handlers.subscriptions.streams,
+            self._on_session_opened,
+            self._on_session_ended,
+        )
 
     @property
     def open_calls(self) -> int:
@@ -93,15 +110,32 @@ class HubService:
 
     # The methods of a service, for transports
 
-    def initialize(self, session: Session) -> bytes:
+    def open_session(self, channel: SessionChannel, caller: AnyCaller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session. It starts no server and waits for none."""
-        caller = cast(Caller, session.caller)
-        if not caller.current:
-            session.caller = caller = self._authenticator.readmit(caller)
-        session.dialect = speaking(session.dialect)
-        session.state = SessionState()
-        self.subscriptions.on_session_opened(session, caller)
-        return self._lists.initialize_result(session.dialect, caller)
+        known = cast(Caller, caller)  # admitted here, so one of ours
+        if not known.current:
+            known = self._authenticator.readmit(known)
+        session = Session(self._sessions.worker.new_id(), channel, known, speaking(dialect))
+        result = self._lists.initialize_result(session.dialect, known)
+        self.clients.sessions.open(session)
+        return session, result
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
+        """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
+        kept = self.clients.resumable.take(id, caller.owner)
+        if kept is None:
+            return None
+        known = cast(Caller, caller)  # admitted here, so one of ours
+        session = Session(id, channel, known, speaking(kept.dialect))
+        session.log_level = kept.log_level
+        self.clients.sessions.open(session)
+        session.confirm()
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session)
+        return session
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        """End a session, unless it is over already."""
+        self.clients.sessions.end(session, event, reason)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""
@@ -119,6 +153,7 @@ class HubService:
                 self._check_shape(params, caller)
             if not caller.current:
                 exchange.caller = caller = self._authenticator.readmit(caller)
+            caller.last_dialect = exchange.dialect
             serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
@@ -142,16 +177,22 @@ class HubService:
         """Count a request that cannot be read for the caller's rates."""
         self._sessions.requests.malformed(cast(Caller, caller))
 
-    def on_session_closed(self, session: Session) -> None:
+    def _on_session_opened(self, session: Session) -> None:
+        self.subscriptions.on_session_opened(session)
+
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         """Drop everything that belongs to a session."""
-        caller = cast(Caller, session.caller)
-        if isinstance(session.state, SessionState):
-            self._sessions.discovery_tools.forget(session, caller)
-            self._sessions.tracker.leave(session, session.state)
-        self.subscriptions.on_session_closed(session, caller)
+        if event is SessionEvent.SHUT_DOWN and session.channel.transport == "http":
+            self.clients.resumable.keep(session)
+        self._sessions.discovery_tools.forget(session)
+        self._sessions.tracker.leave(session)
+        self.subscriptions.on_session_ended(session)
+        # Each of these refers to the session in turn.
+        session.connection_keys.clear()
 
     async def close(self) -> None:
         """End the hub's own background work."""
+        self.clients.sessions.close()
         self.subscriptions.end()
         self._sessions.retries.close()
         self.pipeline.dispatcher.recovery.close()

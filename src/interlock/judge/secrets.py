@@ -42,6 +42,11 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     return _placed(found, octets, ascii_only=len(octets) == len(text))
 
 
+def may_hold_secrets(octets: bytes) -> bool:
+    """Whether a secret may be anywhere in these bytes. One scan, without placeholders told apart."""
+    return any(True for _ in _forms().matching(octets))
+
+
 def redact(text: str) -> str:
     """The text with each secret replaced by its kind: `[secret: github_token]`."""
     parts = []

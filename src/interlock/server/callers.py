@@ -9,7 +9,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.revisions import LATEST
-from interlock.transports.exchange import Exchange
+from interlock.server.session import Exchange
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Request
 

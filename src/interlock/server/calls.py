@@ -25,11 +25,11 @@ from interlock.server.framing import Framing
 from interlock.server.offers import Offers
 from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
+from interlock.server.session import Exchange
 from interlock.server.task_handler import AsTask, TaskHandler
 from interlock.server.tools import Tool
 from interlock.server.work import Host, Work
 from interlock.transports.call_parking import CallParking, binding_of
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 log = logging.getLogger("interlock.server")

@@ -26,13 +26,6 @@ V = TypeVar("V")
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-class SessionState(msgspec.Struct):
-    """The state that a server keeps for a session of the handshake era."""
-
-    level: int = LOG_LEVELS.index("info")
-    subscriptions: set[str] = msgspec.field(default_factory=set)
-
-
 class Context:
     """One request, as the function that answers it sees it."""
 
@@ -198,10 +191,10 @@ class Context:
         return None if meta is None else meta.progress_token
 
     def _wanted_rank(self) -> int | None:
-        dialect, session = self._work.dialect, self._work.exchange.session
+        dialect, session = self._work.dialect, self._work.session
         if dialect.modern:
             return None if dialect.log_level is None else LOG_LEVELS.index(dialect.log_level)
-        return session.state.level if session is not None and isinstance(session.state, SessionState) else None
+        return None if session is None else session.level
 
     def _notify(self, method: str, params: Members) -> None:
         running = self._work.running

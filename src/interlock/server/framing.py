@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.protocols.mcp.meta import SERVER_INFO
-from interlock.transports.exchange import Exchange
+from interlock.server.session import Exchange
 
 
 class Framing:

@@ -13,8 +13,7 @@ import msgspec
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.server.content import Members
-from interlock.server.context import SessionState
-from interlock.transports.exchange import Exchange, Session
+from interlock.server.session import Exchange, Session
 from interlock.wire.errors import Fault
 
 MAX_STREAMS: Final = 4096
@@ -121,8 +120,7 @@ class Listeners:
             for stream in list(self._streams):
                 stream.notify(method, uri, params)
             for session in list(self._sessions):
-                subscribed = isinstance(session.state, SessionState) and uri in session.state.subscriptions
-                if subscribed if method == UPDATED else session.initialized:
+                if uri in session.subscriptions if method == UPDATED else session.initialized:
                     session.notify(method, msgspec.json.encode(params))
 
 

@@ -12,13 +12,12 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
 from interlock.server import params
 from interlock.server.content import present
-from interlock.server.context import SessionState
 from interlock.server.framing import Framing
 from interlock.server.listeners import MAX_URIS
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
+from interlock.server.session import Exchange, Session
 from interlock.server.task_handler import TaskHandler
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 
@@ -73,26 +72,25 @@ class Lists:
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.READ_RESOURCE).uri
         self._offers.find_resource(uri)
-        subscriptions = _state(exchange).subscriptions
+        subscriptions = _session(exchange).subscriptions
         if len(subscriptions) >= MAX_URIS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session subscribes to at most {MAX_URIS} resources")
         subscriptions.add(uri)
         self._framing.answer(exchange, b"")
 
     def _unsubscribe(self, exchange: Exchange) -> None:
-        _state(exchange).subscriptions.discard(params.read(exchange, params.READ_RESOURCE).uri)
+        _session(exchange).subscriptions.discard(params.read(exchange, params.READ_RESOURCE).uri)
         self._framing.answer(exchange, b"")
 
     def _set_level(self, exchange: Exchange) -> None:
         level = params.read(exchange, params.SET_LEVEL).level
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown level {level[:50]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-        _state(exchange).level = LOG_LEVELS.index(level)
+        _session(exchange).level = LOG_LEVELS.index(level)
         self._framing.answer(exchange, b"")
 
 
-def _state(exchange: Exchange) -> SessionState:
-    state = None if exchange.session is None else exchange.session.state
-    if not isinstance(state, SessionState):
+def _session(exchange: Exchange) -> Session:
+    if exchange.session is None:
         raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
-    return state
+    return exchange.session

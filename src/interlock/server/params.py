@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.server.listeners import Wanted
-from interlock.transports.exchange import Exchange
+from interlock.server.session import Exchange
 from interlock.wire.errors import Fault
 
 P = TypeVar("P")

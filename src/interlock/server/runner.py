@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from interlock.server.callers import Anyone
-from interlock.transports.exchange import Service
+from interlock.server.session import Service
 from interlock.transports.stdio.streams import serve_standard_streams
 
 

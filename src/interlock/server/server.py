@@ -6,31 +6,37 @@ It is a `Service`: transports hand it requests, and each gets exactly one answer
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
 from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
 from interlock.server.content import Icon, present
-from interlock.server.context import SessionState
 from interlock.server.framing import Framing
 from interlock.server.lists import Lists
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
+from interlock.server.session import Exchange, Session
 from interlock.server.task_handler import TaskHandler
 from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.signatures import DefinitionError
 from interlock.transports.call_parking import CallParking, ParkingLimits
-from interlock.transports.exchange import Caller, Exchange, Session
+from interlock.transports.exchange import Caller
+from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker, new_node
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
 from interlock.wire.seal import Seal
@@ -81,10 +87,17 @@ class Server:
         self._admit = admit
         self._offers = Offers(page_size)
         self._framing = Framing(info)
-        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32))
+        self._worker = Worker(new_node())
+        # Without `admit` all callers are one owner.
+        session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
+        listeners = self._offers.listeners
+        self.sessions: SessionRegistry[Session] = SessionRegistry(
+            session_limits, time.monotonic, listeners.join, lambda session, _: listeners.leave(session)
+        )
+        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self._worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
         self._tasks = TaskHandler(
-            tasks or TaskLimits(), self._offers, seal, self._framing.meta, lists=admit is not None
+            tasks or TaskLimits(), self._offers, self._worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
         lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
@@ -219,17 +232,25 @@ class Server:
         """The caller: anyone, unless the author gave `admit`."""
         return Anyone() if self._admit is None else self._admit(path, headers)
 
-    def initialize(self, session: Session) -> bytes:
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session of the handshake era."""
-        session.state = SessionState()
-        self._offers.listeners.join(session)
+        session = Session(self._worker.new_id(), channel, caller, dialect)
+        self.sessions.open(session)
         result = present(
             protocolVersion=session.dialect.revision.name,
             capabilities={**self._offers.capabilities(), **self._tasks.capability(session.dialect)},
             serverInfo=self._info,
             instructions=self._instructions,
         )
-        return msgspec.json.encode(result)
+        return session, msgspec.json.encode(result)
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        """None: a server keeps no sessions over a restart."""
+        return None
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        """End a session, unless it is over already."""
+        self.sessions.end(session, event, reason)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request."""
@@ -253,10 +274,6 @@ class Server:
 
     def count_malformed(self, caller: Caller) -> None:
         """There are no rates here."""
-
-    def on_session_closed(self, session: Session) -> None:
-        """A session is over."""
-        self._offers.listeners.leave(session)
 
     def close(self) -> None:
         """End open streams gracefully, and cancel tasks and parked calls."""

@@ -22,10 +22,11 @@ from interlock.server import params
 from interlock.server.content import Members
 from interlock.server.offers import Offers
 from interlock.server.options import From
+from interlock.server.session import Exchange
 from interlock.server.tasks import PAGE, RunningTask, TaskLimits, Tasks
 from interlock.server.work import Work
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 from interlock.wire.seal import Seal
 
 
@@ -40,9 +41,16 @@ class TaskHandler:
     """Answers for the tasks of a server. `lists` says whether callers are told apart, so that tasks can be listed."""
 
     def __init__(
-        self, limits: TaskLimits, offers: Offers, seal: Seal, signed: Mapping[str, object], *, lists: bool
+        self,
+        limits: TaskLimits,
+        offers: Offers,
+        worker: Worker,
+        seal: Seal,
+        signed: Mapping[str, object],
+        *,
+        lists: bool,
     ) -> None:
-        self.tasks = Tasks(limits, offers.listeners)
+        self.tasks = Tasks(limits, offers.listeners, worker)
         self._offers = offers
         self._seal = seal
         self._signed = signed

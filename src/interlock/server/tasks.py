@@ -7,7 +7,6 @@ it does not exist. A full table refuses a new task; no task is dropped before it
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -28,11 +27,12 @@ from interlock.protocols.mcp.tasks import (
 )
 from interlock.server.content import Members, present
 from interlock.server.listeners import Listeners
+from interlock.server.session import Exchange, Session
 from interlock.server.work import MAX_ATTEMPTS, Read, T, Work, malformed_answer, unfit_answer
-from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parked_request import Unfit
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 
 MAX_MESSAGE_CHARS: Final = 2_000
 PAGE: Final = 100
@@ -58,8 +58,9 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Tasks:
     """Every task of a server, by its id."""
 
-    def __init__(self, limits: TaskLimits, listeners: Listeners) -> None:
+    def __init__(self, limits: TaskLimits, listeners: Listeners, worker: Worker) -> None:
         self.limits = limits
+        self.worker = worker
         self.listeners = listeners
         self._tasks: dict[str, RunningTask] = {}
         self._owners: Counter[str] = Counter()
@@ -127,10 +128,10 @@ class RunningTask:
     """One task: the function that runs, its state, its open questions, and its outcome."""
 
     def __init__(self, tasks: Tasks, work: Work, ttl_ms: int, poll_ms: int) -> None:
-        self.id = secrets.token_urlsafe(24)
+        self.id = tasks.worker.new_id()
         self.owner = work.owner
         self.modern = work.dialect.modern
-        self.session: Session | None = work.exchange.session
+        self.session: Session | None = work.session
         """The owner's last session (2025-11-25), which gets its notifications."""
         self.held_bytes = 0
         self.outcome: bytes | Fault | None = None

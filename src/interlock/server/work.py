@@ -16,9 +16,9 @@ import msgspec
 
 from interlock.protocols.mcp.meta import members
 from interlock.server.content import Members
+from interlock.server.session import Exchange
 from interlock.server.threads import Threads
 from interlock.transports.call_parking import CallParking, binding_of
-from interlock.transports.exchange import Exchange
 from interlock.transports.parked_request import ParkedRequest, Unfit
 from interlock.wire.errors import Fault
 
@@ -66,13 +66,15 @@ class TaskHandle(Protocol):
 class Work(ParkedRequest):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "_limit", "_limit_s", "_thread_questions", "detach", "running", "server", "task")
+    __slots__ = ("_given", "_limit", "_limit_s", "_thread_questions", "detach", "running", "server", "session", "task")
 
     def __init__(
         self, server: Host, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
     ) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
         self.server = server
+        self.session = exchange.session
+        """The session that it runs for (handshake era)."""
         self.task: asyncio.Task[None] | None = None
         """The asyncio task that runs the function."""
         self.running: TaskHandle | None = None

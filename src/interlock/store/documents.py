@@ -124,6 +124,12 @@ def whole(database: Database, collection: str) -> tuple[int, list[Change]]:
     return counter(database, "revision"), [_checked(row) for row in rows]
 
 
+def newest(database: Database, collection: str) -> int:
+    """The revision of the last change of a collection, which may be a deletion; 0 if it never changed."""
+    found = database.execute("SELECT max(revision) FROM documents WHERE collection = ?", (collection,))
+    return 0 if found[0][0] is None else _number(found[0][0])
+
+
 def since(database: Database, revision: int) -> list[Change]:
     """The next page of changes after a revision, in order."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE revision > ? ORDER BY revision LIMIT {_PAGE}"
@@ -167,12 +173,19 @@ def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
 
 
 def forget_deleted(database: Database, before_ms: int) -> None:
-    """Purge the rows of documents that were deleted long ago. Runs in a transaction."""
+    """Purge the rows of documents that were deleted long ago. Runs in a transaction.
+
+    The last change of each collection stays, so that `newest` is the same on a node that starts later.
+    """
     database.execute("UPDATE counters SET value = value WHERE name = 'revision'")
     last = database.execute("SELECT max(revision) FROM documents WHERE body IS NULL AND changed < ?", (before_ms,))
     if last[0][0] is not None:
         database.execute("UPDATE counters SET value = ? WHERE name = 'purged'", (last[0][0],))
-        database.execute("DELETE FROM documents WHERE body IS NULL AND changed < ?", (before_ms,))
+        database.execute(
+            "DELETE FROM documents WHERE body IS NULL AND changed < ? AND revision <> ("
+            "SELECT max(same.revision) FROM documents AS same WHERE same.collection = documents.collection)",
+            (before_ms,),
+        )
 
 
 _COLUMNS: Final = ("collection", "key", "version", "revision", "changed", "body", "checksum")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class StoreError(Exception):
     """The operation failed and changed nothing, unless the message says that this is not known."""
@@ -61,3 +64,14 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached, or it fails to read and write."""
 
     hint = "check that the database server runs and that its address is right"
+
+
+def no_descriptor_left() -> StoreUnavailable | None:
+    """The error of a process that can open no further file. Databases report it as a file that cannot be opened."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as cause:
+        if cause.errno in (errno.EMFILE, errno.ENFILE):
+            hint = "raise the limit (`ulimit -n`), or close connections and servers; the hub then continues by itself"
+            return StoreUnavailable(f"no file descriptor is left: {cause.strerror}", hint)
+    return None

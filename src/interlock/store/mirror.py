@@ -32,6 +32,8 @@ class Mirror(Generic[T]):
 
     def __init__(self, collection: Collection[T]) -> None:
         self.collection = collection
+        self.revision = 0
+        """The store's revision of the newest change, deletions too. Nodes that know the same changes agree on it."""
         self.generation = 0
         """Grows with every change, so that data derived from the documents can be recognized as outdated."""
         self.problem: StoreDamaged | None = None
@@ -68,6 +70,7 @@ class Mirror(Generic[T]):
 
     def apply(self, change: Change) -> None:
         """Apply a change, unless it or a later one of the same document is known."""
+        self.revision = max(self.revision, change.revision)
         entry = self._entries.get(change.key)
         if entry is not None and entry.version >= change.version:
             return
@@ -79,8 +82,9 @@ class Mirror(Generic[T]):
                 self.problem = problem
         self._set(change.key, _Entry(change.version, change.revision, document))
 
-    def load(self, changes: Sequence[Change], revision: int) -> None:
-        """Apply the whole collection as it was at a revision."""
+    def load(self, changes: Sequence[Change], revision: int, newest: int = 0) -> None:
+        """Apply the whole collection as it was at a revision. `newest` is the revision of its last change so far."""
+        self.revision = max(self.revision, newest)
         for change in changes:
             self.apply(change)
         listed = {change.key for change in changes}

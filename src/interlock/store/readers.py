@@ -44,15 +44,22 @@ class Readers:
     def _run(self, query: Callable[[Database], R]) -> R:
         with self._lock:
             self._waiting -= 1
-        database: Database | None = getattr(self._own, "database", None)
-        if database is None:
-            database = self._own.database = connect(self._where, read_only=True)
-            self._open.append(database)
+        kept: Database | None = getattr(self._own, "database", None)
+        if kept is not None:
+            try:
+                return self._ask(kept, query)
+            except StoreUnavailable:
+                # The connection may have died while nobody used it. A query changes nothing, so it can be repeated.
+                pass
+        database = self._own.database = connect(self._where, read_only=True)
+        self._open.append(database)
+        return self._ask(database, query)
+
+    def _ask(self, database: Database, query: Callable[[Database], R]) -> R:
         try:
             with transaction(database, read_only=True):
                 return query(database)
         except StoreUnavailable:
-            # The next query opens a new connection.
             self._open.remove(database)
             self._own.database = None
             database.close()

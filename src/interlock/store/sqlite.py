@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -13,7 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from .database import Row, Value, decoded, in_chunks
-from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from .errors import (
+    Conflict,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    no_descriptor_left,
+)
 
 BUSY_S: Final = 5.0
 """How long to wait for another process that writes."""
@@ -174,9 +184,15 @@ def _store_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as cause:
         kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
+        if kind is StoreReadOnly and (exhausted := no_descriptor_left()) is not None:
+            raise exhausted from cause
         hint = "check that the disk is healthy and has free space" if kind is StoreUnavailable else ""
         raise kind(f"{path}: {cause}", hint) from cause
     except OverflowError as cause:
         raise StoreError(f"{path}: {cause}", "use a smaller number") from cause
     except OSError as cause:
+        if cause.errno == errno.ENOSPC:
+            raise StoreFull(f"{path}: {cause.strerror}") from cause
+        if (exhausted := no_descriptor_left()) is not None:
+            raise exhausted from cause
         raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

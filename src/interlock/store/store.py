@@ -181,8 +181,10 @@ class Store:
         name = mirror.collection.name
         mirror.loading += 1
         try:
-            revision, found = await self.read(lambda database: documents.whole(database, name))
-            mirror.load(found, revision)
+            (revision, found), newest = await self.read(
+                lambda database: (documents.whole(database, name), documents.newest(database, name))
+            )
+            mirror.load(found, revision, newest)
         finally:
             mirror.loading -= 1
 

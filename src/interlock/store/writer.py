@@ -100,10 +100,7 @@ class Writer:
 
     def _write(self, group: Sequence[Unit]) -> None:
         try:
-            if self._database is None:
-                self._database = self._connect()
-            database = self._database
-            database.begin()
+            database = self._begin()
             for unit in group:
                 try:
                     unit.result, unit.error = unit.work(database), None
@@ -121,6 +118,18 @@ class Writer:
         except Exception as bug:
             self._undo(StoreError(""))
             _fail(group, StoreError(f"{type(bug).__name__} while writing: {bug}", "report this as a bug"))
+
+    def _begin(self) -> Database:
+        """Begin a transaction, on a new connection if the kept one died while nobody used it."""
+        if self._database is not None:
+            try:
+                self._database.begin()
+                return self._database
+            except StoreUnavailable as error:
+                self._undo(error)
+        self._database = self._connect()
+        self._database.begin()
+        return self._database
 
     def _undo(self, error: StoreError) -> None:
         if self._database is None:

@@ -19,9 +19,10 @@ import msgspec
 from interlock.protocols.mcp.meta import members
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker, read_id
 from interlock.wire.seal import Seal
 
-_TOKEN: Final = struct.Struct(">8s16s32sId")
+_TOKEN: Final = struct.Struct(">16s16s32sId")
 _NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
 
 
@@ -43,7 +44,7 @@ class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Claim(msgspec.Struct, frozen=True):
     """What a good token says."""
 
-    node: bytes
+    run: bytes
     """The process that gave it."""
     id: bytes
     binding: bytes
@@ -83,9 +84,11 @@ class Place:
 class CallParking:
     """Every call that waits, by its id. Bounded in number, in number per owner, and in time."""
 
-    def __init__(self, limits: ParkingLimits, secret: bytes) -> None:
+    def __init__(self, limits: ParkingLimits, secret: bytes, worker: Worker) -> None:
         self._limits = limits
-        self._node = secrets.token_bytes(8)
+        self._worker = worker
+        self._run = secrets.token_bytes(16)
+        """Tells this process from an earlier one of the same node and worker."""
         self._seal = Seal(b"request state", secret)
         self._places: dict[bytes, Place] = {}
         self._owners: Counter[str] = Counter()
@@ -119,7 +122,9 @@ class CallParking:
         expires = loop.time() + self._limits.seconds
         self.stop_clock(place)
         place.timer = loop.call_at(expires, self._expire, place)
-        return self._seal.close(_TOKEN.pack(self._node, place.id, place.binding, place.round, expires))
+        return self._worker.name(
+            self._seal.close(_TOKEN.pack(self._run, place.id, place.binding, place.round, expires))
+        )
 
     def stop_clock(self, place: Place) -> None:
         """The answers came."""
@@ -161,7 +166,7 @@ class CallParking:
         claim = self._read(state)
         if (
             claim is None
-            or claim.node != self._node
+            or claim.run != self._run
             or claim.expires <= asyncio.get_running_loop().time()
             or claim.binding != binding
             or (place := self._places.get(claim.id)) is None
@@ -176,7 +181,8 @@ class CallParking:
             self._expire(place)
 
     def _read(self, state: str) -> Claim | None:
-        payload = self._seal.open(state)
+        named = read_id(state)
+        payload = None if named is None or named[0] != self._worker else self._seal.open(named[1])
         return None if payload is None or len(payload) != _TOKEN.size else Claim(*_TOKEN.unpack(payload))
 
     def _expire(self, place: Place) -> None:

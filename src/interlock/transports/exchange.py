@@ -9,23 +9,19 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeAlias
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
+from interlock.transports.sessions.session import Caller as Caller
+from interlock.transports.sessions.session import S, S_co, SessionChannel, ended
+from interlock.transports.sessions.session import Session as Session
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 
 GONE: Final = "the client closed the connection"
-
-
-class Caller(Protocol):
-    """Who is asking, as the service that admitted them knows it. Transports only compare owners."""
-
-    @property
-    def owner(self) -> str:
-        """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
 
 
 def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
@@ -50,29 +46,7 @@ def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
         )
 
 
-class Session(abc.ABC):
-    """A conversation that a handshake opened (handshake era only). Ends with its transport, a DELETE, or idleness."""
-
-    __slots__ = ("caller", "dialect", "id", "initialized", "state")
-
-    def __init__(self, id: str, caller: Caller, dialect: Dialect) -> None:
-        self.id = id
-        self.caller = caller
-        self.dialect = dialect
-        self.initialized = False
-        self.state: object = None
-        """The service's own, for whatever it keeps per session."""
-
-    @abc.abstractmethod
-    def notify(self, method: str, params: bytes) -> None:
-        """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
-
-    @abc.abstractmethod
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
-
-
-class Exchange(abc.ABC):
+class SessionExchange(abc.ABC, Generic[S_co]):
     """One request on its way to an answer. It ends with exactly one of `result`, `fail` and `pass_failure`.
 
     After a cancellation or a disconnect that cancels, everything sent is dropped silently.
@@ -86,7 +60,7 @@ class Exchange(abc.ABC):
         preview: RequestPreview,
         dialect: Dialect,
         caller: Caller,
-        session: Session | None,
+        session: S_co | None,
         headers: Mapping[bytes, bytes] | None,
     ) -> None:
         self.request = request
@@ -129,6 +103,10 @@ class Exchange(abc.ABC):
         """Whether an answer is still wanted."""
 
 
+Exchange: TypeAlias = SessionExchange[Session]
+"""A request to a service, whichever type its sessions have."""
+
+
 class OpenExchange(Exchange):
     """An exchange of a transport's own, which ends when nobody wants its answer."""
 
@@ -140,20 +118,27 @@ class OpenExchange(Exchange):
         """Its client has gone."""
         self.cancel(GONE)
 
+    def abort(self, reason: str) -> None:
+        """Answer that the session has ended, and stop the work."""
+        on_cancel = self.on_cancel
+        self.fail(ended(reason))
+        if on_cancel is not None:
+            on_cancel(reason)
 
-class Service(Protocol):
-    """Whatever answers: a server with tools of its own, or the hub."""
+
+class SessionService(Protocol[S]):
+    """A server with tools of its own, or the hub. `S` is the type of its sessions."""
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """Who this is, at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
-    def initialize(self, session: Session) -> bytes:
-        """Open a session: the InitializeResult as JSON. `session.dialect` says what was agreed."""
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[S, bytes]:
+        """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""
 
-    def serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: SessionExchange[S]) -> None:
         """Answer a request, now or later. Intake has checked it; `initialize` and `ping` never come here."""
 
-    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: S | None, notification: Notification) -> None:
         """Take a notification that concerns no open request."""
 
     def check_rate(self, caller: Caller) -> None:
@@ -162,5 +147,12 @@ class Service(Protocol):
     def count_malformed(self, caller: Caller) -> None:
         """A request of the caller could not be read: it counts like any other. Raises RATE_LIMITED."""
 
-    def on_session_closed(self, session: Session) -> None:
-        """A session is over."""
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> S | None:
+        """Go on with a session of the same caller that an earlier run of the service opened; None for any other id."""
+
+    def end_session(self, session: S, event: SessionEvent, reason: str) -> None:
+        """End a session, unless it is over already. Closes its channel."""
+
+
+Service: TypeAlias = SessionService[Any]
+"""A service as a transport sees it. A transport returns to a service only sessions that this service opened."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import time
 from collections.abc import Callable
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, read_initialize, read_modern
-from interlock.transports.exchange import Caller, Exchange, Service, Session, check_capability
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
@@ -40,7 +42,7 @@ class MemoryLink(Link):
         self._loop = asyncio.get_running_loop()
         self._open: dict[Id, _MemoryExchange] = {}
         self._asked: dict[Id, asyncio.Future[bytes]] = {}
-        self._session: _MemorySession | None = None
+        self._session: Session | None = None
         self._last = 0
         self._asks = 0
         self._closed = False
@@ -65,7 +67,7 @@ class MemoryLink(Link):
     def cancel(self, handle: Id, reason: str) -> None:
         exchange = self._open.pop(handle, None)
         if exchange is not None:
-            exchange.withdraw(reason)
+            exchange.cancel(reason)
 
     def extend(self, handle: Id, deadline: float) -> None:
         exchange = self._open.get(handle)
@@ -74,7 +76,7 @@ class MemoryLink(Link):
 
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
-            self._session.initialized = True
+            self._session.confirm()
         self.later(self._service.on_notification, self._caller, self._session, Notification(method, params))
 
     def answer(self, id: Id, result: bytes) -> None:
@@ -93,18 +95,37 @@ class MemoryLink(Link):
         self._closed = True
         gone = Fault("OUTCOME_UNKNOWN", "the link was closed")
         for exchange in list(self._open.values()):
-            exchange.withdraw("the connection was closed")
+            exchange.cancel("the connection was closed")
             exchange.sink.on_lost(gone)
         self._open.clear()
         for waiter in self._asked.values():
             waiter.cancel()
         self._asked.clear()
         if self._session is not None:
-            self._service.on_session_closed(self._session)
+            self._service.end_session(self._session, SessionEvent.LEAVE, "the connection was closed")
         if hasattr(self, "listener"):
             self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
 
     # The service's side.
+
+    def end(self, reason: str) -> None:
+        """The service ended the session: open requests are cancelled and answered, and the link is closed."""
+        if self._closed:
+            return
+        for exchange in list(self._open.values()):
+            exchange.abort(reason)
+        self._closed = True
+        for waiter in self._asked.values():
+            waiter.cancel()
+        self._asked.clear()
+        if hasattr(self, "listener"):
+            self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {reason}"))
+
+    def ask_in_session(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """A request of the service that belongs to no request of the client."""
+        if self._session is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
+        return self.ask(self._session.dialect, method, params, self.listener.on_request)
 
     def later(self, action: Callable[..., object], *arguments: object) -> None:
         """Do something in the next turn of the loop."""
@@ -133,7 +154,7 @@ class MemoryLink(Link):
     def expire(self, exchange: _MemoryExchange) -> None:
         """The deadline has passed."""
         if self._open.pop(exchange.request.id, None) is not None:
-            exchange.withdraw("the deadline has passed")
+            exchange.cancel("the deadline has passed")
             exchange.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
 
     def _serve(self, request: Request, outgoing: Outgoing, sink: Sink) -> None:
@@ -169,30 +190,42 @@ class MemoryLink(Link):
     def _initialize(self, request: Request) -> None:
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already")
-        session = _MemorySession(self, self._caller, read_initialize(request.params))
-        result = self._service.initialize(session)
-        self._session = session
+        channel = _MemorySession(self)
+        self._session, result = self._service.open_session(channel, self._caller, read_initialize(request.params))
         self.finish(self._open[request.id], Result(request.id, result))
 
 
-class _MemorySession(Session):
+class _MemorySession(SessionChannel):
     __slots__ = ("_link",)
 
-    def __init__(self, link: MemoryLink, caller: Caller, dialect: Dialect) -> None:
-        super().__init__(secrets.token_urlsafe(16), caller, dialect)
+    transport = "memory"
+
+    def __init__(self, link: MemoryLink) -> None:
+        super().__init__(time.monotonic())
         self._link = link
+
+    @property
+    def open_calls(self) -> int:
+        return self._link.pending
+
+    @property
+    def open_streams(self) -> int:
+        return 1
 
     def notify(self, method: str, params: bytes) -> None:
         self._link.later(self._link.listener.on_notification, method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self._link.ask(self.dialect, method, params, self._link.listener.on_request)
+        return self._link.ask_in_session(method, params)
+
+    def close(self, reason: str) -> None:
+        self._link.end(reason)
 
 
 _NOTHING = RequestPreview()
 
 
-class _MemoryExchange(Exchange):
+class _MemoryExchange(OpenExchange):
     __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_least", "_link", "_open", "sink")
 
     dialect: Dialect
@@ -245,7 +278,7 @@ class _MemoryExchange(Exchange):
         self._least = deadline
         self._deadline = asyncio.get_running_loop().call_at(deadline, self._link.expire, self)
 
-    def withdraw(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """The client no longer wants the answer."""
         told = self.on_cancel
         if self._close() and told is not None:

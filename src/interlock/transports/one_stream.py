@@ -60,11 +60,11 @@ class OneStreamLink(Link):
     """A connection to a server that speaks on one stream."""
 
     says: str
-    """What a complaint is said to come from."""
+    """The source of complaints about it."""
 
     def __init__(self, listener: Listener, limits: Limits) -> None:
         self.listener = listener
-        self.complaints = ViolationLog()
+        self.complaints = ViolationLog(listener, self.says)
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._conversation: Conversation[Waiter, None] = Conversation(limits)
@@ -178,9 +178,7 @@ class OneStreamLink(Link):
 
     def _complain(self, kind: str, text: str) -> None:
         """Report what the server should not have done."""
-        line = self.complaints.note(kind, text)
-        if line is not None:
-            self.listener.on_log(self.says, line)
+        self.complaints.report(kind, text)
 
     # How a request ends without an answer.
 

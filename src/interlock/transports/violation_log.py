@@ -1,26 +1,31 @@
-"""What a peer did that it must not do: counted, and told to the operator a few times, not a million."""
+"""Faults of a peer: each is counted, and the operator reads of a few, not of a million."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Final
 
+from interlock.transports.link import Listener
+
 SPELLED_OUT: Final = 20
-"""Complaints of one kind that are told in full; after that, every thousandth is."""
+"""Complaints of one kind that are reported in full; after that, every thousandth is."""
 
 
 class ViolationLog:
-    """One peer's."""
+    """Those of one peer."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("_listener", "_source", "counts")
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Listener, source: str) -> None:
+        self._listener = listener
+        self._source = source
         self.counts: Counter[str] = Counter()
 
-    def note(self, kind: str, text: str) -> str | None:
-        """Count it. Gives what the operator should read, if anything."""
+    def report(self, kind: str, text: str) -> None:
+        """Count a fault, and report it where there were few."""
         self.counts[kind] += 1
         count = self.counts[kind]
         if count <= SPELLED_OUT:
-            return text
-        return f"({count} times) {text}" if count % 1000 == 0 else None
+            self._listener.on_log(self._source, text)
+        elif count % 1000 == 0:
+            self._listener.on_log(self._source, f"({count} times) {text}")

@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -25,6 +24,7 @@ from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
 from interlock.version import VERSION
+from interlock.web.following import FollowingTask
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -35,7 +35,6 @@ from interlock.wire.messages import (
     Request,
     decode,
     encode_failure,
-    encode_notification,
     encode_result,
 )
 from interlock.wire.ndjson import LineReader, Oversize
@@ -46,8 +45,6 @@ PREFIX: Final = "hub/"
 """Begins the method of every operation."""
 HELLO_WITHIN_S: Final = 10.0
 MOST_CONNECTIONS: Final = 1000
-HELD_BYTES: Final = 16 * 1024 * 1024
-"""Log lines for a follower that does not read are dropped beyond this."""
 
 
 class ControlSocket:
@@ -129,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._greeted = False
         self._impatient: asyncio.TimerHandle | None = None
         self._working: set[asyncio.Task[None]] = set()
-        self._unfollow: list[Callable[[], None]] = []
+        self._following: FollowingTask | None = None
         self._stdio: StdioServer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -160,10 +157,18 @@ class _Connection(asyncio.Protocol):
         self._all.discard(self)
         if self._impatient is not None:
             self._impatient.cancel()
-        for stop in self._unfollow:
-            stop()
+        if self._following is not None:
+            self._following.close()
         for task in self._working:
             task.cancel()
+
+    def pause_writing(self) -> None:
+        if self._following is not None:
+            self._following.pause()
+
+    def resume_writing(self) -> None:
+        if self._following is not None:
+            self._following.resume()
 
     def close(self) -> None:
         """The hub is going."""
@@ -260,12 +265,8 @@ class _Connection(asyncio.Protocol):
             self._write_fault(request.id, Fault("INTERNAL_ERROR", "the hub failed to answer; see its log"))
             return
         self._write(answer)
-        if not self._unfollow and (unfollow := self._operations.follow(name, request.params, self._notify)):
-            self._unfollow.append(unfollow)
-
-    def _notify(self, method: str, params: msgspec.Struct) -> None:
-        if self._transport.get_write_buffer_size() < HELD_BYTES:
-            self._write(encode_notification(method, msgspec.json.encode(params)))
+        if self._following is None and (following := self._operations.follow(name, request.params)) is not None:
+            self._following = FollowingTask(following, self._write)
 
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import msgspec
 
 from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
+from interlock.events import EventFilter, SubscriberTask
+from interlock.events.types import Delivery, LogWritten
 from interlock.hub.app import HubApp
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.commands import Command, Reason
-from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.endpoint import McpEndpoint
@@ -62,7 +63,7 @@ class DevHub:
             endpoint = McpEndpoint(service, hub_app.limits)
             app = cast("ASGI3Application", make_app(hub_app, service))
             http = await start(endpoint, app, port=port, limits=hub_app.limits, is_mcp=is_mcp_path)
-            hub_app.logs.follow(self._logged)
+            logged = SubscriberTask(hub_app.bus.subscribe(EventFilter.of(LogWritten)), self._logged)
             self._tell(DevMessage("listening", f"http://127.0.0.1:{http.port}"))
             try:
                 await hub_app.start()
@@ -70,6 +71,7 @@ class DevHub:
             finally:
                 await http.stop(0.5)
                 await hub_app.stop()
+                await logged.close()
 
     def _config(self, port: int) -> Config:
         server = Server(
@@ -134,7 +136,8 @@ class DevHub:
         if call.method in SHOWN:
             self._tell(DevMessage("call", call=call))
 
-    def _logged(self, line: LogLine) -> None:
-        if line.stream != "hub":
-            self._last_words = line.text or self._last_words
-            self._tell(DevMessage("log", line.text))
+    async def _logged(self, batch: Sequence[Delivery]) -> None:
+        for line in batch:
+            if isinstance(line, LogWritten) and line.stream != "hub":
+                self._last_words = line.text or self._last_words
+                self._tell(DevMessage("log", line.text))

@@ -8,7 +8,11 @@ from time import perf_counter
 
 import msgspec
 
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.hub.sessions.session import Exchange, Service, Session
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.transports.exchange import Caller
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 
@@ -34,9 +38,9 @@ class ObservedService:
         self._tell = tell
         self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
 
-    def initialize(self, session: Session) -> bytes:
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session."""
-        return self._service.initialize(session)
+        return self._service.open_session(channel, caller, dialect)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, and tell how it went."""
@@ -54,9 +58,13 @@ class ObservedService:
         """A request could not be read."""
         self._service.count_malformed(caller)
 
-    def on_session_closed(self, session: Session) -> None:
-        """A session is over."""
-        self._service.on_session_closed(session)
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        """Go on with a session of an earlier run."""
+        return self._service.resume_session(channel, id, caller)
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        """End a session."""
+        self._service.end_session(session, event, reason)
 
 
 class _Overseen(Exchange):

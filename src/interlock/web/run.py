@@ -80,7 +80,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     hub_app = HubApp(config, home)
     operations = Operations(hub_app, stopping.set)
     control = ControlSocket(hub_app, operations)
-    bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
+    bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
     if config.hub.anonymous and not config.hub.on_loopback:

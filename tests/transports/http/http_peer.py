@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import HttpServer, start
+from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Notification
 
@@ -30,11 +36,15 @@ class Someone(msgspec.Struct, frozen=True):
 class Desk:
     """Answers `echo` at once; every other request waits in `asked` for the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: SessionLimits | None = None) -> None:
+        limits = limits or SessionLimits()
         self.asked: asyncio.Queue[Exchange] = asyncio.Queue()
         self.heard: list[Notification] = []
         self.sessions: list[Session] = []
         self.over: list[Session] = []
+        self.registry: SessionRegistry[Session] = SessionRegistry(
+            limits, time.monotonic, self.sessions.append, self._on_session_ended
+        )
         self.paths: list[str] = []
         self.served = 0
         self.one_over = asyncio.Event()
@@ -48,10 +58,18 @@ class Desk:
             raise Fault("RATE_LIMITED", "later", retry_after_ms=2500)
         return Someone(said)
 
-    def initialize(self, session: Session) -> bytes:
-        self.sessions.append(session)
-        version = session.dialect.revision.name
-        return msgspec.json.encode({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "desk"}})
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+        session = Session(Worker("ntest").new_id(), channel, caller, dialect)
+        self.registry.open(session)
+        version = dialect.revision.name
+        result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "desk"}}
+        return session, msgspec.json.encode(result)
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return None
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        self.registry.end(session, event, reason)
 
     def serve(self, exchange: Exchange) -> None:
         self.served += 1
@@ -74,7 +92,7 @@ class Desk:
     def count_malformed(self, caller: Caller) -> None:
         pass
 
-    def on_session_closed(self, session: Session) -> None:
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         self.over.append(session)
         self.one_over.set()
 

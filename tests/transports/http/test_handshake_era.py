@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 from http_peer import Client, Desk, Peer, Place, call, opened, post, request
 
 from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.sessions.registry import SessionLimits
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -115,7 +118,8 @@ async def test_delete_ends_the_session_and_what_is_open_in_it(place: Place) -> N
         assert (await peer.answer()).status == 204
     assert place.desk.over == place.desk.sessions
     assert reasons == ["the client ended the session"]
-    assert (await waiting.answer()).status == 202
+    answer = await waiting.answer()
+    assert (answer.json["id"], answer.json["error"]["data"]["name"]) == (1, "SESSION_UNKNOWN")
     while await listening.event():
         pass
     assert (await client.post(call("echo"))).status == 404
@@ -424,16 +428,44 @@ async def test_a_listener_must_welcome_streams(place: Place) -> None:
         assert (await peer.answer()).status == 406
 
 
-async def test_sessions_are_bounded_per_owner_and_in_total() -> None:
-    async with opened(Desk(), HttpBounds(sessions=3, sessions_per_owner=2)) as place:
-        await place.handshake(owner="a")
-        await place.handshake(owner="a")
-        client = Client(place, "a", "2025-11-25")
+async def test_the_longest_idle_session_gives_its_place_to_a_new_one() -> None:
+    async with opened(Desk(SessionLimits(total=3, per_owner=2))) as place:
+        first, second = await place.handshake(owner="a"), await place.handshake(owner="a")
+        await first.post(call("echo"))
+        third = await place.handshake(owner="a")
+        assert [(await each.post(call("echo"))).status for each in (first, second, third)] == [200, 404, 200]
+        other = await place.handshake(owner="b")
+        newest = await place.handshake(owner="c")
+        statuses = [(await each.post(call("echo"))).status for each in (first, third, other, newest)]
+        assert statuses == [404, 200, 200, 200]
+
+
+async def test_a_session_with_an_open_call_keeps_its_place() -> None:
+    async with opened(Desk(SessionLimits(total=3, per_owner=2))) as place:
+        busy = [await place.handshake(owner="a") for _ in range(2)]
+        waiting = [await client.open(call("slow")) for client in busy]
+        exchanges = [await place.desk.next() for _ in busy]
         initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
-        answer = await client.post(initialize)
+        answer = await Client(place, "a", "2025-11-25").post(initialize)
         assert (answer.status, answer.headers["retry-after"], answer.json["id"]) == (503, "10", 1)
         await place.handshake(owner="b")
-        assert (await Client(place, "c", "2025-11-25").post(initialize)).status == 503
+        for exchange, peer in zip(exchanges, waiting, strict=True):
+            exchange.result(b"{}")
+            assert (await peer.answer()).status == 200
+
+
+async def test_the_open_calls_of_an_ended_session_are_cancelled_and_answered(place: Place) -> None:
+    client = await place.handshake()
+    waiting = await client.open(call("slow", id=7))
+    exchange = await place.desk.next()
+    reasons: list[str] = []
+    exchange.on_cancel = reasons.append
+    place.desk.registry.end(place.desk.sessions[0], SessionEvent.TERMINATE, "an operator ended it")
+    answer = await waiting.answer()
+    assert (answer.json["id"], "an operator ended it" in answer.json["error"]["message"]) == (7, True)
+    assert len(reasons) == 1
+    assert (await client.post(call("echo"))).status == 404
+    assert len(place.endpoint.sessions) == len(place.desk.registry) == 0
 
 
 async def test_a_session_that_nobody_uses_ends() -> None:
@@ -451,10 +483,10 @@ async def test_a_session_that_nobody_uses_ends() -> None:
 
 
 async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> None:
-    def refuse(session: object) -> bytes:
+    def refuse(*_: object) -> Any:
         raise Fault("ACCESS_DENIED", "not you")
 
-    place.desk.initialize = refuse  # type: ignore[method-assign]
+    place.desk.open_session = refuse  # type: ignore[method-assign]
     client = Client(place, "a", "2025-11-25")
     params = {"protocolVersion": "2025-11-25"}
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})

@@ -32,12 +32,14 @@ class ApprovalOperations:
 
     async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
         """One approval request."""
-        return OneDecision(self.shown(self._inbox.get(params.id)))
+        decision = self._inbox.get(params.id)
+        view = await self._inbox.view(decision)
+        return OneDecision(self.shown(decision), view, decision.question.view if view is not None else None)
 
     async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
         """Approve or deny a call."""
         where = _place(by, params.terminal)
-        return OneDecision(self.shown(await self._inbox.answer(params.id, params.answer, by, where)))
+        return OneDecision(self.shown(await self._inbox.answer(params.id, params.answer, by, where, params.view)))
 
     async def rules(self, by: Principal, params: Nothing, trace: str) -> RuleRows:
         """Every rule."""
@@ -127,6 +129,8 @@ class GiveAnswer(msgspec.Struct):
 
     id: Text
     answer: Literal["once", "always", "no"]
+    view: Text = ""
+    """To approve: the `view_hash` of the request. It shows that the person has opened the full view."""
     terminal: ControlFlag = False
 
 
@@ -175,6 +179,9 @@ class OneDecision(msgspec.Struct):
     """One approval request."""
 
     decision: DecisionRow
+    view: str | None = None
+    """The arguments in full, with masked secrets, while the request is open."""
+    view_hash: str | None = None
 
 
 class RuleRow(msgspec.Struct):

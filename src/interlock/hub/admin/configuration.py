@@ -12,6 +12,7 @@ import msgspec
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.config.imports import project_folder
 from interlock.config.problems import Problem
+from interlock.events.types import ConfigurationReloaded, now_us
 from interlock.hub.admin.operation import Nothing
 from interlock.hub.app import HubApp
 from interlock.hub.audit.entries import NOBODY
@@ -49,6 +50,10 @@ class ConfigurationOperations:
             self.problems = (Problem(path, None, f"the configuration could not be applied: {cause!r}"[:500], hint),)
         problems = [f"{problem.file}: {problem.message}" for problem in self.problems]
         self._hub_app.journal.configured(by, applied=applied, changed=changed, problems=problems)
+        bus = self._hub_app.bus
+        if bus.wants(ConfigurationReloaded):
+            told = (applied, tuple(changed), tuple(problems))
+            bus.publish(ConfigurationReloaded("configuration", bus.next(), now_us(), *told))
         return Reloaded(applied, changed, self.problems)
 
     async def look(self) -> Loaded:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.config.home import user_name
+from interlock.events import EventFilter, Subscription
+from interlock.events.types import ApprovalChanged, Delivery, LogWritten
 from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
@@ -19,6 +21,7 @@ from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.servers import ServerOperations
+from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.admin.tools import ToolOperations
@@ -26,17 +29,22 @@ from interlock.hub.app import HubApp
 from interlock.hub.audit.record import OPERATED
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.logs import LogLine
+from interlock.hub.upstreams.logs import line_of
 from interlock.protocols.traces import new_trace_id
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.messages import EMPTY_OBJECT, strict
 
-Send = Callable[[str, msgspec.Struct], None]
-"""Sends a notification: its method and its params."""
-
 log = logging.getLogger("interlock.operations")
+
+
+class Following(msgspec.Struct, frozen=True):
+    """What a connection reads after its answer: a subscription, and the notification for each of its events."""
+
+    subscription: Subscription
+    notification: Callable[[Delivery], tuple[str, msgspec.Struct] | None]
+    """Returns method and params; None for nothing."""
 
 
 class Operations:
@@ -58,6 +66,7 @@ class Operations:
             PermissionOperations(hub_app),
             self._approvals,
             AuditLogOperations(hub_app),
+            SessionOperations(hub_app),
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
 
@@ -95,21 +104,25 @@ class Operations:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)
             raise
 
-    def follow(self, name: str, params: bytes, send: Send) -> Callable[[], None] | None:
-        """Send each change after the answer, where the request asks for it. Returns the function that ends this."""
+    def follow(self, name: str, params: bytes) -> Following | None:
+        """The changes after the answer, where the request asks for them."""
         asked = msgspec.json.decode(params, type=_Follow)
         if not asked.follow:
             return None
         if name == "approvals.list":
-            return self._hub_app.inbox.watch(lambda decision: send("hub/decision", self._approvals.shown(decision)))
+            return Following(self._hub_app.inbox.watch(), self._decision)
         if name == "logs":
-
-            def on_line(line: LogLine) -> None:
-                if asked.server in (None, line.server):
-                    send("hub/log", line)
-
-            return self._hub_app.logs.follow(on_line)
+            sources = None if asked.server is None else frozenset({asked.server})
+            return Following(self._hub_app.bus.subscribe(EventFilter.of(LogWritten, sources=sources)), _line)
         return None
+
+    def _decision(self, event: Delivery) -> tuple[str, msgspec.Struct] | None:
+        if not isinstance(event, ApprovalChanged):
+            return None
+        try:
+            return "hub/decision", self._approvals.shown(self._hub_app.inbox.get(event.id))
+        except Fault:
+            return None  # It was deleted meanwhile.
 
     def _failed(self, operation: Operation, cause: Exception) -> Fault:
         """The answer for an exception that no handler foresaw. Only the owner learns its text."""
@@ -138,6 +151,10 @@ def _read(params: bytes, operation: Operation) -> msgspec.Struct:
         return msgspec.json.decode(params, type=operation.params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
+
+
+def _line(event: Delivery) -> tuple[str, msgspec.Struct] | None:
+    return ("hub/log", line_of(event)) if isinstance(event, LogWritten) else None
 
 
 class _Follow(msgspec.Struct):

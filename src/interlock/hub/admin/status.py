@@ -52,6 +52,8 @@ class StatusOperations:
             home=str(hub_app.home),
             config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins]),
             mode=config.hub.mode,
+            policy_version=hub_app.policy_version.number,
+            catalog_generation=hub_app.catalog.generation,
             servers=[self._server(upstream) for upstream in hub_app.upstreams],
             agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
             calls=hub_app.hub.open_calls,
@@ -206,6 +208,10 @@ class Status(msgspec.Struct):
     home: str
     config: ConfigStatus
     mode: Mode
+    policy_version: int
+    """The store's revision of the last change to keys, grants, permissions and rules: equal on every node."""
+    catalog_generation: int
+    """How often the lists of this node changed."""
     servers: list[ServerStatus]
     agents: list[AgentStatus]
     calls: int

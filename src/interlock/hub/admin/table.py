@@ -15,6 +15,7 @@ from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
 from interlock.hub.admin.servers import ServerOperations as Servers
+from interlock.hub.admin.sessions import SessionOperations as Sessions
 from interlock.hub.admin.status import StatusOperations as Status
 from interlock.hub.admin.tools import ToolOperations as Tools
 from interlock.hub.audit.record import (
@@ -27,6 +28,7 @@ from interlock.hub.audit.record import (
     OPERATED,
     RULE_MADE,
     RULE_REVOKED,
+    SESSION_ENDED,
 )
 from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
@@ -58,6 +60,21 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("find", READ, Tools.find, "Find tools by what they do"),
         row("find.forget", WRITE, Tools.forget, "Forget what was learned from use", "", OPERATED),
         row("budget", READ, Tools.budget, "What fills an agent's context, in tokens"),
+        row(
+            "sessions.list",
+            READ,
+            Sessions.list,
+            "Sessions of clients, and principals seen lately",
+            "GET /admin/sessions",
+        ),
+        row(
+            "sessions.end",
+            WRITE,
+            Sessions.end,
+            "End a session, or everything that a principal has open",
+            "DELETE /admin/sessions/{id}",
+            SESSION_ENDED,
+        ),
         row("keys.list", READ, Keys.list, "All keys", "GET /admin/keys"),
         row("keys.create", WRITE, Keys.create, "Create a key, shown once", "POST /admin/keys", KEY_CREATED),
         row("keys.revoke", WRITE, Keys.revoke, "Revoke all keys", "DELETE /admin/keys/{agent}", KEY_REVOKED),

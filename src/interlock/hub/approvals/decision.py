@@ -47,6 +47,8 @@ class Question(msgspec.Struct, frozen=True):
     asked_with: str = ""
     """The hash of the asker's credential; an answer ends with it."""
     trace: str = ""
+    view: str = ""
+    """The hash of the full view. Only a person who opened it knows the hash, and approving needs it."""
 
     @property
     def matter(self) -> str:
@@ -75,8 +77,11 @@ class Decision(msgspec.Struct, frozen=True):
         """The same decision after an event."""
         return msgspec.structs.replace(self, state=step(self.state, event))
 
-    def answered(self, answer: Answer, by: Principal, where: Where, now: int) -> Decision:
-        """The same decision with its answer. Raises Fault if it cannot be answered, or not by this principal."""
+    def answered(self, answer: Answer, by: Principal, where: Where, now: int, view: str) -> Decision:
+        """The same decision with its answer. Raises Fault if it cannot be answered, or not by this principal.
+
+        `view` is the hash of the view that the person has seen.
+        """
         question = self.question
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
@@ -87,6 +92,9 @@ class Decision(msgspec.Struct, frozen=True):
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{by_whom}; it is answered once")
         if now >= self.deadline:
             raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="repeat the call to ask again")
+        if answer != "no" and question.view and view != question.view:
+            message = f"the arguments of decision {self.id} were not shown in full, so it cannot be approved"
+            raise Fault("INVALID_PARAMS", message, hint=f"open it first: `interlock approvals show {self.id}`")
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
         return msgspec.structs.replace(
             self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now

@@ -12,8 +12,14 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+import msgspec
+
+from interlock.events import Bus, EventFilter, Subscription
+from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
+from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
+from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Kind, Principal
@@ -51,11 +57,14 @@ class Inbox:
         valid_s: Callable[[], float],
         clock: Callable[[], int] = now_ms,
         *,
+        seal: ViewSeal,
+        bus: Bus | None = None,
         still_allowed: Callable[[Question], bool] = lambda question: True,
         record: RecordDecision = lambda decision, by: None,
         record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
         self._valid_s = valid_s
+        self._seal = seal
         self._clock = clock
         self._still_allowed = still_allowed
         """Whether the asker may still ask for the same, with the same credential."""
@@ -71,7 +80,8 @@ class Inbox:
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id."""
         self._listeners: list[Listener] = []
-        self._watchers = 0
+        self.bus = bus or Bus()
+        self._watching: set[Subscription] = set()
         self._ask_lock = asyncio.Lock()
 
     async def start(self, store: Store) -> None:
@@ -84,25 +94,23 @@ class Inbox:
         self._decisions.on_change(self._changed)
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for every decision that is opened, answered or ended. Returns the function that ends this."""
+        """Call `listener` at every change of a decision, for parts that act on it. Returns the function that ends this.
+
+        Like the callbacks of a mirror it misses nothing. Parts that only tell somebody subscribe to `ApprovalChanged`.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def watch(self, listener: Listener) -> Callable[[], None]:
-        """The same for a person who is present and can answer."""
-        self._watchers += 1
-        stop = self.on_change(listener)
-
-        def leave() -> None:
-            self._watchers -= 1
-            stop()
-
-        return leave
+    def watch(self) -> Subscription:
+        """The changes of decisions, for a person who is present and can answer until the subscription is closed."""
+        subscription = self.bus.subscribe(EventFilter.of(ApprovalChanged))
+        self._watching = {other for other in self._watching if not other.closed} | {subscription}
+        return subscription
 
     @property
     def watched(self) -> bool:
         """Whether a person watches for requests."""
-        return self._watchers > 0
+        return any(not subscription.closed for subscription in self._watching)
 
     # Looking
 
@@ -153,8 +161,13 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
-        """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED."""
+    async def ask(self, question: Question, within_s: float | None = None, view: str = "") -> Decision:
+        """Open a request, or join the one on the same matter. Raises RESOURCE_EXHAUSTED.
+
+        `view` is everything that a person must read before approving, where the summary leaves out something.
+        """
+        if view:
+            question = msgspec.structs.replace(question, view=hash_of(view))
         async with acquire(self._ask_lock, within_s, "the inbox"):
             current = self.current(question)
             if current is not None:
@@ -171,8 +184,17 @@ class Inbox:
             decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
                 change.insert(DECISIONS, decision)
+                if view:
+                    change.put(VIEWS, self._seal.close(decision.id, view))
                 _recorded(change, self._record(decision, asker_of(question)))
             return decision
+
+    async def view(self, decision: Decision) -> str | None:
+        """The full view of an open decision; None if it has none, or this hub cannot open it."""
+        if not decision.question.view:
+            return None
+        stored = await self._store.get(VIEWS, decision.id)
+        return None if stored is None else self._seal.open(stored.value)
 
     async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
         """Open requests of the hub itself in one commit, or join those on the same matter."""
@@ -193,11 +215,14 @@ class Inbox:
                         found.append(current)
             return found
 
-    async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
-        """Answer a request. Raises Fault if it cannot be answered, or not by this principal."""
+    async def answer(self, id: str, answer: Answer, by: Principal, where: Where, view: str = "") -> Decision:
+        """Answer a request. Raises Fault if it cannot be answered, or not by this principal.
+
+        `view` is the hash of the full view that the person has seen.
+        """
         decision = self.get(id)
         now = self._clock()
-        after = decision.answered(answer, by, where, now)
+        after = decision.answered(answer, by, where, now, view)
         if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
@@ -315,6 +340,8 @@ class Inbox:
             async with self._store.transaction() as change:
                 change.expect(DECISIONS, before.id, document.version)
                 change.put(DECISIONS, after)
+                if before.question.view and after.state is not DecisionState.OPEN:
+                    change.delete(VIEWS, before.id)
                 _recorded(change, self._record(after, by))
                 if rule is not None:
                     change.put(RULES, rule)
@@ -337,6 +364,24 @@ class Inbox:
         if decision is not None:
             for listener in tuple(self._listeners):
                 listener(decision)
+            self._publish(decision)
+
+    def _publish(self, decision: Decision) -> None:
+        if self.bus.wants(ApprovalChanged):
+            question, revision = decision.question, self._decisions.revision
+            self.bus.publish(
+                ApprovalChanged(
+                    "approvals",
+                    revision,
+                    now_us(),
+                    decision.id,
+                    decision.state.value,
+                    question.kind,
+                    question.asker,
+                    question.server,
+                    question.shown,
+                )
+            )
 
     def _follow(self, id: str, decision: Decision | None) -> None:
         before = self._known.pop(id, None)

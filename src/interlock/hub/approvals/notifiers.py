@@ -12,13 +12,16 @@ import hmac
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from interlock.config.settings import Hub, Webhook
+from interlock.events import EventFilter, Gap, SubscriberTask, Subscription
+from interlock.events.types import ApprovalChanged, Delivery
 from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.cannot_start import CannotStart
 from interlock.transports.http.documents import Post
@@ -36,49 +39,68 @@ TIMESTAMP: Final = "x-interlock-timestamp"
 MIN_SECRET: Final = 16
 _PLACEHOLDERS: Final = ("changeme", "change-me", "change_me", "placeholder", "password", "secret", "example", "your-")
 
+OPEN: Final = DecisionState.OPEN.value
+
 Log = Callable[[str, str], None]
 
 
 class ApprovalNotifiers:
     """Sends notifications in order, on a background task."""
 
-    def __init__(self, settings: Callable[[], Hub], resolver: Resolver, log: Log) -> None:
+    def __init__(self, settings: Callable[[], Hub], resolver: Resolver, log: Log, inbox: Inbox) -> None:
         self._settings = settings
         self._resolver = resolver
         self._log = log
-        self._queue: asyncio.Queue[Decision] = asyncio.Queue(MAX_WAITING)
-        self._worker: asyncio.Task[None] | None = None
+        self._inbox = inbox
+        self._subscription: Subscription | None = None
+        self._task: SubscriberTask | None = None
+        self._taken = 0
+        """Notifications that were read from the bus and are not sent yet."""
 
     @property
     def waiting(self) -> int:
-        """Notifications that are not sent yet."""
-        return self._queue.qsize()
+        """Changes of requests that no notifier has dealt with yet."""
+        return self._taken + (0 if self._subscription is None else self._subscription.unread)
 
-    def on_decision(self, decision: Decision) -> None:
-        """Queue a notification for an open request, if a notifier is configured."""
-        hub = self._settings()
-        if decision.state is not DecisionState.OPEN or (hub.webhook.url is None and not hub.approvals.desktop):
-            return
-        if self._queue.full():
-            self._log("hub", f"no notification of approval {decision.id}: too many wait")
-            return
-        self._queue.put_nowait(decision)
-        if self._worker is None:
-            self._worker = asyncio.ensure_future(self._work())
+    def start(self) -> None:
+        """Notify people from now on."""
+        self._subscription = self._inbox.bus.subscribe(EventFilter.of(ApprovalChanged), MAX_WAITING)
+        self._task = SubscriberTask(self._subscription, self._notify)
 
     async def close(self) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+        if self._task is not None:
+            await self._task.close()
 
-    async def _work(self) -> None:
-        while True:
-            decision = await self._queue.get()
-            hub = self._settings()
-            if hub.approvals.desktop:
-                await self._show(decision)
-            if hub.webhook.url is not None:
-                await self._post(hub.webhook.url, os.environ.get(hub.webhook.secret_env, ""), decision)
+    async def _notify(self, batch: Sequence[Delivery]) -> None:
+        """Notify people of open requests, if a notifier is configured."""
+        opened = [event for event in batch if isinstance(event, ApprovalChanged) and event.state == OPEN]
+        if any(isinstance(event, Gap) for event in batch) and self._is_configured():
+            self._log(
+                "hub", "some approval requests were not notified: too many waited; see `interlock approvals list`"
+            )
+        self._taken = len(opened)
+        try:
+            for event in opened:
+                if self._is_configured():
+                    await self._send_all(event.id)
+                self._taken -= 1
+        finally:
+            self._taken = 0
+
+    def _is_configured(self) -> bool:
+        hub = self._settings()
+        return hub.webhook.url is not None or hub.approvals.desktop
+
+    async def _send_all(self, id: str) -> None:
+        try:
+            decision = self._inbox.get(id)
+        except Fault:
+            return  # It ended and was deleted while its notification waited.
+        hub = self._settings()
+        if hub.approvals.desktop:
+            await self._show(decision)
+        if hub.webhook.url is not None:
+            await self._post(hub.webhook.url, os.environ.get(hub.webhook.secret_env, ""), decision)
 
     async def _show(self, decision: Decision) -> None:
         command = desktop_command(decision)

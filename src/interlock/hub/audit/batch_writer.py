@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.hub.audit.argument_redaction import prepare
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.entries import Entry, Ticket
+from interlock.hub.audit.kept_arguments import KeptArguments
 from interlock.hub.audit.record import Record
 from interlock.hub.audit.recorded_changes import RecordedChange, attempt
 from interlock.hub.audit.redaction import RedactText, redact, redact_text
@@ -32,9 +34,10 @@ between. A larger batch is written in one go, which costs less in total."""
 class BatchWriter:
     """Writes the batches of one chain."""
 
-    def __init__(self, chain: str, redact_texts: RedactText) -> None:
+    def __init__(self, chain: str, redact_texts: RedactText, arguments: KeptArguments) -> None:
         self._chain = chain
         self._redact = redact_texts
+        self._arguments = arguments
 
     def write(
         self,
@@ -57,8 +60,9 @@ class BatchWriter:
             if start:
                 sleep(PAUSE_S)
             values = []
-            for entry in batch[start : start + size]:
-                record, row = self._row(entry, previous)
+            piece = batch[start : start + size]
+            for entry, given in zip(piece, self._given(piece), strict=True):
+                record, row = self._row(entry, previous, given)
                 previous = row.hash
                 written.append(record)
                 values.append(rows.values_of(row))
@@ -69,9 +73,17 @@ class BatchWriter:
             rows.append_values(database, values)
         return previous, written
 
-    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+    def _given(self, batch: list[Entry]) -> list[bytes]:
+        """The arguments of each entry as they are written; empty where none are."""
+        if not self._arguments.shown:
+            return [b""] * len(batch)
+        return prepare([_arguments(entry) for entry in batch], self._redact)
+
+    def _row(self, entry: Entry, previous: bytes, given: bytes) -> tuple[Record, rows.RecordRow]:
         """The record as it is written, and its row."""
         record = entry.record() if isinstance(entry, Ticket) else entry
+        if given or record.given is not msgspec.UNSET:
+            record = msgspec.structs.replace(record, given=msgspec.Raw(given) if given else msgspec.UNSET)
         try:
             clean = self._clean(record)
             return clean, row_of(self._chain, clean, previous)
@@ -104,6 +116,14 @@ def open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed
     return resumed, appended[-1].seq, previous
 
 
+def _arguments(entry: Entry) -> bytes:
+    """The arguments of an entry, as far as they are known."""
+    if isinstance(entry, Ticket):
+        return entry.arguments if isinstance(entry.arguments, bytes) else b""
+    given: object = entry.given
+    return bytes(given) if isinstance(given, msgspec.Raw) else b""
+
+
 def _encodable(record: Record, cause: Exception) -> Record:
     """The record without the details, and with texts that UTF-8 can hold."""
     changed: dict[str, Any] = {
@@ -111,5 +131,6 @@ def _encodable(record: Record, cause: Exception) -> Record:
         for name in record.__struct_fields__
         if isinstance(value := getattr(record, name), str)
     }
+    changed["given"] = msgspec.UNSET
     changed["details"] = {"not_recorded": f"the details: {type(cause).__name__}"}
     return msgspec.structs.replace(record, **changed)

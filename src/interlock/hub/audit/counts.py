@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.audit.entries import CommittedEntries, Entry, Ticket
+from interlock.hub.audit.entries import Entry, Ticket
 from interlock.hub.audit.record import INTENDED, SUCCEEDED, Outcome, Record
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -50,9 +50,9 @@ class Counts:
         self.durations: dict[str, Durations] = {}
         """By server."""
 
-    def take(self, batch: CommittedEntries) -> None:
+    def take(self, entries: Sequence[Entry]) -> None:
         """Count committed entries, in pieces that do not block the loop."""
-        loop, entries = asyncio.get_running_loop(), batch.entries
+        loop = asyncio.get_running_loop()
         for at in range(0, len(entries), PIECE):
             loop.call_soon(self.count, entries[at : at + PIECE])
 

@@ -7,7 +7,7 @@ as late as possible.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import time_ns
 from typing import Final, TypeAlias
 
@@ -17,9 +17,6 @@ from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outco
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.wire.large import Read
-
-MAX_KEPT_BYTES: Final = 1024
-"""Arguments up to this size are kept and hashed off the loop; larger ones are hashed at once."""
 
 
 class Ticket(msgspec.Struct, eq=False):
@@ -72,19 +69,10 @@ class Ticket(msgspec.Struct, eq=False):
 Entry: TypeAlias = Record | Ticket
 
 
-class CommittedEntries:
-    """Entries as they were committed. Calls become records only when a follower iterates."""
-
-    __slots__ = ("entries",)
-
-    def __init__(self, entries: list[Entry]) -> None:
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Record]:
-        return (entry.record() if isinstance(entry, Ticket) else entry for entry in self.entries)
+def age_s(entry: Entry) -> float:
+    """How long ago an entry was made."""
+    at_ns = entry.at_ns if isinstance(entry, Ticket) else entry.at * 1000
+    return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
 
 
 NOBODY: Final = Principal("", "service")

@@ -56,6 +56,7 @@ RULE_REVOKED: Final = "dev.interlock.rule_revoked"
 DECISION: Final = "dev.interlock.decision_"
 """Followed by the new state of a decision: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
 SERVER_STATE: Final = "dev.interlock.server_state"
+SESSION_ENDED: Final = "dev.interlock.session_ended"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
 OPERATED: Final = "dev.interlock.operation"
 TASK_ENDED: Final = "dev.interlock.task_ended"
@@ -151,6 +152,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_us: int | None = None
     arguments: str = ""
     """SHA-256 of the arguments as the gates judged them."""
+    given: dict[str, object] | msgspec.UnsetType = msgspec.UNSET
+    """The same arguments without secrets and bounded, where `[audit] arguments` is `redacted`."""
     claimed_by: str = ""
     """The server that claims this; empty for what the hub saw itself."""
     details: dict[str, object] = {}

@@ -36,6 +36,12 @@ class RecordedChange:
         self.done: list[Change] = []
         self.error: StoreError | None = None
 
+    def outcome(self) -> list[Change]:
+        """The documents as they were committed. Raises why they were not."""
+        if self.error is not None:
+            raise self.error
+        return self.done
+
     def attempt(self, database: Database, chain: str, *, doubtful: bool) -> None:
         """Make the change, unless it was given up. Runs again if the commit may have failed."""
         self.done, self.error = [], None

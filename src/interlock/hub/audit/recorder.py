@@ -16,17 +16,20 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
-from interlock.hub.audit.entries import MAX_KEPT_BYTES, NOBODY, CommittedEntries, Entry, Ticket, digest, event_record
+from interlock.hub.audit.commit_publisher import CommitPublisher
+from interlock.hub.audit.entries import NOBODY, Entry, Ticket, age_s, digest, event_record
+from interlock.hub.audit.flush_waiters import FlushWaiters
 from interlock.hub.audit.head import Head, HeadFile
+from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
 from interlock.hub.audit.record import BLOCKED, CLOSED, NOT_SENT, OTHER_BLOCKED, OVERFLOWED, Outcome, Record
 from interlock.hub.audit.recorded_changes import RecordedChange
 from interlock.hub.audit.redaction import RedactText, unredacted
 from interlock.hub.audit.resume import Resumed
 from interlock.hub.audit.states import TRANSITIONS, RecorderEvent, RecorderState
-from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, not_recorded
+from interlock.hub.audit.write_failures import CommitDeadline, cannot_record, explained, not_recorded
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.store import Conflict, Store, StoreError
+from interlock.store import Store, StoreError
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
@@ -41,14 +44,21 @@ MAX_WAITING: Final = 65_536
 """Entries that wait to be written, with the outcomes that calls under way have reserved."""
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
-OnCommitted = Callable[[StoreError | None], None]
+Answer = Callable[[StoreError | None], None]
 
 
 class Recorder:
     """Writes one chain. Made by `Recorder.open`, used on the loop's thread."""
 
     def __init__(
-        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact: RedactText, limit: int
+        self,
+        store: Store,
+        head_file: HeadFile,
+        head: Head,
+        resumed: Resumed,
+        redact: RedactText,
+        limit: int,
+        publisher: CommitPublisher,
     ) -> None:
         self.chain = head.chain
         self.resumed = resumed
@@ -59,7 +69,8 @@ class Recorder:
         self._store = store
         self._head = head_file
         self._hash = head.hash
-        self._writer = BatchWriter(head.chain, redact)
+        self._arguments = KeptArguments()
+        self._writer = BatchWriter(head.chain, redact, self._arguments)
         self._limit = limit
         self._state = RecorderState.IDLE
         self._timer: asyncio.Handle | None = None
@@ -77,20 +88,27 @@ class Recorder:
         """Calls without an outcome whose intents are in the queue."""
         self._open_intents: dict[int, None] = {}
         """Intents that left the queue, until their outcomes are committed too."""
-        self._strict: list[tuple[Ticket, OnCommitted]] = []
+        self._strict: list[tuple[Ticket, Answer]] = []
         """Calls that wait for the commit of their intents."""
         self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the sequence numbers of these."""
-        self._flush_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._flush_waiters = FlushWaiters()
         self._unrecorded = 0
-        self._followers: list[Callable[[CommittedEntries], None]] = []
+        self._publisher = publisher
         self._issue = head_file.issue
         self._update_capacity()
         store.commit_records_with(self.commit)
 
     @classmethod
     async def open(
-        cls, store: Store, chain: str, head_file: Path, *, redact: RedactText = unredacted, limit: int = MAX_WAITING
+        cls,
+        store: Store,
+        chain: str,
+        head_file: Path,
+        *,
+        redact: RedactText = unredacted,
+        limit: int = MAX_WAITING,
+        publisher: CommitPublisher | None = None,
     ) -> Recorder:
         """Continue a chain: find and record what the last run lost or left without an outcome.
 
@@ -100,15 +118,10 @@ class Recorder:
         resumed, seq, hash_ = await store.commit(partial(open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
-        return cls(store, file, head, resumed, redact, limit)
+        return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher())
 
     def intent(
-        self,
-        principal: Principal,
-        target: Target,
-        trace: str,
-        arguments: bytes = b"",
-        committed: OnCommitted | None = None,
+        self, principal: Principal, target: Target, trace: str, arguments: bytes = b"", committed: Answer | None = None
     ) -> Ticket:
         """Record that a call is about to be sent. Raises Fault if the caller must not send it.
 
@@ -119,7 +132,7 @@ class Recorder:
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
             raise cannot_record(self.write_error)
         seq = self._seq = self._seq + 1
-        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else digest(arguments)
+        kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self._arguments.large(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
         pending[seq] = ticket
         queue.append(ticket)
@@ -166,7 +179,8 @@ class Recorder:
         """Record that a call was refused."""
         event = event or BLOCKED.get(target.kind, OTHER_BLOCKED)
         record = event_record(event, principal, target, trace, rule, reason, details=details)
-        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments)))
+        given = self._arguments.given(arguments)
+        self.add(msgspec.structs.replace(record, gate=gate, arguments=digest(arguments), given=given))
 
     def event(
         self,
@@ -193,6 +207,10 @@ class Recorder:
             self._put(Record(self._next(), time_ns() // 1000, OVERFLOWED, details={"not_recorded": count}))
         self._put(msgspec.structs.replace(record, seq=self._next()))
 
+    def show_arguments(self, shown: bool) -> None:
+        """Whether entries hold redacted arguments, or only their hashes."""
+        self._arguments.shown = shown
+
     async def commit(self, changes: Changes, records: Sequence[object]) -> list[Change]:
         """Commit changes and their records as one. Raises StoreError if neither was committed, as far as is known."""
         if self.write_error is not None or self._used() + len(records) > self._limit:
@@ -207,15 +225,17 @@ class Recorder:
             await self.flushed()
         except StoreError as cause:
             raise not_recorded(cause) from None
-        if change.error is not None:
-            raise change.error
-        return change.done
+        return change.outcome()
 
     @property
     def stopped(self) -> Fault | None:
         """The fault that an intent would raise now."""
         full = len(self._queue) + len(self._pending) >= self._capacity
         return cannot_record(self.write_error) if full or self.write_error is not None else None
+
+    @property
+    def last_seq(self) -> int:
+        return self._seq
 
     @property
     def waiting(self) -> int:
@@ -226,21 +246,12 @@ class Recorder:
     def lag_s(self) -> float:
         """How long the oldest of them has waited."""
         oldest = next(iter(self._batch or self._queue), None)
-        if oldest is None:
-            return 0.0
-        at_ns = oldest.at_ns if isinstance(oldest, Ticket) else oldest.at * 1000
-        return max(0.0, (time_ns() - at_ns) / 1_000_000_000)
-
-    def follow(self, on_commit: Callable[[CommittedEntries], None]) -> Callable[[], None]:
-        """Call `on_commit` with entries as they were committed. Returns the function that ends this."""
-        self._followers.append(on_commit)
-        return lambda: self._followers.remove(on_commit)
+        return 0.0 if oldest is None else age_s(oldest)
 
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if the first try failed."""
         if self._queue or self._batch:
-            waiter = self._loop.create_future()
-            self._flush_waiters.append((self._seq, waiter))
+            waiter = self._flush_waiters.add(self._seq)
             self._flush()
             await waiter
 
@@ -325,6 +336,7 @@ class Recorder:
         if not end:
             return False
         self._batch, self._queue = queue[:end], queue[end:]
+        self._arguments.clear()
         self._last_taken = self._batch[-1].seq
         while oldest is not None and oldest.seq <= self._last_taken:
             self._open_intents[oldest.seq] = None
@@ -356,8 +368,7 @@ class Recorder:
             if change.error is None:
                 self._store.deliver(change.done)
         self._answer(last, None)
-        for on_commit in tuple(self._followers):
-            on_commit(CommittedEntries(written))
+        self._publisher.on_committed(self.chain, written)
         if self._flush_waiters or self._strict or len(self._queue) >= FLUSH_AT:
             self._flush()
         elif self._queue:
@@ -365,10 +376,7 @@ class Recorder:
 
     def _on_failure(self, error: StoreError) -> None:
         """Keep the batch to send it again, and refuse everyone who waits for a commit."""
-        if isinstance(error, Conflict):
-            error = StoreError(
-                f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
-            )
+        error = explained(error, self.chain)
         self._step(RecorderEvent.FAIL)
         self._deadline.stop()
         self.write_error = error
@@ -390,11 +398,4 @@ class Recorder:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
             committed(error)
-        while self._flush_waiters and self._flush_waiters[0][0] <= last:
-            _, waiter = self._flush_waiters.pop(0)
-            if waiter.done():
-                continue
-            if error is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(error)
+        self._flush_waiters.answer(last, error)

@@ -22,34 +22,45 @@ def unredacted(text: str) -> str:
     return text
 
 
-def redact(value: object, text: RedactText = unredacted, depth: int = 0) -> object:
+def redact(
+    value: object,
+    text: RedactText = unredacted,
+    depth: int = 0,
+    *,
+    max_text: int = MAX_TEXT,
+    max_members: int = MAX_MEMBERS,
+) -> object:
     """A JSON value with every secret replaced by its length, and cut where it is too long or too deep."""
     if isinstance(value, str):
-        return redact_text(value, text)
+        return redact_text(value, text, max_text)
     if isinstance(value, bool | int | float) or value is None:
         return value
     if depth >= MAX_DEPTH:
         return "[cut: too deep]"
+
+    def inner(member: object) -> object:
+        return redact(member, text, depth + 1, max_text=max_text, max_members=max_members)
+
     if isinstance(value, dict):
         kept = {}
-        for key, member in list(value.items())[:MAX_MEMBERS]:
-            name = redact_text(str(key), text)
-            kept[name] = _hidden(member) if names_a_secret(str(key)) else redact(member, text, depth + 1)
-        if len(value) > MAX_MEMBERS:
-            kept["[cut]"] = len(value) - MAX_MEMBERS
+        for key, member in list(value.items())[:max_members]:
+            name = redact_text(str(key), text, max_text)
+            kept[name] = _hidden(member) if names_a_secret(str(key)) else inner(member)
+        if len(value) > max_members:
+            kept["[cut]"] = len(value) - max_members
         return kept
     if isinstance(value, list | tuple):
-        items = [redact(item, text, depth + 1) for item in value[:MAX_MEMBERS]]
-        return [*items, f"[cut: {len(value) - MAX_MEMBERS} more]"] if len(value) > MAX_MEMBERS else items
+        items = [inner(item) for item in value[:max_members]]
+        return [*items, f"[cut: {len(value) - max_members} more]"] if len(value) > max_members else items
     return f"[{type(value).__name__}]"
 
 
-def redact_text(value: str, text: RedactText = unredacted) -> str:
+def redact_text(value: str, text: RedactText = unredacted, max_text: int = MAX_TEXT) -> str:
     """A text without secrets, then cut to a bounded length: the redactor would not find half a secret."""
     kept = text(value[: 4 * MAX_TEXT])
-    if len(kept) <= MAX_TEXT and len(value) <= 4 * MAX_TEXT:
+    if len(kept) <= max_text and len(value) <= 4 * MAX_TEXT:
         return kept
-    return f"{kept[:MAX_TEXT]} [cut: {len(value)} characters]"
+    return f"{kept[:max_text]} [cut: {len(value)} characters]"
 
 
 def _hidden(value: object) -> object:

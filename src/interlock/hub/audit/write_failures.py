@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from interlock.store import NotRecorded, StoreBusy, StoreError
+from interlock.store import Conflict, NotRecorded, StoreBusy, StoreError
 from interlock.wire.errors import Fault
 
 MAX_UNWRITTEN_S: Final = 1.0
@@ -36,6 +36,15 @@ class CommitDeadline:
     def _report(self) -> None:
         self._timer = None
         self._on_overdue(StoreBusy(f"the database has not committed an entry for {MAX_UNWRITTEN_S:g} s"))
+
+
+def explained(error: StoreError, chain: str) -> StoreError:
+    """Why a batch was not committed. A sequence number that exists already was given by another hub."""
+    if not isinstance(error, Conflict):
+        return error
+    return StoreError(
+        f"another hub writes the audit chain {chain}", "run one hub for each home, or give it another name"
+    )
 
 
 def cannot_record(error: StoreError | None) -> Fault:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ import msgspec
 from interlock.config.files import write_atomically
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import Kind, Principal
-from interlock.store import Collection, Mirror, Store, StoreError
+from interlock.hub.cannot_start import CannotStart
+from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "ilk_"
@@ -26,6 +28,8 @@ SHOWN: Final = 12
 """Characters of a key that lists show: the prefix and 8 of 43."""
 MAX_KEYS: Final = 100_000
 MAX_NAME: Final = 200
+ATTEMPTS: Final = 5
+"""How often a revocation is tried while other hubs change the same keys."""
 MIN_LIFE: Final = timedelta(minutes=1)
 """Of a key that replaces an expired one."""
 
@@ -71,6 +75,10 @@ class Keys:
         self._used: set[str] = set()
         self._token_key = token_key
         """Finds an accepted access token by its hash, as a key."""
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A key of this hub for one purpose."""
+        return hmac.digest(self._secret, b"interlock:" + purpose, hashlib.sha256)
 
     async def start(self, store: Store) -> None:
         """Load the stored keys, and import the file of earlier versions once."""
@@ -136,35 +144,47 @@ class Keys:
 
     async def revoke(self, name: str, record: Callable[[list[Key]], object] | None = None) -> int:
         """Delete every key of a principal. Returns how many there were."""
-        revoked = [key for key in self.mirror.values() if key.principal == name]
-        async with self._store.transaction() as change:
-            for key in revoked:
-                change.delete(KEYS, key.hash)
-                change.delete(KEY_USES, key.hash)
-            if revoked and record is not None:
-                change.record(record(revoked))
+        for attempt in range(ATTEMPTS):
+            try:
+                async with self._store.transaction() as change:
+                    revoked = await self._take_all(change, name)
+                    if revoked and record is not None:
+                        change.record(record(revoked))
+            except Conflict:
+                # Another hub changed these keys meanwhile: the new ones are to be revoked, too.
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                break
         return len(revoked)
 
     async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
         """Replace all keys of a principal by one with the rights of the newest. Returns its text.
 
-        It expires when the newest would have; if that has expired, it gets the same lifetime from now.
+        It expires when the newest would have; if that has expired, it gets the same lifetime from now. Raises Conflict
+        if another hub changed these keys meanwhile: of two rotations at once, one fails and leaves no key.
         """
-        old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
-        if not old:
-            raise without_key(name)
-        text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
-        fresh = msgspec.structs.replace(
-            fresh, expires_at=_next_end(old[-1]), permissions=old[-1].permissions, rate=old[-1].rate
-        )
         async with self._store.transaction() as change:
+            old = await self._take_all(change, name)
+            if not old:
+                raise without_key(name)
+            text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
+            fresh = msgspec.structs.replace(
+                fresh, expires_at=_next_end(old[-1]), permissions=old[-1].permissions, rate=old[-1].rate
+            )
             change.insert(KEYS, fresh)
-            for key in old:
-                change.delete(KEYS, key.hash)
-                change.delete(KEY_USES, key.hash)
             if record is not None:
                 change.record(record(fresh, old))
         return text
+
+    async def _take_all(self, change: Transaction, name: str) -> list[Key]:
+        """Delete all keys of a principal, as the store has them now and still has them at the commit; oldest first."""
+        found = await self._store.find(KEYS, principal=name)
+        for document in found:
+            change.expect(KEYS, document.key, document.version)
+            change.delete(KEYS, document.key)
+            change.delete(KEY_USES, document.key)
+        return sorted((document.value for document in found), key=lambda key: key.created)
 
     def principal(self, text: str) -> Principal | None:
         """The principal of a key. Raises AUTH_EXPIRED."""
@@ -230,12 +250,19 @@ def expired() -> Fault:
 
 
 def _secret(path: Path) -> bytes:
-    if path.exists():
-        secret = path.read_bytes()
-        # Random bytes have many different values; a typed word or a repeated byte has few.
-        if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
-            raise ValueError(f"{path} is too weak to be a secret; delete it and create the keys again")
-        return secret
-    secret = secrets.token_bytes(32)
-    write_atomically(path, secret)
+    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    try:
+        if not path.exists():
+            secret = secrets.token_bytes(32)
+            write_atomically(path, secret)
+            return secret
+        secret, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as cause:
+        hint = "make room on that disk, and see that this user can read and write the folder"
+        raise CannotStart(f"{path}: {cause.strerror or cause}", hint) from None
+    if sys.platform != "win32" and mode & 0o077:
+        raise CannotStart(f"other users can read or write {path}, the secret of all keys", f"run `chmod 600 {path}`")
+    # Random bytes have many different values; a typed word or a repeated byte has few.
+    if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
+        raise CannotStart(f"{path} is too weak to be a secret", "delete it, and create the keys again")
     return secret

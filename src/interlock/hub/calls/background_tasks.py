@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from interlock.hub.calls.call import Caller
-from interlock.transports.exchange import Exchange
+from interlock.hub.sessions.session import Exchange
 
 Serve = Callable[[Exchange, Caller], None]
 """Answers a request, now or later. A `Fault` that it raises is the answer."""

@@ -17,9 +17,10 @@ from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
 from interlock.hub.catalog.target import Approval, Target, TargetKind, Tried
 from interlock.hub.rate_meter import Meter
+from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members, members
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import strict
@@ -51,6 +52,7 @@ class Caller:
         "bare",
         "current",
         "expires",
+        "last_dialect",
         "list_scope",
         "load",
         "owner",
@@ -83,6 +85,8 @@ class Caller:
         """When the credential expires."""
         self.current = True
         """False once access changed: then the credential has to be admitted again."""
+        self.last_dialect: Dialect | None = None
+        """The dialect of its last request, until `hub/sessions/principals.py` collects it."""
         self.used = True
         """Whether it sent a request since uses were last stored."""
         self.path = path
@@ -138,8 +142,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     checks: tuple[tuple[str, Check], ...]
     """The checks that need arguments, each with the name of its gate."""
     timeouts: CallTimeouts
-    policy_version: int
-    """The version of the policy that it was made with."""
+    generation: int
+    """The plan generation in which it was made."""
     name: str
     """The name that the caller used for the target."""
     pipeline: CallPipeline

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.session import Exchange, Service
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
-from interlock.transports.exchange import Exchange, Service
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request
 

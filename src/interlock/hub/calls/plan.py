@@ -1,6 +1,6 @@
 """Plans: what the gates say of a caller and a target before any arguments are known, made once and reused.
 
-A plan is valid for one policy version and until its time is up. Nothing invalidates plans: the pipeline finds out that
+A plan is valid for one plan generation and until its time is up. Nothing invalidates plans: the pipeline finds out that
 one is old when it uses it next.
 """
 
@@ -25,8 +25,11 @@ LONGEST_NAME: Final = 2_048
 """The plan for a longer name, which only an address of a resource can be, is made for each call."""
 
 
-class PolicyVersion:
-    """Grows with every change that could make a plan wrong."""
+class PlanGeneration:
+    """Grows with every change that could make a plan wrong: of the policy, the catalog or the configuration.
+
+    It is local to this node. The policy version, which all nodes share, is `hub/policy_version.py`.
+    """
 
     __slots__ = ("number",)
 
@@ -68,7 +71,7 @@ class CallPolicy(Protocol):
 
 
 def make_plan(
-    policy: CallPolicy, pipeline: CallPipeline, caller: Caller, name: str, target: Target, policy_version: int
+    policy: CallPolicy, pipeline: CallPipeline, caller: Caller, name: str, target: Target, generation: int
 ) -> Plan:
     """Make the plan for a target that was resolved from `name`, and keep it at the caller."""
     first: Verdict = PASS
@@ -92,7 +95,7 @@ def make_plan(
         first_gate,
         tuple((gate, check) for gate, check in checks if check is not None),
         policy.timeouts_of(target),
-        policy_version,
+        generation,
         name,
         pipeline,
         policy.processor_of(target),

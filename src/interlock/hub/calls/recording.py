@@ -13,13 +13,13 @@ import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
-from interlock.hub.audit.recorder import OnCommitted, Recorder
+from interlock.hub.audit.recorder import Answer, Recorder
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.catalog.target import Target, TargetKind
+from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.names import may_spell
 
@@ -55,7 +55,7 @@ class Recording:
         """Record in this mode from now on."""
         self.strict = strict
 
-    def begin(self, call: Call, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, committed: Answer | None = None) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded: then the call must not be sent.
 
         With `committed`, the call is sent only after `committed(None)`.

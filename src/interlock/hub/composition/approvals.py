@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
 from interlock.hub.approvals.pins import Pins
+from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
@@ -37,16 +38,20 @@ class ApprovalParts:
         journal = foundation.journal
         self.inbox = Inbox(
             lambda: foundation.config.hub.approvals.valid_s,
+            seal=ViewSeal(authentication.keys.derived(b"approvals")),
+            bus=foundation.bus,
             still_allowed=authentication.may_still_ask,
             record=journal.decided,
             record_rule=journal.rule,
         )
-        self.notifiers = ApprovalNotifiers(lambda: foundation.config.hub, foundation.resolver, foundation.log)
+        self.notifiers = ApprovalNotifiers(
+            lambda: foundation.config.hub, foundation.resolver, foundation.log, self.inbox
+        )
         self.server_policies = ServerPolicies(
             lambda: foundation.config,
             upstreams,
             self.inbox,
-            foundation.policy_version,
+            foundation.plan_generation,
             show=show,
             journal=journal,
             log=foundation.log,
@@ -69,7 +74,7 @@ class ApprovalParts:
         await self.inbox.start(self._foundation.store)
         self._pins.start(self._foundation.store)
         await self.permissions.start(self._foundation.store)
-        self.inbox.on_change(self.notifiers.on_decision)
+        self.notifiers.start()
 
     async def close(self) -> None:
         await self.server_policies.close()

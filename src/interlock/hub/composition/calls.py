@@ -58,8 +58,14 @@ class CallParts:
         self.gate_chain = GateChain(
             foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings
         )
-        reach = Reach(catalog, authentication.access)
-        self.tracker = Tracker(Ledger(self._max_tasks), upstreams, self.recording, self._max_task_ms, reach)
+        self.tracker = Tracker(
+            Ledger(self._max_tasks, foundation.worker),
+            upstreams,
+            self.recording,
+            self._max_task_ms,
+            Reach(catalog, authentication.access),
+            foundation.bus,
+        )
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)
         self.dispatcher = Dispatcher(
@@ -76,7 +82,7 @@ class CallParts:
         self.pipeline = Pipeline(
             self.names,
             self.gate_chain,
-            foundation.policy_version,
+            foundation.plan_generation,
             approvals.call_approvals,
             self.dispatcher,
             self.recording,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
+from interlock.events import EventFilter, SubscriberTask
+from interlock.events.types import Delivery, ListChanged, now_us
 from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.catalog.offer import Offer
@@ -53,8 +56,9 @@ class ListingParts:
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
         self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
-        self.secured = SecurityListing(catalog, foundation.policy_version, risk_of, needs)
-        self.change_notifier = ChangeNotifier(catalog, self.listings)
+        self.secured = SecurityListing(catalog, foundation.plan_generation, risk_of, needs)
+        self.bus = foundation.bus
+        self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.meaning = EmbeddingCache(
             lambda: foundation.config.hub.embeddings,
@@ -90,13 +94,16 @@ class ListingParts:
             summaries,
             self.requests,
             calls.pipeline,
-            self.change_notifier.on_tool_request,
+            self.bus,
         )
         self.recorded_requests = RecordedRequests(authentication.rates, calls.recording)
-        self._notify_timer: asyncio.TimerHandle | None = None
+        self._changes = self.bus.subscribe(EventFilter.of(ListChanged), limit=1)
+        self._notifying: SubscriberTask | None = None
 
     def start(self) -> None:
         self.requests.begin()
+        self.change_notifier.start()
+        self._notifying = SubscriberTask(self._changes, self._notify_soon)
         self.quarantine.begin(self._foundation.store)
 
     async def remember(self, servers: list[str]) -> None:
@@ -122,30 +129,34 @@ class ListingParts:
         self.tokens.count(offer.tools.values())
         if offer.instructions:
             self.tokens.counted([section(offer.server, offer.instructions)])
-        self.changed()
+        self.changed(offer.server)
 
     def access_changed(self) -> None:
         """Drop all cached callers and plans, and notify clients of changed lists."""
-        self._foundation.policy_version.advance()
+        self._foundation.plan_generation.advance()
         self._authentication.authenticator.forget()
         self.changed()
 
-    def changed(self) -> None:
-        """Notify clients of changed lists soon."""
-        if self._notify_timer is None:
-            self._notify_timer = asyncio.get_running_loop().call_later(NOTIFY_DELAY_S, self.notify)
+    def changed(self, server: str = "") -> None:
+        """Publish that lists may have changed: those with the tools of a server, or any."""
+        self.bus.publish(ListChanged("catalog", self.bus.next(), now_us(), server, self.catalog.generation))
 
-    def notify(self) -> None:
+    async def _notify_soon(self, batch: Sequence[Delivery]) -> None:
+        await asyncio.sleep(NOTIFY_DELAY_S)
+        self._changes.take()
+        await self.notify()
+
+    async def notify(self) -> None:
         """Notify the clients whose lists changed."""
-        self._notify_timer = None
-        self.change_notifier.catalog_changed()
+        await self.change_notifier.catalog_changed()
         self.requests.recheck()
         self.discovery_tools.contexts.recheck()
 
     async def stop(self) -> None:
         """Stop notifications, token counts and searches."""
-        if self._notify_timer is not None:
-            self._notify_timer.cancel()
+        if self._notifying is not None:
+            await self._notifying.close()
+        await self.change_notifier.close()
         await self.tokens.close()
         await self.search.close()
 

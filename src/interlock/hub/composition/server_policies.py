@@ -13,7 +13,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.plan import PolicyVersion
+from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.journal import Journal, PermissionEvent
 from interlock.hub.permissions.entries import Entry, PermissionStatus
@@ -36,7 +36,7 @@ class ServerPolicies:
         config: Callable[[], Config],
         upstreams: Upstreams,
         inbox: Inbox,
-        policy_version: PolicyVersion,
+        plan_generation: PlanGeneration,
         *,
         show: Callable[[Offer], None],
         journal: Journal,
@@ -44,7 +44,7 @@ class ServerPolicies:
     ) -> None:
         self._config = config
         self._upstreams = upstreams
-        self._policy_version = policy_version
+        self._plan_generation = plan_generation
         self._show = show
         self._journal = journal
         self.permissions = Permissions(
@@ -77,7 +77,7 @@ class ServerPolicies:
         """Handle a new connection before its first request. Raises PERMISSION_DENIED if the server must not be used."""
         if shared and self._agreed.get(server) != agreement:
             self._agreed[server] = agreement
-            self._policy_version.advance()
+            self._plan_generation.advance()
         await self._exchange.prepare(server, connection, agreement, shared=shared)
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class ServerPolicies:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _changed(self, server: str) -> None:
-        self._policy_version.advance()
+        self._plan_generation.advance()
         offer = self.permissions.filtered_again(server)
         if offer is not None:
             self._show(offer)

@@ -12,11 +12,11 @@ from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 

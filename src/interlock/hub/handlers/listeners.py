@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
@@ -14,12 +15,12 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
-from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 
 MAX_SUBSCRIPTIONS = 1000
@@ -34,9 +35,10 @@ class SessionListener(msgspec.Struct, frozen=True):
     notify: Callable[[str, bytes], None]
 
     @classmethod
-    def of(cls, session: Session, caller: Caller) -> SessionListener:
+    def of(cls, session: Session) -> SessionListener:
         """The listener for a session."""
-        return cls(session.id, list_scope_for(caller.list_scope, session.dialect.client_info), session.notify)
+        list_scope = list_scope_for(session.caller.list_scope, session.dialect.client_info)
+        return cls(session.id, list_scope, session.notify)
 
     def list_changed(self, which: ListName) -> None:
         """Notify the session."""
@@ -83,6 +85,8 @@ class ListenStream:
     ) -> None:
         self.list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         self.principal = caller.principal
+        self.owner = caller.owner
+        self.since = datetime.now(UTC)
         self._audit_subscribers = audit_subscribers
         self._exchange = exchange
         self._change_notifier = change_notifier

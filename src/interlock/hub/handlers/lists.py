@@ -13,6 +13,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.handlers import answers
 from interlock.hub.handlers.client_extensions import speaks_of_security, with_answer
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for
@@ -24,7 +25,6 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.older_revisions import tools_for
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 _LISTS: Final[dict[str, ItemKind]] = {

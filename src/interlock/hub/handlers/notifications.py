@@ -1,21 +1,29 @@
 """Notifies clients of changes: sessions of the handshake era, and listen streams of the stateless era.
 
-A listener is notified only when a list in its own scope changed, and a subscriber only of its own resource.
+The changes come from the bus. A listener is notified only when a list in its own scope changed, and a subscriber only
+of its own resource. After a gap, everyone concerned is notified, and reads again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, Gap, SubscriberTask
+from interlock.events.types import Delivery, ResourceUpdated, ToolRequestDecided
 from interlock.hub.auth.list_scope import ListScope
-from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
+
+LIMIT: Final = 4096
+"""Unread changes kept for clients. Beyond that, all subscribers of the server's resources are notified."""
+AT_ONCE: Final = 128
+"""Clients notified in one turn of the loop."""
 
 ListName = Literal["tools", "prompts", "resources"]
 
@@ -51,12 +59,23 @@ class Subscriber(NamedTuple):
 class ChangeNotifier:
     """Compares the lists of each scope before and after a change, and notifies its listeners of differences."""
 
-    def __init__(self, catalog: Catalog, listings: ToolListings) -> None:
+    def __init__(self, catalog: Catalog, listings: ToolListings, bus: Bus) -> None:
         self._catalog = catalog
+        self.bus = bus
+        self._task: SubscriberTask | None = None
         self._listings = listings
         self._listeners: dict[ListScope, set[Listener]] = {}
         self._seen: dict[tuple[ListScope, ListName], tuple[bytes, ...]] = {}
         self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
+
+    def start(self) -> None:
+        """Pass on updated resources and decided requests from now on."""
+        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided), LIMIT)
+        self._task = SubscriberTask(subscription, self._pass_on)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task.close()
 
     def listen(self, listener: Listener) -> None:
         """Notify a listener from now on."""
@@ -76,22 +95,43 @@ class ChangeNotifier:
             for which in KINDS:
                 self._seen.pop((listener.list_scope, which), None)
 
-    def catalog_changed(self) -> None:
-        """Notify the listeners of every scope whose lists changed."""
-        for list_scope, listeners in list(self._listeners.items()):
+    async def catalog_changed(self) -> None:
+        """Notify the listeners of every scope whose lists changed, some in each turn of the loop."""
+        for list_scope in list(self._listeners):
+            notified = 0
             for which in KINDS:
+                before = self._seen.get((list_scope, which))
+                if before is None:
+                    break  # Its last listener left meanwhile.
                 state = self._state(list_scope, which)
-                if state != self._seen[list_scope, which]:
-                    self._seen[list_scope, which] = state
-                    for listener in list(listeners):
-                        listener.list_changed(which)
+                if state == before:
+                    continue
+                self._seen[list_scope, which] = state
+                for listener in list(self._listeners[list_scope]):
+                    listener.list_changed(which)
+                    notified += 1
+                    if notified % AT_ONCE == 0:
+                        await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
-    def on_tool_request(self, principal: Principal, event: bytes) -> None:
-        """Notify the streams of a principal that its request for tools was decided."""
-        for list_scope, listeners in list(self._listeners.items()):
-            if list_scope.principal == principal:
-                for listener in list(listeners):
-                    listener.on_tool_request(event)
+    async def _pass_on(self, batch: Sequence[Delivery]) -> None:
+        for event in batch:
+            if isinstance(event, ResourceUpdated):
+                await self._resource_updated(event.source, event.uri, event.connection)
+            elif isinstance(event, ToolRequestDecided):
+                await self._tool_request_decided(event)
+            elif isinstance(event, Gap) and event.type is ResourceUpdated:
+                for server, uri in [key for key in self._subscribers if key[0] == event.source]:
+                    await self._resource_updated(server, uri, None)
+
+    async def _tool_request_decided(self, event: ToolRequestDecided) -> None:
+        """Notify the streams of the principal that asked."""
+        asker = (event.principal, event.kind)
+        scopes = [scope for scope in self._listeners if (scope.principal.id, scope.principal.kind) == asker]
+        for list_scope in scopes:
+            for listener in list(self._listeners.get(list_scope, ())):
+                listener.on_tool_request(bytes(event.body))
+            await asyncio.sleep(0)
 
     def subscribe(
         self, server: str, uri: str, client: object, notify: Callable[[], None], connection_key: str | None
@@ -107,11 +147,15 @@ class ChangeNotifier:
             del self._subscribers[server, uri]
         return removed
 
-    def resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
+    async def _resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
         """Notify the subscribers of a resource; with `connection_key`, those with that private connection only."""
-        for subscriber in list(self._subscribers.get((server, uri), {}).values()):
+        for place, (client, subscriber) in enumerate(list(self._subscribers.get((server, uri), {}).items()), 1):
+            if client not in self._subscribers.get((server, uri), {}):
+                continue  # It unsubscribed meanwhile.
             if connection_key is None or subscriber.connection_key == connection_key:
                 subscriber.notify()
+            if place % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def subscriptions(self, server: str, connection_key: str | None) -> list[str]:
         """The subscribed resources of a server; with `connection_key`, those of that private connection only."""

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.transports.exchange import Exchange
 
 
 class ResourceSubscriptions:

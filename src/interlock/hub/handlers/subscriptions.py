@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from interlock.events.types import SessionEnded, SessionOpened, now_us
 from interlock.hub.audit.client_subscribers import AuditSubscribers
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
-from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.sessions.clients import claim_of
+from interlock.hub.sessions.registry import OpenStream
+from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import EMPTY
-from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Notification
 
 MAX_STREAMS: Final = 10_000
+MAX_NAME: Final = 128
+"""Of a client's own name for itself, in events."""
 
 
 class SubscriptionHandler:
@@ -45,8 +47,9 @@ class SubscriptionHandler:
         follow: FollowTasks,
         background: BackgroundTasks,
     ) -> None:
-        self.open: set[ListenStream] = set()
+        self.streams: set[OpenStream] = set()
         """The open listen streams."""
+        self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
         self._audit_subscribers = audit_subscribers
         self._upstreams = upstreams
@@ -66,21 +69,32 @@ class SubscriptionHandler:
             "logging/setLevel": self._set_level,
         }
 
-    def on_session_opened(self, session: Session, caller: Caller) -> None:
+    def on_session_opened(self, session: Session) -> None:
         """Notify a session of changes from now on."""
-        self._change_notifier.listen(SessionListener.of(session, caller))
-        self._audit_subscribers.join(session.id, caller.principal, session.dialect, session.notify)
+        listener = self._listeners[session] = SessionListener.of(session)
+        self._change_notifier.listen(listener)
+        self._audit_subscribers.join(session.id, session.caller.principal, session.dialect, session.notify)
+        bus = self._change_notifier.bus
+        if bus.wants(SessionOpened):
+            who, client = session.caller.principal.id, claim_of(session.dialect).name
+            bus.publish(SessionOpened("sessions", bus.next(), now_us(), session.handle, who, client))
 
-    def on_session_closed(self, session: Session, caller: Caller) -> None:
+    def on_session_resumed(self, session: Session) -> None:
+        """Tell a session of an earlier run to read every list again."""
+        for which in KINDS:
+            session.notify(f"notifications/{which}/list_changed", b"{}")
+
+    def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
-        self._change_notifier.leave(SessionListener.of(session, caller))
+        self._change_notifier.leave(self._listeners.pop(session))
         self._audit_subscribers.leave(session.id)
-        state = session.state
-        if not isinstance(state, SessionState):
-            return
-        for server, uri in list(state.subscriptions):
+        bus = self._change_notifier.bus
+        if bus.wants(SessionEnded):
+            who = session.caller.principal.id
+            bus.publish(SessionEnded("sessions", bus.next(), now_us(), session.handle, who))
+        for server, uri in list(session.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
-        for server, name in state.private_connections:
+        for server, name in session.private_connections:
             upstream = self._upstreams.get(server)
             if upstream is not None:
                 upstream.close_private_connection(name)
@@ -95,19 +109,13 @@ class SubscriptionHandler:
             elif method in CLIENT_NOTIFICATIONS and private.owner is not None:
                 private.owner.questions.on_notification(private.connection, method, params)
 
-    def end_streams_of_revoked(self, is_valid: Callable[[Principal], bool]) -> None:
-        """End the streams of principals whose credentials are no longer valid."""
-        for stream in list(self.open):
-            if not is_valid(stream.principal):
-                stream.end("its credential is no longer valid")
-
     def end(self) -> None:
         """End every listen stream with a result, as the specification requires."""
-        for stream in list(self.open):
+        for stream in list(self.streams):
             stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        if len(self.open) >= MAX_STREAMS:
+        if len(self.streams) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
         stream = ListenStream(
             exchange,
@@ -116,11 +124,11 @@ class SubscriptionHandler:
             partial(self._resolve, caller),
             self._subscriptions,
             self._audit_subscribers,
-            self.open.discard,
+            self.streams.discard,
             self._follow,
         )
         stream.start()
-        self.open.add(stream)
+        self.streams.add(stream)
 
     def _resolve(self, caller: Caller, uri: str) -> tuple[str, str] | None:
         """The server of a resource and the server's own address for it; None where the caller may not have it.
@@ -134,17 +142,17 @@ class SubscriptionHandler:
         return target.server, target.name
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
-        if len(state.subscriptions) >= MAX_SUBSCRIPTIONS:
+        if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
         target = self._pipeline.reach(caller, "resource", uri, exchange)
-        self._background.begin(self._subscribe_for(exchange, caller, session, state, target, uri))
+        self._background.begin(self._subscribe_for(exchange, caller, session, target, uri))
 
     async def _subscribe_for(
-        self, exchange: Exchange, caller: Caller, session: Session, state: SessionState, target: Target, uri: str
+        self, exchange: Exchange, caller: Caller, session: Session, target: Target, uri: str
     ) -> None:
         params = msgspec.json.encode({"uri": uri})
 
@@ -157,43 +165,42 @@ class SubscriptionHandler:
         except Fault as fault:
             exchange.fail(fault)
             return
-        state.subscriptions[target.server, target.name] = uri
+        if session.over:
+            self._subscriptions.drop(target.server, target.name, session.id)
+            return
+        session.subscriptions[target.server, target.name] = uri
         exchange.result(EMPTY)
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         target = self._names.resource(caller, exchange.preview.uri or "")
-        if state.subscriptions.pop((target.server, target.name), None) is not None:
+        if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
 
     def _set_level(self, exchange: Exchange, caller: Caller) -> None:
-        session, state = _session(exchange)
+        session = _session(exchange)
         try:
             level = msgspec.json.decode(exchange.request.params, type=_Level).level
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"level: {cause}") from None
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-        state.log_level = level
+        session.log_level = level
         for upstream, _ in self._private_connections(session):
             self._background.begin(upstream.set_log_level(f"session:{session.id}", level))
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
-        state = session.state
-        if not isinstance(state, SessionState):
-            return []
-        found = ((self._upstreams.get(server), name) for server, name in state.private_connections)
+        found = ((self._upstreams.get(server), name) for server, name in session.private_connections)
         pairs = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
         return [(upstream, private) for upstream, private in pairs if private is not None]
 
 
-def _session(exchange: Exchange) -> tuple[Session, SessionState]:
-    session = exchange.session
-    if session is None or not isinstance(session.state, SessionState):
+def _session(exchange: Exchange) -> Session:
+    if exchange.session is None:
         raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
-    return session, session.state
+    return exchange.session
 
 
 class _Level(msgspec.Struct):

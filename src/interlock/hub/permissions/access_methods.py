@@ -17,11 +17,11 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission, Source
 from interlock.store import StoreError
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)
@@ -74,6 +74,8 @@ class AccessMethods:
         self._access.demand(principal, "change grants", write=True)
         if (params.entry_type == "tool_grant") != (params.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
+        if params.permission == "allow":
+            self._check_own_rights(principal, params.server_id, params.tool_name)
         now = self._access.now()
         if params.expires_at is not None and params.expires_at <= now:
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
@@ -97,10 +99,24 @@ class AccessMethods:
         """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
         self._access.demand(principal, "change grants", write=True)
         subject = (params.agent_id, params.server_id, params.tool_name)
+        if any(entry.permission == "deny" for entry in self._grants.at(*subject) if entry.subject == subject):
+            # Without the denial, the agent may call again.
+            self._check_own_rights(principal, params.server_id, params.tool_name)
         revoked = await self._grants.revoke(
             params.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
         return RevokedCount(revoked)
+
+    def _check_own_rights(self, principal: Principal, server: str, tool: str | None) -> None:
+        """A key gives others no access to tools that it does not permit itself. The terminal has no key."""
+        if not principal.key:
+            return
+        rights = self._access.rights(principal)
+        named = tool is not None and rights is not None and rights.invokes(f"{server}__{tool}")
+        if rights is None or not (named or rights.invokes_all_of(server)):
+            target = server if tool is None else f"{server}__{tool}"
+            message = f"{principal.id} cannot grant access to {target}, which its own key does not permit"
+            raise Fault("PERMISSION_DENIED", message, hint="use a key with `invoke:` for it, or the terminal")
 
     def _method(
         self, name: str, kind: type[Params], do: Work, background: BackgroundTasks

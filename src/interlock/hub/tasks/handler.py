@@ -6,7 +6,6 @@ A request for another principal's task gets exactly the answer for a task that d
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -23,6 +22,7 @@ from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
 from interlock.hub.tasks.live import Expected, Notify, renamed
 from interlock.hub.tasks.result_wait import ResultWait
@@ -44,7 +44,6 @@ from interlock.protocols.mcp.tasks import (
     unknown_task,
     with_related,
 )
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Result, one_line
 
@@ -112,7 +111,7 @@ class TaskHandler:
             call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
             call.plain = False
             return
-        id_ = secrets.token_urlsafe(24)
+        id_ = self._ledger.new_id()
         token = None
         meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:

@@ -15,6 +15,7 @@ import msgspec
 from interlock.protocols.mcp.tasks import Status, TaskState
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
+from interlock.wire.ids import Worker
 
 
 class StoredTask(msgspec.Struct, frozen=True):
@@ -72,8 +73,11 @@ def now_ms() -> int:
 class Ledger:
     """Every task of a hub. For the event loop's thread only, after `begin`."""
 
-    def __init__(self, limits: Callable[[], tuple[int, int]], clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self, limits: Callable[[], tuple[int, int]], worker: Worker, clock: Callable[[], int] = now_ms
+    ) -> None:
         self._limits = limits
+        self._worker = worker
         self.clock = clock
         self._store: Store
         self._mirror: Mirror[StoredTask]
@@ -83,6 +87,10 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def new_id(self) -> str:
+        """An id for a new task. It names this node and worker."""
+        return self._worker.new_id()
 
     async def begin(self, store: Store) -> None:
         """Load the tasks from the store."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
+from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState
-from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
+
+MAX_UNSENT: Final = 16
+"""Of one task. The newest state is what counts."""
 
 Notify = Callable[[str, bytes], None]
 """Takes a notification's method and params."""
@@ -23,7 +28,18 @@ Notify = Callable[[str, bytes], None]
 class LiveTask:
     """The state of a task in this process."""
 
-    __slots__ = ("checked", "counted", "followers", "notified", "route", "session", "state", "ticket", "token")
+    __slots__ = (
+        "checked",
+        "counted",
+        "followers",
+        "notified",
+        "route",
+        "session",
+        "state",
+        "ticket",
+        "token",
+        "unsent",
+    )
 
     def __init__(self, state: TaskState, checked: float) -> None:
         self.state = state
@@ -37,6 +53,8 @@ class LiveTask:
         self.token: str | None = None
         """The hub's progress token at the server (2025-11-25)."""
         self.followers: dict[object, Notify] = {}
+        self.unsent: deque[tuple[str, bytes]] = deque(maxlen=MAX_UNSENT)
+        """Notifications for the owner. A `TaskChanged` event wakes the task that sends them."""
         self.notified = state.status
         """The status that its followers know."""
         self.counted = False

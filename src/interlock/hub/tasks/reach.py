@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from interlock.hub.auth.access import Access
-from interlock.hub.calls.call import Caller
 from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.sessions.session import SessionCaller
 from interlock.hub.tasks.ledger import StoredTask
 
 
@@ -19,7 +19,7 @@ class Reach:
         # The verdict is used at once, so its expiry does not matter.
         self._gate = AccessGate(access, lambda: 0.0)
 
-    def __call__(self, caller: Caller, task: StoredTask) -> Target | None:
+    def __call__(self, caller: SessionCaller, task: StoredTask) -> Target | None:
         """The tool of a task; None where the caller may not reach it in this view now."""
         if not self._catalog.sees_server(caller.view, task.server):
             return None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.tasks import with_related
-from interlock.transports.exchange import Exchange
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Failure, Id, Request, Result

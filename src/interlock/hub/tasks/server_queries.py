@@ -15,10 +15,10 @@ import msgspec
 
 from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.live import LiveTask, Place, TaskLost, outcome_in
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import TaskState, read_state
 from interlock.wire.errors import TABLE, Fault

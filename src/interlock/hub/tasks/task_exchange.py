@@ -13,13 +13,13 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.live import renamed
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
 
 

@@ -9,29 +9,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Coroutine
-from typing import Final, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, Gap, SubscriberTask
+from interlock.events.types import Delivery, TaskChanged, now_us
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import Ledger, StoredTask
 from interlock.hub.tasks.live import Expected, LiveTask, Notify, outcome_in, renamed
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.server_queries import ServerQueries
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
 from interlock.store import StoreError
-from interlock.transports.exchange import Session
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
@@ -52,8 +53,11 @@ class Tracker:
         recording: Recording,
         max_ttl_ms: Callable[[], int],
         reach: Reach,
+        bus: Bus,
     ) -> None:
         self.ledger = ledger
+        self._bus = bus
+        self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recording = recording
@@ -137,13 +141,13 @@ class Tracker:
 
     def seen(self, task: StoredTask, session: Session | None) -> None:
         """Send notifications of a task to the session that its owner uses now (2025-11-25)."""
-        if session is not None and isinstance(session.state, SessionState):
+        if session is not None and not session.over:
             self.live(task).session = session
-            session.state.tasks.add(task.id)
+            session.tasks.add(task.id)
 
-    def leave(self, session: Session, state: SessionState) -> None:
+    def leave(self, session: Session) -> None:
         """Detach a closed session from its tasks, which go on."""
-        for id_ in state.tasks:
+        for id_ in session.tasks:
             live = self._live.get(id_)
             if live is not None and live.session is session:
                 live.session = None
@@ -239,8 +243,8 @@ class Tracker:
             return
         if live.token is not None:
             self._tokens.pop(live.token, None)
-        if live.session is not None and isinstance(live.session.state, SessionState):
-            live.session.state.tasks.discard(id)
+        if live.session is not None:
+            live.session.tasks.discard(id)
 
     # Notifications
 
@@ -272,10 +276,26 @@ class Tracker:
         """Notify the owner of a task: its session and its streams."""
         live = self.live(task)
         live.notified = live.state.status
-        if live.session is not None and self.reach(cast(Caller, live.session.caller), task) is not None:
-            live.session.notify(method, params)
-        for follower in list(live.followers.values()):
-            follower(method, params)
+        live.unsent.append((method, params))
+        self._bus.publish(TaskChanged(task.server, self._bus.next(), now_us(), task.id, live.state.status))
+
+    async def _send(self, batch: Sequence[Delivery]) -> None:
+        """Send notifications to the owners of changed tasks; after a gap, of all."""
+        ids = [event.task for event in batch if isinstance(event, TaskChanged)]
+        if any(isinstance(event, Gap) for event in batch):
+            ids = [id_ for id_, live in self._live.items() if live.unsent]
+        for id_ in dict.fromkeys(ids):
+            task, live = self.ledger.at_id(id_), self._live.get(id_)
+            if task is not None and live is not None:
+                self._send_unsent(task, live)
+
+    def _send_unsent(self, task: StoredTask, live: LiveTask) -> None:
+        while live.unsent:
+            method, params = live.unsent.popleft()
+            if live.session is not None and self.reach(live.session.caller, task) is not None:
+                live.session.notify(method, params)
+            for follower in list(live.followers.values()):
+                follower(method, params)
 
     def follow(self, task: StoredTask, follower: object, notify: Notify) -> None:
         """Notify a follower of every change (stateless era)."""
@@ -349,6 +369,7 @@ class Tracker:
 
     async def close(self) -> None:
         """Record running tasks as unknown. The store keeps them, so their owners can query them after a restart."""
+        await self._notifying.close()
         for id_, live in list(self._live.items()):
             task = self.ledger.at_id(id_)
             if task is not None and live.ticket is not None:

@@ -13,8 +13,8 @@ import msgspec
 from interlock.discovery.budget import Budget, SessionTools
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import View
+from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.tool_search.listings import ToolListings
-from interlock.transports.exchange import Session
 
 UNBOUNDED: Final = Budget(90_000_000, 30_000_000, 30_000_000, 30_000_000)
 """For callers without a budget: every tool fits."""
@@ -89,9 +89,9 @@ class Contexts:
             if context.listed:
                 self.changed(context.caller, context.session)
 
-    def forget(self, caller: Caller, session: Session) -> None:
+    def forget(self, session: Session) -> None:
         """Drop the context of a closed session."""
-        self.kept.pop(_key(caller, session), None)
+        self.kept.pop(_key(session.caller, session), None)
 
     def _costs(self, caller: Caller, names: tuple[str, ...]) -> dict[str, int]:
         list_scope = caller.list_scope
@@ -99,5 +99,5 @@ class Contexts:
         return {name: self._listings.cost(list_scope, tool) for name, tool in tools if tool is not None}
 
 
-def _key(caller: Caller, session: Session | None) -> _Key:
+def _key(caller: SessionCaller, session: Session | None) -> _Key:
     return (caller.owner, session.id if session is not None else "", caller.view)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from interlock.discovery.budget import Fit, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
+from interlock.events import Bus
+from interlock.events.types import ToolRequestDecided, now_us
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
@@ -26,7 +29,6 @@ from interlock.hub.tool_search.requests import EVENT, Requests, Waiting, event
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
-from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class DiscoveryTools:
         summarizer: ToolSummaries,
         requests: Requests,
         pipeline: Pipeline,
-        notify: Callable[[Principal, bytes], None],
+        bus: Bus,
     ) -> None:
         self._catalog = catalog
         self._listings = listings
@@ -65,7 +67,7 @@ class DiscoveryTools:
         self._summarizer = summarizer
         self._requests = requests
         self._pipeline = pipeline
-        self._notify = notify
+        self._bus = bus
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
         requests.settled = self._settled
@@ -180,9 +182,9 @@ class DiscoveryTools:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         return {"evicted": list(dict.fromkeys(names)), "tokens_freed": freed}
 
-    def forget(self, session: Session, caller: Caller) -> None:
+    def forget(self, session: Session) -> None:
         """Drop the state of a closed session."""
-        self.contexts.forget(caller, session)
+        self.contexts.forget(session)
         self._requests.forget(session)
 
     async def _fitted(
@@ -252,7 +254,8 @@ class DiscoveryTools:
             data |= self._loaded(caller, self.contexts.of(caller, session), tool)
         encoded = event(waiting.request_id, data)
         if session is None:
-            self._notify(caller.principal, encoded)
+            by, body = caller.principal, msgspec.Raw(encoded)
+            self._bus.publish(ToolRequestDecided("tool_requests", self._bus.next(), now_us(), by.id, by.kind, body))
             return True
         self.contexts.changed(caller, session)
         if waiting.speaks_mgp:

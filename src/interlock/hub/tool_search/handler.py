@@ -13,12 +13,12 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})

@@ -12,7 +12,7 @@ from interlock.hub.calls.rates import Rates, limited, take
 from interlock.hub.calls.recording import Recording, trace_of
 from interlock.hub.calls.verdicts import Refuse
 from interlock.hub.catalog.target import Target
-from interlock.transports.exchange import Exchange
+from interlock.hub.sessions.session import Exchange
 from interlock.wire.errors import Fault
 
 

@@ -22,8 +22,8 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.permissions.access_methods import AccessMethods, Give
+from interlock.hub.sessions.session import Session
 from interlock.protocols.mgp.permissions import Risk
-from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
 CHANNEL: Final = "tool.request"

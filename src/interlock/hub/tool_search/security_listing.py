@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.calls.plan import PolicyVersion
+from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog, View
 from interlock.protocols.mgp.permissions import Risk
@@ -26,19 +26,19 @@ class SecurityListing:
     def __init__(
         self,
         catalog: Catalog,
-        policy_version: PolicyVersion,
+        plan_generation: PlanGeneration,
         risk_of: Callable[[Tool], Risk],
         needs: Callable[[Tool], tuple[str, ...]],
     ) -> None:
         self._catalog = catalog
-        self._policy_version = policy_version
+        self._plan_generation = plan_generation
         self._risk_of = risk_of
         self._needs = needs
         self._cache: dict[tuple[View, int], tuple[bytes, bytes]] = {}
 
     def __call__(self, view: View, listing: bytes) -> bytes:
         """Add the `security` of each tool to a list (MGP, Extended Tool Definition)."""
-        known = self._cache.get((view, self._policy_version.number))
+        known = self._cache.get((view, self._plan_generation.number))
         if known is not None and known[0] is listing:
             return known[1]
         tools = msgspec.json.decode(listing, type=list[dict[str, msgspec.Raw]])
@@ -49,7 +49,7 @@ class SecurityListing:
         secured = msgspec.json.encode(tools)
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[view, self._policy_version.number] = (listing, secured)
+        self._cache[view, self._plan_generation.number] = (listing, secured)
         return secured
 
     def _security(self, tool: Tool, declared: msgspec.Raw | None) -> dict[str, object]:

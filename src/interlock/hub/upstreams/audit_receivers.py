@@ -1,27 +1,32 @@
 """Sends the audit log to audit servers: `notifications/mgp.audit`, in order and complete (MGP, Audit Trail).
 
-The audit log itself is the queue. A cursor in the store marks the last record that each server took, so the hub sends
-records again after a broken connection or a restart. Each notification has its number in the chain, by which a server
-recognises a duplicate.
+The audit log itself is the queue, and events only wake its readers. A cursor in the store marks the last record that
+each server took, so the hub sends records again after a broken connection or a restart. Each notification has its
+number in the chain, by which a server recognises a duplicate.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from interlock.events import Bus, EventFilter, SubscriberTask
+from interlock.events.types import AuditCommitted, Delivery, Gap, ServerStateChanged
 from interlock.hub.audit.chain import UnreadableRecord, record_of
 from interlock.hub.audit.mgp_format import METHOD, notification
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
-from interlock.protocols.mgp.security import Trust, lower_trust
+from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
+from interlock.store.database import Database
 from interlock.store.records import RecordRow
 from interlock.wire.errors import Fault
 
@@ -43,8 +48,6 @@ class Cursor(msgspec.Struct, frozen=True):
     server: str
     chain: str
     seq: int
-    asked: bool
-    """Whether the server requested audit records when the hub first connected to it."""
 
 
 CURSORS: Final = Collection("audit_cursors", Cursor, key="id")
@@ -53,16 +56,28 @@ CURSORS: Final = Collection("audit_cursors", Cursor, key="id")
 class AuditReceivers:
     """Sends one chain to every server that receives it."""
 
-    def __init__(self, recorder: Recorder, store: Store, log: Log) -> None:
+    def __init__(self, recorder: Recorder, store: Store, log: Log, bus: Bus, upstreams: Upstreams) -> None:
         self._recorder = recorder
         self._store = store
         self._log = log
+        self._bus = bus
+        self._upstreams = upstreams
         self._receivers: dict[str, _Receiver] = {}
         self._active: set[_Receiver] = set()
-        recorder.follow(lambda records: self._wake())
+        self._states = SubscriberTask(bus.subscribe(EventFilter.of(ServerStateChanged)), self._on_states)
+        self._commits: SubscriberTask | None = None
+        """Runs while a receiver is active."""
 
-    def connected(self, server: Upstream) -> None:
-        """Continue sending to a server that was just connected, if it receives audit records."""
+    async def _on_states(self, batch: Sequence[Delivery]) -> None:
+        """Continue sending to servers that were just connected; after a gap, to all that are."""
+        servers: Iterable[Upstream | None] = (self._upstreams.get(event.source) for event in batch)
+        if any(isinstance(event, Gap) for event in batch):
+            servers = self._upstreams
+        for server in dict.fromkeys(servers):
+            if server is not None and server.state is ServerState.CONNECTED:
+                self._connected(server)
+
+    def _connected(self, server: Upstream) -> None:
         receiver = self._receivers.get(server.id)
         if receiver is None:
             receiver = self._receivers[server.id] = _Receiver(server, self._recorder, self._store, self._log, self)
@@ -74,6 +89,9 @@ class AuditReceivers:
 
     async def close(self) -> None:
         """Stop sending. The next start sends the remaining records."""
+        await self._states.close()
+        if self._commits is not None:
+            await self._commits.close()
         receivers, self._receivers = self._receivers, {}
         tasks = [receiver.task for receiver in receivers.values() if receiver.task is not None]
         for task in tasks:
@@ -86,8 +104,13 @@ class AuditReceivers:
             self._active.add(receiver)
         else:
             self._active.discard(receiver)
+        if self._active and self._commits is None:
+            self._commits = SubscriberTask(self._bus.subscribe(EventFilter.of(AuditCommitted), limit=1), self._wake)
+        elif not self._active and self._commits is not None:
+            self._commits.stop()
+            self._commits = None
 
-    def _wake(self) -> None:
+    async def _wake(self, batch: Sequence[Delivery]) -> None:
         for receiver in self._active:
             receiver.woken.set()
 
@@ -103,10 +126,10 @@ class _Receiver:
         self._store = store
         self._log = log
         self._receivers = receivers
-        self._loaded = False
         self._reconnected = asyncio.Event()
         self._last_warning = ""
-        self._cursor = Cursor(f"{recorder.chain}/{server.id}", server.id, recorder.chain, recorder.resumed.seq, False)
+        self._id = f"{recorder.chain}/{server.id}"
+        self._cursor: Cursor | None = None
 
     def connected(self, server: Upstream) -> None:
         """Send waiting records at once, as there is a new connection."""
@@ -123,14 +146,15 @@ class _Receiver:
             self.woken.clear()
             self._reconnected.clear()
             try:
-                if not self._loaded:
-                    self._cursor, self._loaded = await self._load_cursor(), True
-                wanted = self._is_wanted()
+                wanted = self.server.settings.audit == "all"
                 self._receivers.set_active(self, wanted)
                 if wanted:
+                    cursor = self._cursor or await self._load_cursor()
                     await asyncio.sleep(GATHER_S)
-                    await self._send()
-                elif not self.woken.is_set():
+                    await self._send(cursor)
+                else:
+                    await self._forget_cursor()
+                if not wanted and not self.woken.is_set():
                     self.task = None
                     return
                 pause, self._last_warning = MIN_PAUSE_S, ""
@@ -142,35 +166,40 @@ class _Receiver:
                 pause = min(2 * pause, MAX_PAUSE_S)
 
     async def _load_cursor(self) -> Cursor:
-        """The stored cursor, or a new one: a new server receives the records since the start of this run."""
-        found = await self._store.get(CURSORS, self._cursor.id)
+        """The stored cursor, or a new one: a new receiver gets the records from now on, and none from before."""
+        now = self._recorder.last_seq
+        found = await self._store.get(CURSORS, self._id)
         if found is not None:
+            self._cursor = found.value
             return found.value
-        cursor = msgspec.structs.replace(self._cursor, asked=asks_for_audit(self.server))
-        async with self._store.transaction() as change:
-            change.put(CURSORS, cursor)
+        cursor = Cursor(self._id, self.server.id, self._recorder.chain, now)
+        await self._move(cursor)
         return cursor
 
-    def _is_wanted(self) -> bool:
-        setting = self.server.settings.audit
-        requests = asks_for_audit(self.server) and not _sandboxed(self.server)
-        if setting == "auto" and requests and not self._cursor.asked:
-            self._warn('requests audit records now and did not before; set `audit = "all"` for it to send them')
-        return setting == "all" or (setting == "auto" and requests and self._cursor.asked)
+    async def _forget_cursor(self) -> None:
+        """Where the operator names the server no more: if it is named again, sending begins at that moment."""
+        self._cursor = None
+        if self.server.settings.audit == "auto" and asks_for_audit(self.server):
+            self._warn('requests audit records; set `audit = "all"` for it to send them')
+        if await self._store.get(CURSORS, self._id) is not None:
+            async with self._store.transaction() as change:
+                change.delete(CURSORS, self._id)
 
-    async def _send(self) -> None:
+    async def _move(self, cursor: Cursor) -> None:
+        async with self._store.transaction() as change:
+            change.put(CURSORS, cursor)
+        self._cursor = cursor
+
+    async def _send(self, cursor: Cursor) -> None:
         while (shared := self.server.pool.shared) is not None:
-            page = await self._store.read(
-                lambda database: rows.page(database, self._cursor.chain, self._cursor.seq, BATCH)
-            )
+            page = await self._store.read(partial(_next_page, cursor))
             if not page:
                 return
             notifications = [said for row in page if (said := self._notification(row)) is not None]
             if notifications:
                 await shared.connection.tell_surely(METHOD, notifications, DELIVERY_S)
-            self._cursor = msgspec.structs.replace(self._cursor, seq=page[-1].seq)
-            async with self._store.transaction() as change:
-                change.put(CURSORS, self._cursor)
+            cursor = msgspec.structs.replace(cursor, seq=page[-1].seq)
+            await self._move(cursor)
 
     def _notification(self, row: RecordRow) -> bytes | None:
         """What a server is sent of a record."""
@@ -193,10 +222,8 @@ class _Receiver:
             self._log(self.server.id, text)
 
 
-def _sandboxed(server: Upstream) -> bool:
-    """Whether a server is sandboxed. It receives audit records only if the operator sets that."""
-    claimed = None if server.agreement is None else server.agreement.offer.trust_level
-    return lower_trust(Trust[server.settings.trust.upper()], claimed) is Trust.SANDBOXED
+def _next_page(cursor: Cursor, database: Database) -> list[RecordRow]:
+    return rows.page(database, cursor.chain, cursor.seq, BATCH)
 
 
 def asks_for_audit(server: Upstream) -> bool:

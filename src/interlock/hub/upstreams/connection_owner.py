@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.catalog.views import Viewer
+from interlock.hub.sessions.session import Session
 from interlock.hub.upstreams.server_requests import ServerRequests
-from interlock.hub.upstreams.sharing import SessionState
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.tasks import related_task, with_related
-from interlock.transports.exchange import Session
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
@@ -84,16 +82,14 @@ class ConnectionOwner:
         if call is not None:
             call.on_request(request)
         elif self._session is not None:
-            shown = None if cast(Viewer, self._session.caller).view.bare else self._server
+            shown = None if self._session.caller.view.bare else self._server
             self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
             connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
-        state = session.state
-        level = state.log_level if isinstance(state, SessionState) else None
-        return method != "notifications/message" or is_severe(params, level)
+        return method != "notifications/message" or is_severe(params, session.log_level)
 
     def _ask_beside(self, session: Session, method: str, params: bytes) -> asyncio.Future[bytes]:
         return session.ask(method, question_for_old(session.dialect.revision, method, params))

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.connection_listeners import PrivateConnectionListener, SharedConnectionListener
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, set_log_level
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.hub.upstreams.starts import Starts
 from interlock.wire.errors import Fault
 
@@ -32,7 +32,7 @@ class ConnectionPool:
         current: CurrentSettings,
         connector: Connector,
         dispatcher: NotificationDispatcher,
-        events: UpstreamEvents,
+        host: Host,
         restarts: Restarts,
         starts: Starts,
         max_private: int,
@@ -40,7 +40,7 @@ class ConnectionPool:
         self._current = current
         self._connector = connector
         self._dispatcher = dispatcher
-        self._events = events
+        self._host = host
         self._restarts = restarts
         self._starts = starts
         self.private = PrivateConnections(max_private)
@@ -115,8 +115,8 @@ class ConnectionPool:
             if self.shared is None:
                 return {}
             id_ = self._current.id
-            tasks = frozenset(self._events.watched_tasks(id_) if self.modern else ())
-            uris = frozenset(self._events.subscriptions(id_, None))
+            tasks = frozenset(self._host.watched_tasks(id_) if self.modern else ())
+            uris = frozenset(self._host.subscriptions(id_, None))
             return await self.shared.connection.watch(lists=True, uris=uris, tasks=tasks)
 
     async def watch_private(self, name: str | None) -> None:
@@ -124,7 +124,7 @@ class ConnectionPool:
         found = None if name is None or self._current.server.url is not None else self.private.get(name)
         if found is not None:
             async with self._watching:
-                uris = frozenset(self._events.subscriptions(self._current.id, name))
+                uris = frozenset(self._host.subscriptions(self._current.id, name))
                 await found.connection.watch(lists=False, uris=uris)
 
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
@@ -140,7 +140,7 @@ class ConnectionPool:
         owner.attach(connection)
         if key.log_level is not None:
             await set_log_level(connection, key.log_level, self._current.discovery_s)
-        uris = self._events.subscriptions(self._current.id, key.name)
+        uris = self._host.subscriptions(self._current.id, key.name)
         if uris and self._current.server.url is None:
             await connection.watch(lists=False, uris=frozenset(uris))
         return UpstreamConnection(connection, owner)

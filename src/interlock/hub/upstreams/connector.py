@@ -11,11 +11,11 @@ from interlock.client.connection import Connection, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
+from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
-from interlock.hub.upstreams.sharing import ConnectionKey
 from interlock.transports.link import Listener
 from interlock.version import VERSION
 from interlock.wire.errors import Fault
@@ -27,10 +27,10 @@ IDENTITY: Final = Identity("interlock", VERSION, asking(b"{}"), title="Interlock
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, current: CurrentSettings, dial: Dial, events: UpstreamEvents, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, dial: Dial, host: Host, logs: Logs) -> None:
         self._current = current
         self._dial = dial
-        self._events = events
+        self._host = host
         self._logs = logs
         self.peer: Peer | None = None
         """How the server last introduced itself."""
@@ -74,7 +74,7 @@ class Connector:
 
     async def _prepare(self, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         connection.mgp = None if agreement is None else agreement.agreed
-        await self._events.prepare(self._current.id, connection, agreement, shared=shared)
+        await self._host.prepare(self._current.id, connection, agreement, shared=shared)
 
     def _era(self) -> Era:
         """The configured era, or the one that an earlier connection found."""

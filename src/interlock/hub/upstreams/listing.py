@@ -13,7 +13,7 @@ from interlock.client.connection import Connection
 from interlock.config.settings import Server
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
@@ -38,10 +38,10 @@ Listed = list[list[bytes]]
 class Lists:
     """Reads the lists of one server, and remembers whether they are to be read again."""
 
-    def __init__(self, current: CurrentSettings, logs: Logs, events: UpstreamEvents) -> None:
+    def __init__(self, current: CurrentSettings, logs: Logs, host: Host) -> None:
         self._current = current
         self._logs = logs
-        self._events = events
+        self._host = host
         self.changed = asyncio.Event()
         """Set when the lists are to be read again."""
         self.left_out: list[str] = []
@@ -77,7 +77,7 @@ class Lists:
             self._log(f"left out {reason}")
         self.left_out = offer.left_out
         offer.instructions = connection.peer.instructions
-        await self._events.on_offer(offer)
+        await self._host.on_offer(offer)
         self.known = True
         self.problem = None
 

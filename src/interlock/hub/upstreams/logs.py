@@ -1,17 +1,19 @@
 """Log lines of servers for the operator: stderr, stray output on stdout, log messages.
 
-The hub keeps a bounded tail for each server and redacts secrets when somebody reads it.
+The hub keeps a bounded tail for each server and redacts secrets when somebody reads it. Each line is an event too.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from interlock.events import Bus
+from interlock.events.types import LogWritten, now_us
 from interlock.judge.secrets import redact
 
 MAX_LINES: Final = 1000
@@ -30,21 +32,19 @@ class LogLine(msgspec.Struct, frozen=True):
 class Logs:
     """The tails of all servers."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._tails: dict[str, deque[LogLine]] = {}
-        self._listeners: set[Callable[[LogLine], None]] = set()
 
     def add(self, server: str, stream: str, text: str) -> None:
-        """Keep a line, drop the oldest, and pass the line to followers."""
+        """Keep a line, drop the oldest, and publish the line."""
         shown = text[:MAX_LINE_CHARS]
         if not shown.isprintable():
             shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in shown)
-        line = LogLine(datetime.now(UTC).isoformat(timespec="milliseconds"), server, stream, shown)
-        self._tails.setdefault(server, deque(maxlen=MAX_LINES)).append(line)
-        if self._listeners:
-            line = _without_secrets(line)
-        for listener in tuple(self._listeners):
-            listener(line)
+        at = now_us()
+        self._tails.setdefault(server, deque(maxlen=MAX_LINES)).append(LogLine(_instant(at), server, stream, shown))
+        if self._bus.wants(LogWritten):
+            self._bus.publish(LogWritten(server, self._bus.next(), at, stream, redact(shown)))
 
     def tail(self, server: str | None, count: int) -> list[LogLine]:
         """The last lines of one server, or of all in the order they arrived."""
@@ -54,14 +54,18 @@ class Logs:
         lines = sorted((line for tail in chosen for line in tail), key=lambda line: line.at)
         return [_without_secrets(line) for line in lines[-count:]] if count > 0 else []
 
-    def follow(self, listener: Callable[[LogLine], None]) -> Callable[[], None]:
-        """Pass every further line to a listener. Returns a function that stops that."""
-        self._listeners.add(listener)
-        return lambda: self._listeners.discard(listener)
-
     def forget(self, server: str) -> None:
         """Drop the lines of a server that was removed."""
         self._tails.pop(server, None)
+
+
+def line_of(event: LogWritten) -> LogLine:
+    """The line that an event tells of."""
+    return LogLine(_instant(event.at), event.source, event.stream, event.text)
+
+
+def _instant(at: int) -> str:
+    return datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec="milliseconds")
 
 
 def _without_secrets(line: LogLine) -> LogLine:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
@@ -25,24 +25,24 @@ MAX_LOG_BYTES: Final = 2000
 class NotificationDispatcher:
     """Hands each notification to the part of the hub that it concerns."""
 
-    def __init__(self, server: str, logs: Logs, lists: Lists, events: UpstreamEvents) -> None:
+    def __init__(self, server: str, logs: Logs, lists: Lists, host: Host) -> None:
         self._server = server
         self._logs = logs
         self._lists = lists
-        self._events = events
+        self._host = host
 
     def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
         """Dispatch a notification; `owner` has the private connection it came on, None means the shared one."""
         if method in TASK_NOTIFICATIONS:
-            self._events.on_task_notification(self._server, owner, method, params)
+            self._host.on_task_notification(self._server, owner, method, params)
         elif method.endswith("/list_changed"):
             self._lists.changed.set()
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
-                self._events.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
+                self._host.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
         elif method in CLAIMS:
-            self._events.on_claim(self._server, method, params)
+            self._host.on_claim(self._server, method, params)
         elif method == "notifications/message":
             self.on_log("log", params[:MAX_LOG_BYTES].decode("utf-8", "replace"))
 

@@ -4,35 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
-
 from interlock.config.settings import Share
+from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
-from interlock.transports.exchange import Exchange, Session
-
-
-class SessionState(msgspec.Struct):
-    """The hub's state for a client's session (handshake era)."""
-
-    log_level: str | None = None
-    subscriptions: dict[tuple[str, str], str] = {}
-    """`(server, uri)` to the address that the client knows."""
-    private_connections: set[tuple[str, str]] = set()
-    """`(server, name)` of the private connections of this session."""
-    tasks: set[str] = set()
-    """The tasks that this session is notified of."""
-    connection_keys: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
-    """The connection that its calls take, by server, sharing, era and log level."""
-
-
-class ConnectionKey(msgspec.Struct, frozen=True):
-    """The name of a private connection, and the properties of the client that its server sees."""
-
-    name: str
-    capabilities: bytes = b"{}"
-    log_level: str | None = None
-    session: Session | None = None
-    """The only session that uses it; None where several requests of one principal do."""
 
 
 def connection_key(
@@ -67,6 +41,4 @@ def connection_key(
 def log_level_of(exchange: Exchange) -> str | None:
     """The least severe log level that a request's client wants, or None."""
     session = exchange.session
-    if session is None:
-        return exchange.dialect.log_level
-    return session.state.log_level if isinstance(session.state, SessionState) else None
+    return exchange.dialect.log_level if session is None else session.log_level

@@ -11,27 +11,27 @@ from typing import Protocol
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.events import UpstreamEvents
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.sharing import ConnectionKey, connection_key
+from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
-from interlock.transports.exchange import Exchange
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
 
-class UpstreamHost(UpstreamEvents, Protocol):
+class UpstreamHost(Host, Protocol):
     """The hub, as its servers see it."""
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:

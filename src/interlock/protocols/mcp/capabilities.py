@@ -28,6 +28,17 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     """Whether it answers as a task what it is asked for (2025-11-25)."""
 
     @property
+    def names(self) -> list[str]:
+        """The capabilities that it declared, as this hub knows them."""
+        known = {
+            "sampling": self.sampling,
+            "elicitation": self.elicitation_form or self.elicitation_url or bool(self.other_elicitation),
+            "roots": self.roots,
+            "tasks": self.tasks or self.hosts_tasks,
+        }
+        return [name for name, declared in known.items() if declared]
+
+    @property
     def answers_servers(self) -> bool:
         """Whether a server may turn to this client in the middle of a call."""
         return self.sampling or self.elicitation_form or self.elicitation_url or self.roots

@@ -34,8 +34,9 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """Unread bytes on one event stream before it is closed."""
     keep_alive_s: float = 15.0
     """How often a comment is written to open event streams."""
-    sessions: int = 10_000
-    sessions_per_owner: int = 256
+    sse_streams: int = 10_000
+    """Open streams of revision 2024-11-05. Beyond that the oldest without open calls is closed."""
+    sse_streams_per_owner: int = 256
     session_idle_s: float = 30 * 60.0
     """How long a session without open streams or requests is kept."""
     replay_events: int = 256

@@ -64,7 +64,7 @@ class HttpLink(Link):
     ) -> None:
         self.listener = listener
         self.limits = limits
-        self.complaints = ViolationLog()
+        self.complaints = ViolationLog(listener, "http")
         """Of kind `message`, `stray` and `told`."""
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
@@ -78,7 +78,7 @@ class HttpLink(Link):
         self._last_id = 0
         self.calls: dict[Id, Call] = {}
         """The requests that wait for an answer."""
-        self._posts = Posts(self, self._pool, self._heads)
+        self._posts = Posts(self.complaints, self._pool, self._heads)
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
         self._recovery: Recovery | None = None
@@ -311,9 +311,7 @@ class HttpLink(Link):
         self.listener.on_notification(method, params)
 
     def complain(self, text: str, kind: str = "stray") -> None:
-        line = self.complaints.note(kind, text)
-        if line is not None:
-            self.listener.on_log("http", line)
+        self.complaints.report(kind, text)
 
     # How requests go out and end.
 

@@ -32,10 +32,11 @@ from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.malformed import Malformed
 from interlock.transports.http.post_headers import accepts_events, names_modern, names_session, unfit
 from interlock.transports.http.refusals import error_dialect_of, failure, id_of, refuse
-from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.sessions import HttpSession, HttpSessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
@@ -75,7 +76,7 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self._bounds = bounds
-        self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
+        self.sessions = HttpSessions(service, limits, bounds, clock)
         self.legacy_sse = LegacySse(service, limits, bounds)
         self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
@@ -130,6 +131,7 @@ class McpEndpoint:
     def tick(self) -> None:
         """Sessions that nobody uses end."""
         self.sessions.expire()
+        self.legacy_sse.tick()
         self._listening = {exchange for exchange in self._listening if exchange.open}
 
     def drain(self) -> None:
@@ -142,7 +144,7 @@ class McpEndpoint:
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""
         self.legacy_sse.close()
-        self.sessions.close_all("the server is shutting down")
+        self.sessions.end_all("the server is shutting down")
 
     def _post(self, turn: Turn, message: Request | None = None) -> None:
         """Serve the request in a POST, which is read from its body where it was not read already."""
@@ -174,10 +176,10 @@ class McpEndpoint:
             return
         else:
             known = head.session
-            if not isinstance(known, HttpSession) or known.over or known.caller.owner != caller.owner:
+            if not isinstance(known, HttpSession) or known.over or known.owner != caller.owner:
                 known = head.session = self._session(turn, caller)
             session = known
-            dialect = session.dialect
+            dialect = session.session.dialect
         exchange = HttpExchange(request, view, dialect, caller, turn, session)
         if session is None:
             turn.on_gone = exchange.client_gone
@@ -219,13 +221,9 @@ class McpEndpoint:
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
     def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
-        session = self.sessions.open(caller, read_initialize(request.params))
-        try:
-            result = self._service.initialize(session)
-        except BaseException:
-            self.sessions.discard(session)
-            raise
-        turn.answer(200, encode_result(request.id, result), b"mcp-session-id: %b\r\n" % session.id.encode())
+        opened, greeting = self.sessions.open(caller, read_initialize(request.params))
+        named = b"mcp-session-id: %b\r\n" % opened.session.id.encode()
+        turn.answer(200, encode_result(request.id, greeting), named)
 
     def _take_notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
         view = preview(notification.params)
@@ -246,15 +244,15 @@ class McpEndpoint:
                 exchange.cancel(reason)
             return
         if notification.method == INITIALIZED:
-            session.initialized = True
-        self._service.on_notification(caller, session, notification)
+            session.session.confirm()
+        self._service.on_notification(caller, session.session, notification)
 
     def _batch(self, turn: Turn, caller: Caller) -> None:
         if not names_session(turn.head.headers):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
         session = self._session(turn, caller)
-        if not session.dialect.revision.batches:
-            raise Fault("INVALID_REQUEST", f"revision {session.dialect.revision.name} has no batches")
+        if not session.session.dialect.revision.batches:
+            raise Fault("INVALID_REQUEST", f"revision {session.session.dialect.revision.name} has no batches")
         messages = turn.message if isinstance(turn.message, list) else decode_batch(turn.body, self._limits)
         refused = [failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
         requests = [message for message in messages if isinstance(message, Request)]
@@ -276,7 +274,7 @@ class McpEndpoint:
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
             check_beside(request.auth, turn.head.headers)
             view = preview(request.params)
-            exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
+            exchange = HttpExchange(request, view, session.session.dialect, caller, turn, session, batch)
             exchange.serve(self._service)
         except Fault as fault:
             batch.answered(failure(fault, request.id))
@@ -291,14 +289,14 @@ class McpEndpoint:
             refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
         last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
-        session.streams.listen(turn, None if last_event is None else last_event.decode("latin-1"))
+        session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1"))
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
         if not names_session(turn.head.headers):
             refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return
-        self.sessions.close(self._session(turn, caller), "the client ended the session")
+        self.sessions.end(self._session(turn, caller), SessionEvent.LEAVE, "the client ended the session")
         turn.answer(204)
 
     def _session(self, turn: Turn, caller: Caller) -> HttpSession:
@@ -313,5 +311,5 @@ class McpEndpoint:
                 hint="open a session with initialize, or send the request in the form of revision 2026-07-28",
             )
         session = self.sessions.find(named, caller)
-        check_session_version(turn.head.headers, session.dialect.revision)
+        check_session_version(turn.head.headers, session.session.dialect.revision)
         return session

@@ -15,7 +15,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
-from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, check_capability, why_cancelled
+from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.turn import Turn
@@ -54,7 +54,8 @@ class HttpExchange(OpenExchange):
     """A request in a POST."""
 
     # Few requests ever change these, so they stand here once and not in each of them.
-    session: HttpSession | None = None
+    session: Session | None = None
+    _channel: HttpSession | None = None
     on_cancel: Callable[[str], None] | None = None
     open = True
     _batch: Batch | None = None
@@ -68,7 +69,7 @@ class HttpExchange(OpenExchange):
         dialect: Dialect,
         caller: Caller,
         turn: Turn,
-        session: HttpSession | None = None,
+        channel: HttpSession | None = None,
         batch: Batch | None = None,
     ) -> None:
         self.request = request
@@ -77,17 +78,18 @@ class HttpExchange(OpenExchange):
         self.caller = caller
         self.headers = turn.head.headers
         self._turn = turn
-        if session is not None:
-            self.session = session
+        if channel is not None:
+            self.session = channel.session
+            self._channel = channel
             self._batch = batch
 
     def serve(self, service: Service) -> None:
         """Have the request answered. An error of the service's is the answer. Raises where its session refuses it."""
-        session = self.session
-        if session is not None:
-            session.take(self.request.id, self)
+        channel = self._channel
+        if channel is not None:
+            channel.take(self.request.id, self)
         try:
-            if session is not None and self.request.method == "ping":
+            if channel is not None and self.request.method == "ping":
                 self.result(b"{}")
             else:
                 service.serve(self)
@@ -110,8 +112,8 @@ class HttpExchange(OpenExchange):
         self.open = False
         self.on_cancel = None
         turn, id_ = self._turn, self.request.id
-        if self.session is not None:
-            self.session.opened.pop(id_, None)
+        if self._channel is not None:
+            self._channel.settle(id_)
         connection = turn.connection
         if connection is None:
             return
@@ -156,8 +158,8 @@ class HttpExchange(OpenExchange):
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on this request's own stream."""
-        session = self.session
-        if session is None:
+        channel = self._channel
+        if channel is None:
             raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
@@ -166,7 +168,7 @@ class HttpExchange(OpenExchange):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
         params = _line(params)
         outlet = self._stream()
-        id_, future = session.expect()
+        id_, future = channel.expect()
         if self._asks is None:
             self._asks = {}
         self._asks[id_] = future
@@ -216,9 +218,9 @@ class HttpExchange(OpenExchange):
         """End the request: its caller sends one more message at most."""
         self.open = False
         self.on_cancel = None
-        session = self.session
-        if session is not None:
-            session.opened.pop(self.request.id, None)
+        channel = self._channel
+        if channel is not None:
+            channel.settle(self.request.id)
             if self._asks:
                 for id_ in list(self._asks):
                     self._withdraw(id_)
@@ -227,8 +229,8 @@ class HttpExchange(OpenExchange):
         if self._outlet is None:
             if self._batch is not None:
                 self._outlet = self._batch.stream()
-            elif self.session is not None:
-                self._outlet = self.session.streams.open(self._turn)
+            elif self._channel is not None:
+                self._outlet = self._channel.streams.open(self._turn)
             else:
                 self._outlet = _TurnStream(self._turn)
         return self._outlet
@@ -242,9 +244,9 @@ class HttpExchange(OpenExchange):
     def _withdraw(self, id_: int) -> None:
         """Tell the client that its answer is no longer wanted."""
         assert self._asks is not None
-        assert self.session is not None
+        assert self._channel is not None
         future = self._asks.pop(id_)
-        self.session.unexpect(id_)
+        self._channel.unexpect(id_)
         if future.done() and not future.cancelled():
             return
         why = why_cancelled(future, "the request it belongs to is over")
@@ -256,11 +258,11 @@ class HttpExchange(OpenExchange):
 class Batch:
     """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
 
-    __slots__ = ("_answers", "_missing", "_outlet", "_session", "_turn")
+    __slots__ = ("_answers", "_channel", "_missing", "_outlet", "_turn")
 
-    def __init__(self, turn: Turn, session: HttpSession, expected: int, refused: list[bytes]) -> None:
+    def __init__(self, turn: Turn, channel: HttpSession, expected: int, refused: list[bytes]) -> None:
         self._turn = turn
-        self._session = session
+        self._channel = channel
         self._missing = expected
         self._answers = refused
         self._outlet: Outlet | None = None
@@ -288,7 +290,7 @@ class Batch:
     def stream(self) -> Outlet:
         """Stream from here on."""
         if self._outlet is None:
-            self._outlet = self._session.streams.open(self._turn)
+            self._outlet = self._channel.streams.open(self._turn)
             for payload in self._answers:
                 self._outlet.send(payload)
             self._answers = []

@@ -7,7 +7,6 @@ The conversation is that of standard streams, in other frames. It lives and dies
 from __future__ import annotations
 
 import re
-import secrets
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
@@ -18,8 +17,10 @@ from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.turn import Turn
+from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
+from interlock.wire.ids import random_part
 from interlock.wire.large import LARGE
 from interlock.wire.limits import Limits
 from interlock.wire.messages import one_line
@@ -68,6 +69,17 @@ class LegacySse:
             allowed = b"allow: GET\r\n" if messages is None else b"allow: POST\r\n"
             turn.answer(405, b"", allowed)
 
+    def tick(self) -> None:
+        """Close streams without a session whose credentials are no longer valid. A session's ends with its session."""
+        for stream in list(self._streams.values()):
+            if not stream.server.greeted:
+                try:
+                    self.admit(stream.path, stream.headers)
+                except AuthenticationPending:
+                    continue
+                except Fault:
+                    stream.server.close()
+
     def drain(self) -> None:
         """End the conversations in which nothing is under way."""
         for stream in list(self._streams.values()):
@@ -81,20 +93,31 @@ class LegacySse:
 
     def _open(self, turn: Turn, caller: Caller, prefix: str) -> None:
         bounds = self._bounds
-        if len(self._streams) >= bounds.sessions or self._owners[caller.owner] >= bounds.sessions_per_owner:
-            raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=10_000)
-        id_ = secrets.token_urlsafe(24)
+        if self._owners[caller.owner] >= bounds.sse_streams_per_owner:
+            self._displace(caller.owner)
+        if len(self._streams) >= bounds.sse_streams:
+            self._displace(None)
+        id_ = random_part()
         with_header = HEADER in turn.head.headers
         admit = None if with_header else refuse_beside
-        server = StdioServer(self._service, caller, limits=self._limits, admit=admit)
+        server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
         turn.begin_stream()
         turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
         # It writes as to any transport; what it never does is read.
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(turn)))
-        self._streams[id_] = _Stream(caller, server)
+        self._streams[id_] = _Stream(id_, turn.head.path, turn.head.headers, caller, server)
         self._owners[caller.owner] += 1
         turn.on_gone = server.close
         server.on_closed(lambda: self._gone(id_))
+
+    def _displace(self, owner: str | None) -> None:
+        """Close the oldest stream without open calls, of one owner or of all."""
+        for stream in self._streams.values():
+            if not stream.server.busy and owner in (None, stream.caller.owner):
+                stream.server.close()
+                self._gone(stream.id)
+                return
+        raise Fault("RESOURCE_EXHAUSTED", "too many streams with open calls", retry_after_ms=10_000)
 
     def _take(self, turn: Turn, caller: Caller, id_: str) -> None:
         stream = self._streams.get(id_)
@@ -125,6 +148,9 @@ class LegacySse:
 
 
 class _Stream(msgspec.Struct, frozen=True):
+    id: str
+    path: str
+    headers: Mapping[bytes, bytes]
     caller: Caller
     server: StdioServer
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.pool import Pool
+from interlock.transports.violation_log import ViolationLog
 from interlock.wire.errors import Fault
 
 RECEIPT_SECONDS: Final = 30.0
 """How long a server may take to accept such a message."""
 
 
-class Complaints(Protocol):
-    """Where a refused message is reported."""
-
-    def complain(self, text: str, kind: str = "stray") -> None:
-        """Report what the server should not have done."""
-
-
 class Posts:
     """Those of one link."""
 
-    def __init__(self, complaints: Complaints, pool: Pool, heads: Heads) -> None:
+    def __init__(self, complaints: ViolationLog, pool: Pool, heads: Heads) -> None:
         self._complaints = complaints
         self._pool = pool
         self._heads = heads
@@ -48,7 +42,7 @@ class Posts:
     def refused(self, why: str) -> None:
         """The server did not accept a message."""
         self.untaken += 1
-        self._complaints.complain(why, "told")
+        self._complaints.report("told", why)
 
     def done(self, receipt: _Receipt) -> None:
         """The server has accepted or refused a message, or takes too long."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import Caller, OpenExchange, Session, check_capability, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.streams import ReplayBudget, Streams
+from interlock.transports.http.turn import Turn
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
@@ -21,35 +22,48 @@ from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
 
 
-class HttpSession(Session):
-    """One client's conversation."""
+class HttpSession(SessionChannel):
+    """One client's conversation: its streams, its open requests, and the requests to the client."""
 
-    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "opened", "over", "streams", "used_at")
+    __slots__ = (
+        "_asked", "_clock", "_forget", "_limits", "_next_ask", "opened", "over", "owner", "session", "streams"
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        id: str,
-        caller: Caller,
-        dialect: Dialect,
-        streams: Streams,
-        limits: Limits,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(id, caller, dialect)
-        self.streams = streams
+    transport = "http"
+
+    def __init__(self, limits: Limits, clock: Callable[[], float], forget: Callable[[HttpSession], None]) -> None:
+        super().__init__(clock())
+        self.streams: Streams
         self.opened: dict[Id, OpenExchange] = {}
         """The requests that are being served."""
-        self._clock = clock
-        self.used_at = clock()
         self.over = False
         """Whether it was ended."""
+        self.owner = ""
+        self.session: Session
+        """The service's half."""
+        self._clock = clock
         self._limits = limits
+        self._forget = forget
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
 
+    def begin(self, session: Session, streams: Streams) -> None:
+        """The service opened its half."""
+        self.session = session
+        self.streams = streams
+        self.owner = session.caller.owner
+
+    @property
+    def open_calls(self) -> int:
+        return len(self.opened)
+
+    @property
+    def open_streams(self) -> int:
+        return self.streams.attached
+
     def touch(self) -> None:
         """It is in use."""
-        self.used_at = self._clock()
+        self.last_used = self._clock()
 
     def notify(self, method: str, params: bytes) -> None:
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
@@ -57,7 +71,7 @@ class HttpSession(Session):
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream that a GET opened."""
-        check_capability(self.dialect, method, params)
+        check_capability(self.session.dialect, method, params)
         if not self.streams.standalone.attached:
             raise Fault("UPSTREAM_UNAVAILABLE", "the client listens on no stream on which it could be asked")
         id_, future = self.expect()
@@ -97,7 +111,7 @@ class HttpSession(Session):
 
     def take(self, id_: Id, exchange: OpenExchange) -> None:
         """A request is being served. Raises for an id that is in use, or when there are too many."""
-        self.used_at = self._clock()
+        self.last_used = self._clock()
         opened = self.opened
         if id_ in opened:
             raise Fault("INVALID_REQUEST", f"id {id_!r} is already in use by an open request")
@@ -105,91 +119,96 @@ class HttpSession(Session):
             raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
         opened[id_] = exchange
 
+    def settle(self, id: Id) -> None:
+        """A request is over. The session is idle from now on."""
+        self.last_used = self._clock()
+        self.opened.pop(id, None)
+
+    def listen(self, turn: Turn, caller: Caller, last_event: str | None) -> None:
+        """Serve a GET: the client listens on a stream."""
+        # A session ends with the credential that listens, so that no stream outlives the key it was opened with.
+        self.session.caller = caller
+        self.streams.listen(turn, last_event)
+
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
         self.over = True
+        self._forget(self)
         for exchange in list(self.opened.values()):
-            exchange.cancel(reason)
+            exchange.abort(reason)
         for future in list(self._asked.values()):
             future.cancel()
         self._asked.clear()
         self.streams.close()
 
 
-class Sessions:
-    """All sessions, counted per owner."""
+class HttpSessions:
+    """The sessions over HTTP, by their ids."""
 
-    def __init__(
-        self, limits: Limits, bounds: HttpBounds, closed: Callable[[Session], None], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds, clock: Callable[[], float]) -> None:
+        self._service = service
         self._limits = limits
         self._bounds = bounds
-        self._closed = closed
         self._clock = clock
         self._by_id: dict[str, HttpSession] = {}
-        self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, caller: Caller, dialect: Dialect) -> HttpSession:
-        """A new session, with an id that cannot be guessed. Raises RESOURCE_EXHAUSTED."""
-        bounds = self._bounds
-        if len(self._by_id) >= bounds.sessions or self._per_owner[caller.owner] >= bounds.sessions_per_owner:
-            raise Fault(
-                "RESOURCE_EXHAUSTED",
-                "too many sessions are open",
-                hint="end sessions that are no longer needed with DELETE",
-                retry_after_ms=10_000,
-            )
-        streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        id_ = secrets.token_urlsafe(24)
-        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock)
-        self._by_id[session.id] = session
-        self._per_owner[caller.owner] += 1
-        return session
+    def open(self, caller: Caller, dialect: Dialect) -> tuple[HttpSession, bytes]:
+        """A new session with its InitializeResult. Raises RESOURCE_EXHAUSTED."""
+        channel = HttpSession(self._limits, self._clock, self._forget)
+        session, greeting = self._service.open_session(channel, caller, dialect)
+        self._begin(channel, session)
+        return channel, greeting
 
     def find(self, id: bytes, caller: Caller) -> HttpSession:
         """A session of this caller's. Raises SESSION_UNKNOWN, for another owner's in the same words."""
-        session = self._by_id.get(id.decode("latin-1"))
-        if session is None or session.caller.owner != caller.owner:
+        named = id.decode("latin-1")
+        channel = self._by_id.get(named) or self._resume(named, caller)
+        if channel is None or channel.owner != caller.owner:
             raise Fault("SESSION_UNKNOWN", "no such session", hint="open a new one with initialize")
-        session.touch()
-        return session
+        channel.touch()
+        return channel
 
-    def close(self, session: HttpSession, reason: str) -> None:
-        """End a session, and tell the service."""
-        if self.discard(session):
-            session.close(reason)
-            self._closed(session)
-
-    def discard(self, session: HttpSession) -> bool:
-        """Drop a session that the service never took, or that is ending. False if it was gone already."""
-        if self._by_id.pop(session.id, None) is None:
-            return False
-        owner = session.caller.owner
-        self._per_owner[owner] -= 1
-        if not self._per_owner[owner]:
-            del self._per_owner[owner]
-        return True
+    def end(self, channel: HttpSession, event: SessionEvent, reason: str) -> None:
+        """End a session."""
+        self._service.end_session(channel.session, event, reason)
 
     def expire(self) -> None:
         """End the sessions that nobody has used for long."""
         oldest = self._clock() - self._bounds.session_idle_s
-        for session in list(self._by_id.values()):
-            if session.used_at < oldest and not session.opened and not session.streams.attached:
-                self.close(session, "the session was idle for too long")
+        for channel in list(self._by_id.values()):
+            if channel.last_used < oldest and not channel.opened and not channel.open_streams:
+                self.end(channel, SessionEvent.IDLE, "the session was idle for too long")
 
     def hang_up(self) -> None:
         """Let go of the clients that merely listen."""
-        for session in self._by_id.values():
-            session.streams.standalone.hang_up()
+        for channel in self._by_id.values():
+            channel.streams.standalone.hang_up()
 
-    def close_all(self, reason: str) -> None:
+    def end_all(self, reason: str) -> None:
         """The server stops."""
-        for session in list(self._by_id.values()):
-            self.close(session, reason)
+        for channel in list(self._by_id.values()):
+            self.end(channel, SessionEvent.SHUT_DOWN, reason)
+
+    def _resume(self, id: str, caller: Caller) -> HttpSession | None:
+        """A session that an earlier run of the service opened."""
+        channel = HttpSession(self._limits, self._clock, self._forget)
+        session: Session | None = self._service.resume_session(channel, id, caller)
+        if session is None:
+            return None
+        self._begin(channel, session)
+        return channel
+
+    def _begin(self, channel: HttpSession, session: Session) -> None:
+        primes = session.dialect.revision is R2025_11_25
+        channel.begin(session, Streams(self._bounds, self._budget, primes=primes))
+        self._by_id[session.id] = channel
+
+    def _forget(self, channel: HttpSession) -> None:
+        self._by_id.pop(channel.session.id, None)
 
 
 def _members(raw: bytes) -> dict[str, object]:

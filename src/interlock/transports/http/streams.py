@@ -42,9 +42,9 @@ class Streams:
         self.standalone = self._new()
 
     @property
-    def attached(self) -> bool:
-        """Whether the client listens on any of them."""
-        return any(stream.attached for stream in self._by_token.values())
+    def attached(self) -> int:
+        """On how many of them the client listens."""
+        return sum(stream.attached for stream in self._by_token.values())
 
     def open(self, turn: Turn) -> SessionStream:
         """A stream for what belongs to one POST."""

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.transports.exchange import Session
 from interlock.transports.http.guard import Refusal
+from interlock.transports.sessions.session import SessionChannel
 from interlock.wire.large_messages import Outcome
 
 STREAM_HEADERS: Final = (
@@ -33,7 +33,7 @@ class Head(msgspec.Struct):
     """The body's length, where the head names it."""
     fit: bool = False
     """Whether the endpoint has found that it may carry an MCP message."""
-    session: Session | None = None
+    session: SessionChannel | None = None
     """The session that this head names, once the endpoint has found it and checked its version (handshake era)."""
     mirrored: tuple[str, str | None, str | None] | None = None
     """The method, name and version that this head repeats correctly (stateless era)."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
-from interlock.transports.exchange import Caller, OpenExchange, Service, check_capability, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
@@ -55,6 +57,27 @@ class Stream(Protocol):
     def all_answered(self) -> None:
         """No request is open any more."""
 
+    def close(self) -> None:
+        """Send what waits, and close the stream."""
+
+
+class _ClosedStream:
+    """Drops everything: the conversation is over."""
+
+    draining = False
+
+    def send(self, message: bytes) -> None:
+        pass
+
+    def offer(self, message: bytes) -> None:
+        pass
+
+    def all_answered(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
 
 class ClientMessages:
     """The conversation with one client."""
@@ -66,7 +89,9 @@ class ClientMessages:
         caller: Caller,
         limits: Limits,
         admit: Callable[[bytes], Caller] | None,
+        transport: str,
     ) -> None:
+        self._transport = transport
         self._stream = stream
         self._service = service
         self._caller = caller
@@ -75,7 +100,8 @@ class ClientMessages:
         self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits)
         self.owed = self._conversation.owed
         """The requests that have no answer yet."""
-        self._session: StreamSession | None = None
+        self._channel: StreamSession | None = None
+        self._session: Session | None = None
 
     def serve(self, request: Request, batch: Batch | None = None) -> None:
         """Have a request answered. It is owed an answer from here on."""
@@ -162,8 +188,21 @@ class ClientMessages:
             waiter.cancel()
         for exchange in exchanges:
             exchange.cancel("the connection was closed")
-        if self._session is not None:
-            self._service.on_session_closed(self._session)
+        # The stream and the session refer to this object. Without them it is freed now, and not by the collector.
+        self._stream = _ClosedStream()
+        session, self._session = self._session, None
+        if session is not None:
+            self._service.end_session(session, SessionEvent.LEAVE, "the connection was closed")
+
+    def touch(self) -> None:
+        """The client sent something."""
+        if self._channel is not None:
+            self._channel.last_used = monotonic()
+
+    @property
+    def greeted(self) -> bool:
+        """Whether a session was opened."""
+        return self._session is not None
 
     # Exchanges, sessions and batches call these (`exchange.Client`).
 
@@ -193,6 +232,17 @@ class ClientMessages:
         self._conversation.waiting[id_] = waiter, math.inf
         self._stream.send(message)
         return waiter
+
+    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+        if self._session is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
+        return self.ask(self._session.dialect, method, params)
+
+    def end(self, reason: str) -> None:
+        for exchange in list(self.owed.values()):
+            if exchange is not None:
+                exchange.abort(reason)
+        self._stream.close()
 
     def send(self, message: bytes) -> None:
         self._stream.send(message)
@@ -240,15 +290,15 @@ class ClientMessages:
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already", hint="use it, or open another connection")
-        session = StreamSession(self, caller, read_initialize(request.params))
-        result = self._service.initialize(session)
-        self._session = session
+        channel = StreamSession(self, self._transport)
+        self._session, result = self._service.open_session(channel, caller, read_initialize(request.params))
+        self._channel = channel
         self.answer(request.id, encode_result(request.id, one_line(result)))
 
     def _on_notification(self, notification: Notification) -> None:
         session = self._session
         if notification.method == "notifications/initialized" and session is not None:
-            session.initialized = True
+            session.confirm()
         self._service.on_notification(self._caller if session is None else session.caller, session, notification)
 
     def _replace_caller(self, before: Caller, caller: Caller) -> None:

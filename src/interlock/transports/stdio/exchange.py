@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import time
+from collections.abc import Sized
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
+from interlock.transports.sessions.session import SessionChannel
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, Request, encode_failure, encode_result, one_line
 
@@ -22,6 +24,16 @@ _log = logging.getLogger("interlock.transports")
 
 class Client(Protocol):
     """The client at the other end of the stream."""
+
+    @property
+    def owed(self) -> Sized:
+        """The requests that have no answer yet."""
+
+    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+        """Send a request that belongs to the session, not to a request of the client. Raises a `Fault`."""
+
+    def end(self, reason: str) -> None:
+        """The session ended: cancel and answer the open requests, and close the stream."""
 
     def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
         """Send the one answer to a request, unless it is no longer wanted."""
@@ -36,20 +48,32 @@ class Client(Protocol):
         """Send a message."""
 
 
-class StreamSession(Session):
-    """The one session that a stream can hold."""
+class StreamSession(SessionChannel):
+    """The client of the one session that a stream can hold."""
 
-    __slots__ = ("_client",)
+    __slots__ = ("_client", "transport")
 
-    def __init__(self, client: Client, caller: Caller, dialect: Dialect) -> None:
-        super().__init__(secrets.token_urlsafe(16), caller, dialect)
+    def __init__(self, client: Client, transport: str) -> None:
+        super().__init__(time.monotonic())
         self._client = client
+        self.transport = transport
+
+    @property
+    def open_calls(self) -> int:
+        return len(self._client.owed)
+
+    @property
+    def open_streams(self) -> int:
+        return 1
 
     def notify(self, method: str, params: bytes) -> None:
         self._client.notify(method, params)
 
     def ask(self, method: str, params: bytes) -> Waiter:
-        return self._client.ask(self.dialect, method, params)
+        return self._client.ask_in_session(method, params)
+
+    def close(self, reason: str) -> None:
+        self._client.end(reason)
 
 
 class StreamExchange(OpenExchange):

@@ -43,6 +43,7 @@ class StdioServer(asyncio.Protocol):
         *,
         limits: Limits = DEFAULT,
         admit: Callable[[bytes], Caller] | None = None,
+        transport: str = "stdio",
     ) -> None:
         """With `admit`, a request may bring a credential of its own beside its method."""
         self._limits = limits
@@ -51,7 +52,7 @@ class StdioServer(asyncio.Protocol):
         self.data_received = partial(self._batching.received, self)  # type: ignore[method-assign]
         """Bytes in pieces of any size. `take_in` gets them in their turn; `close` removes the reference."""
         self._lines = LineReader(limits.message_bytes)
-        self._messages = ClientMessages(self, service, caller, limits, admit)
+        self._messages = ClientMessages(self, service, caller, limits, admit, transport)
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._two_pipes = False
@@ -127,6 +128,11 @@ class StdioServer(asyncio.Protocol):
         self.__dict__.pop("data_received", None)
 
     @property
+    def greeted(self) -> bool:
+        """Whether a session was opened."""
+        return self._messages.greeted
+
+    @property
     def busy(self) -> bool:
         """Whether requests are under way."""
         return bool(self._messages.owed)
@@ -144,6 +150,7 @@ class StdioServer(asyncio.Protocol):
     def take_in(self, data: bytes) -> None:
         """Take the lines that these bytes complete."""
         if not self._closed.done():
+            self._messages.touch()
             self._take_lines(data)
 
     def give_up(self) -> None:

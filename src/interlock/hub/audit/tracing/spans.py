@@ -20,9 +20,9 @@ from opentelemetry.trace import (
 
 from interlock.hub.audit.record import Outcome
 from interlock.hub.calls.call import Call
+from interlock.hub.sessions.session import Exchange
 from interlock.judge.secrets import redact
 from interlock.protocols.traces import Traceparent, read_traceparent
-from interlock.transports.exchange import Exchange
 
 CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """The methods that have spans: those that go to a server."""

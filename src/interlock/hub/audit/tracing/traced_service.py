@@ -10,15 +10,18 @@ from opentelemetry.trace import Span
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
-from interlock.hub.audit.recorder import OnCommitted
+from interlock.hub.audit.recorder import Answer
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.call import Caller as HubCaller
 from interlock.hub.calls.recording import AuditLog, Recording
 from interlock.hub.catalog.target import TargetKind
+from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestMeta
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.exchange import Caller
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification
 
@@ -31,8 +34,8 @@ class TracedService:
         self._spans = spans
         self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
 
-    def initialize(self, session: Session) -> bytes:
-        return self._service.initialize(session)
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+        return self._service.open_session(channel, caller, dialect)
 
     def serve(self, exchange: Exchange) -> None:
         if exchange.request.method in CALLS:
@@ -50,8 +53,11 @@ class TracedService:
         """A request could not be read."""
         self._service.count_malformed(caller)
 
-    def on_session_closed(self, session: Session) -> None:
-        self._service.on_session_closed(session)
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return self._service.resume_session(channel, id, caller)
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        self._service.end_session(session, event, reason)
 
 
 class TracedExchange(Exchange):
@@ -116,7 +122,7 @@ class TracedRecording(Recording):
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call, committed: OnCommitted | None = None) -> None:
+    def begin(self, call: Call, committed: Answer | None = None) -> None:
         self._start_span(call)
         try:
             super().begin(call, committed)

@@ -15,11 +15,12 @@ import msgspec
 
 from interlock.client.input_required import ROUNDS, Question, question_in
 from interlock.hub.catalog.links import exposed_question, restored_answer
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.server_requests import CARRIED
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.input_requests import check_answer, question_for_old
 from interlock.protocols.mcp.meta import Members
-from interlock.transports.exchange import Exchange, check_capability
+from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
 

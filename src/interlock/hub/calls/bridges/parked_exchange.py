@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
 from interlock.transports.call_parking import CallParking
-from interlock.transports.exchange import Exchange
+from interlock.transports.exchange import Exchange as AnyExchange
 from interlock.transports.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import one_line
@@ -61,7 +62,7 @@ class ParkedExchange(Exchange):
         self._held.check_capability(method, params)
         return self._held.ask(method, one_line(question_for_new(method, params)))
 
-    def follow(self, exchange: Exchange) -> None:
+    def follow(self, exchange: AnyExchange) -> None:
         """Speak of another request of the client's from now on: its id, its progress token, its level."""
         self.request, self.preview, self.dialect = exchange.request, exchange.preview, exchange.dialect
 
@@ -104,7 +105,7 @@ class _ParkedCall(ParkedRequest):
         if whole is not None:
             whole.over(reason)
 
-    def attach(self, exchange: Exchange) -> None:
+    def attach(self, exchange: AnyExchange) -> None:
         super().attach(exchange)
         if self._whole is not None:
             self._whole.follow(exchange)

@@ -21,13 +21,12 @@ from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
-from interlock.hub.upstreams.sharing import ConnectionKey, SessionState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
@@ -215,16 +214,16 @@ class Dispatcher:
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
         """The private connection that a request takes, worked out once for each session; None for the shared one."""
         session, share, modern = exchange.session, upstream.share, upstream.pool.modern
-        if session is None or not isinstance(state := session.state, SessionState):
+        if session is None:
             if modern and share == "auto" and exchange.dialect.log_level is None:
                 return None
             return upstream.key_for(exchange)
-        known = upstream.id, share, modern, state.log_level
-        if known not in state.connection_keys:
-            if len(state.connection_keys) >= MOST_KEYS:
-                state.connection_keys.clear()
-            state.connection_keys[known] = upstream.key_for(exchange)
-        return state.connection_keys[known]
+        known, keys = (upstream.id, share, modern, session.log_level), session.connection_keys
+        if known not in keys:
+            if len(keys) >= MOST_KEYS:
+                keys.clear()
+            keys[known] = upstream.key_for(exchange)
+        return keys[known]
 
     async def _send_when_connected(self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None) -> None:
         exchange = call.exchange
@@ -261,8 +260,8 @@ class Dispatcher:
         if settled != key:
             key = settled
             line = await asyncio.wait_for(upstream.open_connection(key), timeout_s)
-        if key is not None and key.session is not None and isinstance(key.session.state, SessionState):
-            key.session.state.private_connections.add((upstream.id, key.name))
+        if key is not None and key.session is not None:
+            key.session.private_connections.add((upstream.id, key.name))
         if (opening := line.connection.reopening) is not None:
             await asyncio.wait_for(asyncio.wait([opening]), timeout_s)
         return line

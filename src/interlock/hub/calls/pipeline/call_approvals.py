@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.redaction import redact
@@ -106,9 +107,12 @@ class CallApprovals:
 
     async def settle(self, call: Call, ask: Ask, lock_s: float | None = None) -> Approval | Refuse:
         """Ask, and wait for the answer as long as calls are held."""
-        decision = await self._inbox.ask(self._question(call, ask), lock_s)
+        view = await full_view(call.arguments)
+        if not view:
+            return _too_large(ask)
+        decision = await self._inbox.ask(self._question(call, ask), lock_s, view)
         if decision.state is DecisionState.OPEN:
-            decision = await self._hold(call, decision)
+            decision = await self._hold(call, decision, view)
         match decision.state:
             case DecisionState.APPROVED:
                 source = f"approval {decision.id}, given by {decision.answered_by}"
@@ -118,12 +122,12 @@ class CallApprovals:
             case _:
                 return _waiting(decision, ask)
 
-    async def _hold(self, call: Call, decision: Decision) -> Decision:
+    async def _hold(self, call: Call, decision: Decision, view: str) -> Decision:
         owner = call.caller.owner
         if self._held.total() >= MOST_HELD or self._held[owner] >= MOST_HELD_PER_CALLER:
             return decision
         self._held[owner] += 1
-        own_client = self._ask_own_client(call, decision)
+        own_client = self._ask_own_client(call, decision, view)
         progress = asyncio.ensure_future(_progress(call, decision))
         # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
         parked = own_client is not None and call.exchange.dialect.modern
@@ -137,19 +141,19 @@ class CallApprovals:
             if not self._held[owner]:
                 del self._held[owner]
 
-    def _ask_own_client(self, call: Call, decision: Decision) -> asyncio.Task[None] | None:
-        """The caller's own client, where the operator says who sits before it and it can show a question."""
+    def _ask_own_client(self, call: Call, decision: Decision, view: str) -> asyncio.Task[None] | None:
+        """The caller's own client, where the operator says who sits before it and it can show the whole question."""
         name = self._attended_by(call.caller.principal)
-        if name is None:
+        if name is None or len(view) > LONGEST_SUMMARY:
             return None
-        question = _elicitation(decision)
+        question = _elicitation(decision, view)
         try:
             if call.exchange.dialect.modern:
                 self._make_askable(call, question)
             answer = call.exchange.ask(_ELICIT, question)
         except Fault:
             return None
-        return asyncio.ensure_future(self._take_answer(decision.id, answer, local_person(name)))
+        return asyncio.ensure_future(self._take_answer(decision, answer, local_person(name)))
 
     def _make_askable(self, call: Call, question: bytes) -> None:
         """Let a call of the stateless era wait for its client's next request. Raises MISSING_CAPABILITY."""
@@ -176,14 +180,14 @@ class CallApprovals:
             trace=call.trace,
         )
 
-    async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
+    async def _take_answer(self, decision: Decision, answer: asyncio.Future[bytes], person: Principal) -> None:
         # A client that fails or makes no sense has not answered: the question stays open in the inbox.
         with contextlib.suppress(Fault, msgspec.DecodeError):
             said = msgspec.json.decode(await answer, type=_Elicited)
             if said.action == "accept" and said.content.get("approve") is True:
-                await self._inbox.answer(id, "once", person, "client")
+                await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
             elif said.action in ("accept", "decline"):
-                await self._inbox.answer(id, "no", person, "client")
+                await self._inbox.answer(decision.id, "no", person, "client")
 
 
 def question_of(call: Call, ask: Ask) -> Question:
@@ -230,7 +234,7 @@ async def _progress(call: Call, decision: Decision) -> None:
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 
-def _elicitation(decision: Decision) -> bytes:
+def _elicitation(decision: Decision, view: str) -> bytes:
     """What the person before the client reads: the question, what is known against it, and the exact call."""
     asked = decision.question
     schema = {
@@ -240,7 +244,7 @@ def _elicitation(decision: Decision) -> bytes:
     }
     known = [f"risk: {asked.risk or 'not known'}", f"trust in the server: {asked.trust or 'standard'}"]
     known += [f"finding: {finding}" for finding in asked.findings]
-    message = "\n".join([asked.text, *known, f"{asked.shown} {asked.summary}"])
+    message = "\n".join([asked.text, *known, f"{asked.shown} {view}"])
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 
@@ -251,6 +255,15 @@ def _waiting(decision: Decision, ask: Ask) -> Refuse:
         hint=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
         retry_after_ms=REPEAT_AFTER_MS,
         data={"decision": decision.id},
+    )
+    return Refuse(fault, ask.rule)
+
+
+def _too_large(ask: Ask) -> Refuse:
+    fault = Fault(
+        "PERMISSION_DENIED",
+        f"{ask.question} Its arguments are too large to be shown to a person in full, so nobody can approve it.",
+        hint="make the call with smaller arguments, in several steps",
     )
     return Refuse(fault, ask.rule)
 

@@ -16,18 +16,18 @@ from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
-from interlock.hub.calls.plan import CallPolicy, PolicyVersion, make_plan
+from interlock.hub.calls.plan import CallPolicy, PlanGeneration, make_plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
 from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
 from interlock.hub.calls.timeouts import checks_timed_out
 from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Approval, Target, TargetKind
+from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
 from interlock.transports.batching import Batching
-from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 MOST_WAITING = 4096
@@ -41,7 +41,7 @@ class Pipeline:
         self,
         names: NameResolution,
         policy: CallPolicy,
-        policy_version: PolicyVersion,
+        plan_generation: PlanGeneration,
         approvals: CallApprovals,
         dispatcher: Dispatcher,
         recording: Recording,
@@ -49,7 +49,7 @@ class Pipeline:
     ) -> None:
         self._names = names
         self._policy = policy
-        self.policy_version = policy_version
+        self.plan_generation = plan_generation
         self._approvals = approvals
         self.dispatcher = dispatcher
         self._recording = recording
@@ -71,11 +71,8 @@ class Pipeline:
         The audit log records that the name of an `exchange` was refused.
         """
         plan = caller.plans.get((kind, name))
-        if (
-            plan is not None
-            and plan.policy_version == self.policy_version.number
-            and self._loop.time() < plan.valid_until
-        ):
+        generation = self.plan_generation.number
+        if plan is not None and plan.generation == generation and self._loop.time() < plan.valid_until:
             return plan
         try:
             target = self._names.resolve(caller, kind, name)
@@ -84,7 +81,7 @@ class Pipeline:
                 self._recording.unresolved(exchange, caller, kind, name, fault)
                 self.refusals.add_unresolved(caller, kind, name, fault)
             raise
-        return make_plan(self._policy, self, caller, name, target, self.policy_version.number)
+        return make_plan(self._policy, self, caller, name, target, generation)
 
     def may_call(self, caller: Caller, tool: str) -> bool:
         """Whether some call of a tool may pass the gates; False if they refuse it with any arguments."""
@@ -258,13 +255,13 @@ class Pipeline:
             verdict = Refuse(fault, "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self.policy_version.number != plan.policy_version:
+        if type(verdict) is Pass and self.plan_generation.number != plan.generation:
             verdict = _changed()
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
         """The current plan of a call that waited for its server; None if it was refused meanwhile."""
-        current = plan.policy_version == self.policy_version.number and self._loop.time() < plan.valid_until
+        current = plan.generation == self.plan_generation.number and self._loop.time() < plan.valid_until
         if current and call.caller.current:
             return plan
         approval, call.approval = call.approval, None

@@ -1,4 +1,4 @@
-"""The rest of the hub as one server sees it: the upstream reports events here and asks what to subscribe to."""
+"""The rest of the hub as one server sees it: calls that decide, record or answer. Everything else is an event."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
 
 
-class UpstreamEvents(Protocol):
-    """Receives the events of all servers. `server` is always the id of the server concerned."""
+class Host(Protocol):
+    """What connections of servers need from the hub. `server` is always the id of the server concerned."""
 
     async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         """Settle permissions with a server before its new connection is used. Raises a `Fault` to refuse the server."""
 
     async def on_offer(self, offer: Offer) -> None:
-        """A server was listed."""
+        """Check the lists of a server: permissions, pins, quarantine. Returns once they are in force."""
 
     def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
-        """A resource changed; `connection_key` names the private connection that reported it."""
+        """Publish that a resource changed; `connection_key` names the private connection that reported it."""
 
     def on_claim(self, server: str, method: str, params: bytes) -> None:
-        """A server sent an event for the audit log."""
+        """Record a server's claim in the audit log."""
 
     def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
-        """A server reported on a task; `owner` is None on the shared connection."""
+        """Take the state of a task that a server reported; `owner` is None on the shared connection."""
 
     def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
         """The resources that clients subscribed to."""

@@ -1,0 +1,71 @@
+"""Requests of the server to the client: each gets one answer from the client's handlers, unless it is withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.client.handlers import Handlers
+from interlock.wire.cancellation import read_withdrawal
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Id, Request
+
+log = logging.getLogger("interlock.client")
+
+AT_ONCE: Final = 64
+"""Most requests of a server that wait for an answer."""
+
+
+class ServerRequests:
+    """Those of one server."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._open: dict[Id, asyncio.Task[None]] = {}
+
+    def take(self, connection: Connection, request: Request) -> None:
+        """Begin to answer a request."""
+        if len(self._open) >= AT_ONCE:
+            fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
+            connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+            return
+        answering = self._answer(connection, request)
+        task = self._open[request.id] = asyncio.get_running_loop().create_task(answering)
+
+        def done(_: asyncio.Task[None]) -> None:
+            if self._open.get(request.id) is task:
+                del self._open[request.id]
+
+        task.add_done_callback(done)
+
+    def withdraw(self, params: bytes) -> None:
+        """The server no longer wants an answer (2025-11-25, Cancellation): nobody is to be asked in vain."""
+        try:
+            task = self._open.get(read_withdrawal(params)[0])
+        except msgspec.DecodeError:
+            return
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Answer nothing more."""
+        tasks = list(self._open.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, connection: Connection, request: Request) -> None:
+        try:
+            result = await self._handlers.answer(request.method, request.params)
+        except Fault as fault:
+            connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+        except Exception:
+            log.exception("the handler for %s failed", request.method)
+            failed = Fault("INTERNAL_ERROR", "the client could not answer")
+            connection.refuse(request.id, failed.render(ErrorDialect.OLD_MCP))
+        else:
+            connection.answer(request.id, result)

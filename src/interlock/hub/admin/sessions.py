@@ -1,0 +1,153 @@
+"""Operations on clients: list sessions, principals seen lately and open streams, and end them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.sessions.clients import claim_of
+from interlock.hub.sessions.principals import SeenPrincipal
+from interlock.hub.sessions.session import Session
+from interlock.transports.sessions.states import SessionEvent, SessionState
+from interlock.wire.errors import Fault
+
+BY_OPERATOR = "an operator ended it"
+
+
+class ListSessions(msgspec.Struct):
+    """Which sessions to list."""
+
+    agent: str | None = None
+    """Only those of this agent."""
+
+
+class EndSession(msgspec.Struct):
+    """A session by its id, or a principal such as `agent:NAME` with all its sessions and streams."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+
+
+class SessionRow(msgspec.Struct):
+    """One session (handshake era). Client and version are what the client claims."""
+
+    id: str
+    """Names the session to operators. Clients know another id, which is never shown."""
+    agent: str
+    kind: Kind
+    client: str
+    version: str
+    revision: str
+    transport: str
+    state: SessionState
+    since: datetime
+    last_used: datetime
+    calls: int
+    streams: int
+    subscriptions: int
+    tasks: int
+    private_connections: int
+    log_level: str | None
+    capabilities: list[str]
+
+
+class PrincipalRow(msgspec.Struct):
+    """A principal that was seen lately, with its open streams (stateless era)."""
+
+    id: str
+    agent: str
+    kind: Kind
+    client: str
+    version: str
+    revision: str
+    first_seen: datetime
+    last_seen: datetime
+    streams: int
+
+
+class SessionRows(msgspec.Struct):
+    """All sessions, and the principals seen lately, the latest first."""
+
+    sessions: list[SessionRow]
+    principals: list[PrincipalRow]
+
+
+class Ended(msgspec.Struct):
+    """What was ended."""
+
+    id: str
+    sessions: int
+    streams: int
+
+
+class SessionOperations:
+    """The operations on the clients of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._clients = hub_app.hub.clients
+        self._journal = hub_app.journal
+
+    async def list(self, by: Principal, params: ListSessions, trace: str) -> SessionRows:
+        """Every session, and every principal seen lately."""
+        agent = params.agent
+        self._clients.principals.collect(self._hub_app.authenticator.callers)
+        sessions = sorted(self._clients.sessions, key=lambda session: session.since, reverse=True)
+        principals = self._clients.principals.latest()
+        return SessionRows(
+            [self._session(each) for each in sessions if agent in (None, each.caller.principal.id)],
+            [self._principal(owner, each) for owner, each in principals if agent in (None, each.principal.id)],
+        )
+
+    async def end(self, by: Principal, params: EndSession, trace: str) -> Ended:
+        """End a session, or every session and stream of a principal. Their calls are cancelled and answered."""
+        id_ = params.id
+        session = self._clients.sessions.get(id_)
+        if session is not None:
+            owner, found = session.caller.owner, [session]
+        else:
+            owner = id_
+            found = [each for each in self._clients.sessions if each.caller.owner == owner]
+        streams = 0 if session is not None else len(self._clients.streams_of(owner))
+        if not found and not streams and self._clients.principals.get(owner) is None:
+            raise Fault("NOT_FOUND", f"no session {id_!r}", hint="`interlock sessions` shows all of them")
+        for each in found:
+            self._clients.sessions.end(each, SessionEvent.TERMINATE, BY_OPERATOR)
+        if streams:
+            self._clients.end_streams(owner, BY_OPERATOR)
+        kind: Literal["session", "principal"] = "session" if session is not None else "principal"
+        self._journal.session_ended(by, kind, id_, owner, len(found), streams, trace)
+        return Ended(id_, len(found), streams)
+
+    def _session(self, session: Session) -> SessionRow:
+        claim, principal = claim_of(session.dialect), session.caller.principal
+        idle = timedelta(seconds=max(0.0, time.monotonic() - session.channel.last_used))
+        return SessionRow(
+            session.handle,
+            principal.id,
+            principal.kind,
+            claim.name,
+            claim.version,
+            session.dialect.revision.name,
+            session.channel.transport,
+            session.state,
+            session.since,
+            datetime.now(UTC) - idle,
+            session.channel.open_calls,
+            session.channel.open_streams,
+            len(session.subscriptions),
+            len(session.tasks),
+            len(session.private_connections),
+            session.log_level,
+            session.dialect.capabilities.names,
+        )
+
+    def _principal(self, owner: str, seen: SeenPrincipal) -> PrincipalRow:
+        principal, client = seen.principal, seen.client
+        streams = len(self._clients.streams_of(owner))
+        about = (client.name, client.version, seen.revision, seen.first_seen, seen.last_seen)
+        return PrincipalRow(owner, principal.id, principal.kind, *about, streams)

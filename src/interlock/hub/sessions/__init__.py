@@ -1,0 +1,1 @@
+"""Sessions of clients, streams and principals of the stateless era, in one registry."""

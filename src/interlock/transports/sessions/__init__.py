@@ -1,0 +1,1 @@
+"""Sessions of the handshake era, the same for every transport and every service."""

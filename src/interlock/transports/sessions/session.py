@@ -1,0 +1,154 @@
+"""A session in its two halves: the service's `Session`, and the transport's `SessionChannel` to the client.
+
+A service makes the session and may give it a type of its own; a transport makes the channel. Each knows the other by
+its type, so neither half searches for the other.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import hashlib
+from datetime import UTC, datetime
+from typing import Final, Protocol, TypeVar
+
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.transports.sessions.states import SessionEvent, SessionState, step
+from interlock.wire.errors import Fault
+
+_HANDLE_DIGITS: Final = 12
+
+
+class Caller(Protocol):
+    """Who is asking, as the service that admitted them knows it. Transports only compare owners."""
+
+    @property
+    def owner(self) -> str:
+        """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
+
+
+class SessionChannel(abc.ABC):
+    """The transport's half: how the client of a session is reached, and what of it is open."""
+
+    __slots__ = ("last_used",)
+
+    transport: str
+    """`http`, `sse`, `stdio` or `memory`."""
+
+    def __init__(self, now: float) -> None:
+        self.last_used = now
+        """When the client last sent a request, by the clock of the registry."""
+
+    @property
+    @abc.abstractmethod
+    def open_calls(self) -> int:
+        """The requests of the client that are being served."""
+
+    @property
+    @abc.abstractmethod
+    def open_streams(self) -> int:
+        """The streams on which the client listens now."""
+
+    @abc.abstractmethod
+    def notify(self, method: str, params: bytes) -> None:
+        """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
+
+    @abc.abstractmethod
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
+
+    @abc.abstractmethod
+    def close(self, reason: str) -> None:
+        """The session ended: cancel and answer its open requests, close its streams, forget its id."""
+
+
+class Session:
+    """The service's half: who speaks, how, since when, and in which state the session is."""
+
+    __slots__ = ("caller", "channel", "dialect", "handle", "id", "since", "state")
+
+    def __init__(self, id: str, channel: SessionChannel, caller: Caller, dialect: Dialect) -> None:
+        self.id = id
+        """Known to the client alone: it is never shown."""
+        self.handle = handle_of(id)
+        """Names the session to operators and in the audit log. It cannot be used as the id."""
+        self.channel = channel
+        self.caller = caller
+        self.dialect = dialect
+        self.since = datetime.now(UTC)
+        self.state = SessionState.OPENED
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the client has confirmed the handshake."""
+        return self.state is SessionState.ACTIVE
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.state is SessionState.ENDED
+
+    def step(self, event: SessionEvent) -> None:
+        """Take an event of the table. Raises ImpossibleTransition."""
+        self.state = step(self.state, event)
+
+    def confirm(self) -> None:
+        """The client sent `notifications/initialized`."""
+        if not self.over:
+            self.step(SessionEvent.CONFIRM)
+
+    def detach(self) -> None:
+        """Let go of the channel of an ended session: the two would keep each other."""
+        self.channel = _CLOSED
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
+        self.channel.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
+        return self.channel.ask(method, params)
+
+
+S = TypeVar("S", bound=Session)
+"""The type of a service's sessions."""
+S_co = TypeVar("S_co", bound=Session, covariant=True)
+
+
+class _ClosedChannel(SessionChannel):
+    """The channel of every session that has ended."""
+
+    __slots__ = ()
+
+    transport = ""
+
+    @property
+    def open_calls(self) -> int:
+        return 0
+
+    @property
+    def open_streams(self) -> int:
+        return 0
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Drop it: nobody listens."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        raise Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")
+
+    def close(self, reason: str) -> None:
+        """It is closed."""
+
+
+_CLOSED: Final = _ClosedChannel(0.0)
+
+
+def ended(reason: str) -> Fault:
+    """The answer to requests that were open when their session ended."""
+    return Fault("SESSION_UNKNOWN", f"the session has ended: {reason}", hint="open a new one with initialize")
+
+
+def handle_of(id: str) -> str:
+    """The public name of a session: node and worker as in its id, and a digest of the secret part."""
+    place, dot, _ = id.rpartition(".")
+    return f"{place}{dot}{hashlib.sha256(id.encode()).hexdigest()[:_HANDLE_DIGITS]}"

@@ -1,0 +1,102 @@
+"""What the audit log holds of arguments: enough to see what was done, no secret, and never much."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.config.settings import AuditLog, Config, Hub
+from interlock.hub.audit.argument_redaction import MAX_BYTES, prepare
+from interlock.hub.audit.search import Entry, search
+from interlock.judge.secrets import redact
+from interlock.store.records import Search
+
+from .running_hub import RawClient, RunningHub, child, running_hub
+
+GITHUB = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+async def calls(hub: RunningHub) -> list[Entry]:
+    await hub.hub_app.recorder.flushed()
+    return await hub.hub_app.store.read(lambda database: search(database, Search(event="TOOL_EXECUTED"), 100))
+
+
+async def test_an_entry_shows_the_arguments_without_secrets(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = RawClient(hub.url + "/mcp")
+        for arguments in ({"text": "notes.txt"}, {"text": f"use {GITHUB}"}, {"text": "x" * 5000}):
+            await client.modern("tools/call", {"name": "busy__echo", "arguments": arguments})
+        third, second, first = (entry.record.given for entry in await calls(hub))
+        assert first == {"text": "notes.txt"}
+        assert second == {"text": "use [secret: github_token]"}
+        assert isinstance(third, dict)
+        assert "[cut: 5000 characters]" in str(third["text"])
+
+
+async def test_only_the_hash_is_kept_where_the_operator_says_so(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        config = msgspec.structs.replace(hub.hub_app.config, audit=AuditLog(arguments="hash"))
+        await hub.hub_app.apply(config)
+        client = RawClient(hub.url + "/mcp")
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "private"}})
+        (entry,) = await calls(hub)
+        assert entry.record.given is msgspec.UNSET
+        assert len(entry.record.arguments) == 64
+
+
+async def test_a_refused_call_shows_its_arguments_too(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(access="opt-in")) as hub:
+        key = await hub.new_key("ci")
+        await hub.deny("ci", "busy", "echo")
+        client = RawClient(hub.url + "/mcp", key)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a", "password": "hunter22"}})
+        await hub.hub_app.recorder.flushed()
+        found = await hub.hub_app.store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 10))
+        assert [entry.record.given for entry in found] == [{"text": "a", "password": "[redacted: 8 characters]"}]
+
+
+def test_the_setting_is_checked() -> None:
+    assert Config().audit.arguments == "redacted"
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"audit": {"arguments": "all"}}, Config)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=30) | st.just(GITHUB),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=150)
+@given(batch=st.lists(st.dictionaries(st.sampled_from(["a", "api_key", "clientSecret", "text"]), JSON), max_size=6),
+       ascii_only=st.booleans(), indent=st.sampled_from([None, 2]))  # fmt: skip
+def test_t23_no_secret_survives_in_arguments_however_they_are_written(
+    batch: list[dict[str, Any]], ascii_only: bool, indent: int | None
+) -> None:
+    written = [json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "replace") for value in batch]
+    for value, kept in zip(batch, prepare(written, redact), strict=True):
+        assert len(kept) <= MAX_BYTES
+        assert b"\n" not in kept
+        shown = msgspec.json.decode(kept, type=dict[str, Any])
+        assert GITHUB not in json.dumps(shown)
+        for name in ("api_key", "clientSecret"):
+            hidden = shown.get(name)
+            assert hidden is None or isinstance(hidden, bool) or str(hidden).startswith("[redacted"), value
+
+
+def test_t23_an_escaped_secret_is_found() -> None:
+    hidden = '{"text":"\\u0067hp_' + GITHUB[4:] + '"}'
+    (kept,) = prepare([hidden.encode()], redact)
+    assert kept == b'{"text":"[secret: github_token]"}'
+
+
+def test_a_value_that_fits_is_kept_as_it_came() -> None:
+    plain = b'{"path":"/tmp/x","limit":3}'
+    assert prepare([plain, b"", plain], redact) == [plain, b"", plain]

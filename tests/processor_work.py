@@ -1,0 +1,31 @@
+"""How much work a function is on any machine: its processor time in turns of an empty loop, measured beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_TURNS = 50_000
+
+
+def work_of(function: Callable[[], object], tries: int = 3) -> float:
+    """The least of a few tries: a pause of the collector or a busy neighbour is no work of the function."""
+    return min(_once(function) for _ in range(tries))
+
+
+def _once(function: Callable[[], object]) -> float:
+    before = _seconds(_empty_loop)
+    spent = _seconds(function)
+    # A machine that is slower during the function is slower right before or right after it, too.
+    return _TURNS * spent / max(before, _seconds(_empty_loop))
+
+
+def _empty_loop() -> None:
+    for _ in range(_TURNS):
+        pass
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    began = time.thread_time()
+    function()
+    return time.thread_time() - began
