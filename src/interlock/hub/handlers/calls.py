@@ -96,7 +96,7 @@ class CallHandler:
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
         if isinstance(verdict, Wait):
-            self._background.begin(self._validate_later(call, plan, verdict, gate, name))
+            self._background.begin(self._validate_later(call, plan, verdict, gate, name), call)
         else:
             self._answer_valid(exchange, verdict, name)
 

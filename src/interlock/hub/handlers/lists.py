@@ -79,7 +79,7 @@ class ListHandler:
         list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
         if method == "tools/list" and not self._listings.settled(list_scope):
-            self._background.begin(self._list_when_settled(exchange, caller, list_scope))
+            self._background.begin(self._list_when_settled(exchange, caller, list_scope), exchange)
         else:
             self._answer_list(exchange, caller, list_scope)
 
@@ -105,7 +105,7 @@ class ListHandler:
         if self._listings.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
         else:
-            self._background.begin(self._introduce_later(exchange, list_scope, offered))
+            self._background.begin(self._introduce_later(exchange, list_scope, offered), exchange)
 
     async def _introduce_later(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
         await self._listings.settle(list_scope)

@@ -127,8 +127,9 @@ class SubscriptionHandler:
             self.streams.discard,
             self._follow,
         )
-        stream.start()
+        opening = stream.start()
         self.streams.add(stream)
+        self._background.begin(opening, exchange)
 
     def _resolve(self, caller: Caller, uri: str) -> tuple[str, str] | None:
         """The server of a resource and the server's own address for it; None where the caller may not have it.
@@ -149,7 +150,7 @@ class SubscriptionHandler:
         if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
         target = self._pipeline.reach(caller, "resource", uri, exchange)
-        self._background.begin(self._subscribe_for(exchange, caller, session, target, uri))
+        self._background.begin(self._subscribe_for(exchange, caller, session, target, uri), exchange)
 
     async def _subscribe_for(
         self, exchange: Exchange, caller: Caller, session: Session, target: Target, uri: str
@@ -188,7 +189,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         session.log_level = level
         for upstream, _ in self._private_connections(session):
-            self._background.begin(upstream.set_log_level(f"session:{session.id}", level))
+            self._background.begin(upstream.set_log_level(f"session:{session.id}", level), None)
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:

@@ -134,7 +134,7 @@ class AccessMethods:
             else:
                 exchange.result(complete(result) if exchange.dialect.modern else result)
 
-        return lambda exchange, caller: background.begin(answer(exchange, caller))
+        return lambda exchange, caller: background.begin(answer(exchange, caller), exchange)
 
     def _subject(self, principal: Principal, agent: str) -> Principal:
         """The principal that the request is about, with its kind for the default policy."""

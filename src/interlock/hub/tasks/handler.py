@@ -315,7 +315,7 @@ class TaskHandler:
             message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
         self._open_requests[owner] += 1
-        self._background.begin(self._answer(exchange, work))
+        self._background.begin(self._answer(exchange, work), exchange)
 
     async def _answer(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
         serving = asyncio.current_task()

@@ -91,7 +91,7 @@ class TaskExchange(Exchange):
             self._no_task()
             self.real.result(result)
         else:
-            self._background.begin(self._start_task(result, started))
+            self._background.begin(self._start_task(result, started), self.real)
 
     def fail(self, fault: Fault) -> None:
         self._no_task()

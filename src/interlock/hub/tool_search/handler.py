@@ -67,7 +67,7 @@ class ToolSearchHandler:
             return True
         answer = self._discover if name == FIND else self._request
         ticket = self._requests.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
-        self._background.begin(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
+        self._background.begin(self._tool(exchange, ticket, answer(caller, exchange, arguments)), exchange)
         return False
 
     def check(self, name: str, fields: Members) -> bool:
@@ -110,7 +110,7 @@ class ToolSearchHandler:
             params.pop("_meta", None)
             arguments = msgspec.json.encode(params)
             ticket = self._requests.begin(exchange, caller, exchange.request.method, arguments)
-            self._background.begin(self._answer(exchange, ticket, answer(caller, exchange, params)))
+            self._background.begin(self._answer(exchange, ticket, answer(caller, exchange, params)), exchange)
 
         return serve
 

@@ -114,7 +114,7 @@ class Requests:
 
     def _on_decision(self, decision: Decision) -> None:
         if decision.question.kind == "tool_access" and decision.state is DecisionState.APPROVED:
-            self._background.begin(self._grant(decision))
+            self._background.begin(self._grant(decision), None)
         if decision.state in (DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID):
             self._refuse(decision)
 

@@ -101,17 +101,16 @@ class Dispatcher:
             elif not (call.would_refuse or call.approval) or plan.pipeline.confirm(call, plan):
                 self.send(call, plan)
         except Fault as fault:
-            call.exchange.fail(fault)
+            self._fail_unsent(call, fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
-            call.exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            self._fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def _reserve(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because a quota is used up. `done` gives the place back."""
         upstream = self._upstreams.get(call.target.server)
         if upstream is None:
             return _gone(call.target.server)
-        call.upstream = upstream
         quota, load, size = self.quota, call.caller.load, len(call.exchange.request.params)
         if size > LARGE:
             if self.large_bytes + size > quota.large_bytes:
@@ -126,15 +125,17 @@ class Dispatcher:
             return _exhausted(f"{quota.in_all} calls in all are under way")
         load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
         self.large_bytes += call.large_bytes
+        call.upstream = upstream
         return None
 
     def done(self, call: Call) -> None:
-        """Give the place of a call back, and record how it ended."""
+        """Give the place of a call back, if it has one, and record how it ended."""
+        upstream, call.upstream = call.upstream, None
+        if upstream is None:
+            return
         self.open_calls -= 1
         call.caller.load.open_calls -= 1
         self.large_bytes -= call.large_bytes
-        upstream = call.upstream
-        assert upstream is not None, "only a committed call can be done"
         upstream.open_calls -= 1
         if not upstream.open_calls:
             upstream.on_idle()
@@ -162,7 +163,7 @@ class Dispatcher:
             # A server that is being stopped may still have private connections.
             connection = None if upstream.supervisor.stopped is not None else pool.private.get(key.name)
         if connection is None or (not pool.modern and connection.connection.reopening is not None):
-            self._background.begin(self._send_when_connected(call, plan, upstream, key))
+            self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
         else:
             self._forward(call, plan, connection)
 
@@ -242,7 +243,7 @@ class Dispatcher:
             self._fail_unsent(call, fault)
         except Fault as fault:
             self._fail_unsent(call, fault)
-        except asyncio.CancelledError:
+        except BaseException:
             self.done(call)
             raise
         else:

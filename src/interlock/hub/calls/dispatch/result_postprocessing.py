@@ -5,7 +5,6 @@ A result never becomes a failure. A long one keeps its beginning and says where 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar, cast
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 import msgspec
 
 from interlock.config.settings import Server
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
@@ -48,7 +48,7 @@ class ResultPostprocessor:
         self._pages = pages
         self._judging = judging
         self._findings = findings
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Process a result and deliver it, now or when a thread is done with it."""
@@ -57,20 +57,22 @@ class ResultPostprocessor:
         if not self._scans and not may_be_long:
             deliver(result)
         elif may_be_long or size > SCAN_HERE:
-            task = asyncio.ensure_future(self._elsewhere(call, result, deliver))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._elsewhere(call, result, deliver), call)
         else:
             result, found = self._searched(result)
             self._deliver(call, _Prepared(result, found), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        prepared = await self._aside(lambda: self._prepared(result))
-        if self._most is not None and prepared.long is not None:
-            long, most = prepared.long, self._most
-            extra = len(long.texts) > len(long.blocks)
-            division = await self._tokens.divide(long.texts, most, whole_last=extra)
-            prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+        prepared = _Prepared(result, ())
+        try:
+            prepared = await self._aside(lambda: self._prepared(result))
+            if self._most is not None and prepared.long is not None:
+                long, most = prepared.long, self._most
+                extra = len(long.texts) > len(long.blocks)
+                division = await self._tokens.divide(long.texts, most, whole_last=extra)
+                prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+        except Exception as cause:  # the tool has done its work: its result is delivered, and flagged
+            prepared = prepared._replace(found=(*prepared.found, _unprocessed(cause)))
         self._deliver(call, prepared, deliver)
 
     async def _aside(self, work: Callable[[], T]) -> T:
@@ -99,7 +101,7 @@ class ResultPostprocessor:
         try:
             return self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            return result, (Finding("result.unjudged", f"It could not be judged ({type(cause).__name__})."),)
+            return result, (_unprocessed(cause),)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
@@ -168,6 +170,10 @@ def postprocessor_for(
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
     return ResultPostprocessor(settings, pages, judging, tokens, findings)
+
+
+def _unprocessed(cause: Exception) -> Finding:
+    return Finding("result.unjudged", f"It could not be judged ({type(cause).__name__}).")
 
 
 def _read(result: bytes, most: int) -> _Long | None:

@@ -9,8 +9,8 @@ question, like every retry, starts again from the top.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Caller, Check, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
@@ -54,7 +54,7 @@ class Pipeline:
         self.dispatcher = dispatcher
         self._recording = recording
         self._findings = findings
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting = BackgroundTasks()
         self._loop = asyncio.get_running_loop()
         self._batching = Batching.of(self._loop)
         self.refusals = Refusals()
@@ -155,17 +155,12 @@ class Pipeline:
             if call.approval is not None:
                 self.submit(call, plan)
             else:
-                self._begin(self._ask(call, plan, verdict, gate))
+                self._waiting.begin(self._ask(call, plan, verdict, gate), call)
         elif len(self._waiting) >= MOST_WAITING:
             fault = Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} calls wait to be checked", retry_after_ms=1000)
             self.refuse(call, Refuse(fault, "bounds of calls that wait"), gate)
         else:
-            self._begin(self._wait(call, plan, verdict, gate))
-
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+            self._waiting.begin(self._wait(call, plan, verdict, gate), call)
 
     # Approvals
 
@@ -199,7 +194,7 @@ class Pipeline:
         approval = call.approval
         if approval is None or approval.ticket is None:
             return True
-        self._begin(self._use_approval(call, plan, approval))
+        self._waiting.begin(self._use_approval(call, plan, approval), call)
         return False
 
     async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
@@ -210,6 +205,9 @@ class Pipeline:
             self.dispatcher.withdraw(call, plan)
             self.refuse(call, Refuse(fault_of(cause), approval.source), "commit")
             return
+        except BaseException:
+            self.dispatcher.withdraw(call, plan)
+            raise
         if taken and call.exchange.open:
             self.dispatcher.send(call, plan)
             return
