@@ -70,8 +70,9 @@ DEEDS = {
 @pytest.mark.parametrize("what", DEEDS)
 def test_killed_at_the_commit_of_a_change_its_record_is_there_with_it(where: str, tmp_path: Path, what: str) -> None:
     event, shows = DEEDS[what]
-    command = [sys.executable, str(HERE / "changing.py"), where, str(tmp_path / "home"), what]
-    env = {"PYTHONPATH": str(HERE.parents[1] / "src")}
+    command = [sys.executable, "-m", "tests.hub.changing", where, str(tmp_path / "home"), what]
+    root = HERE.parents[1]
+    env = {"PYTHONPATH": f"{root / 'src'}:{root}"}
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == -9, ended.stderr
     database = connect(where, read_only=True)

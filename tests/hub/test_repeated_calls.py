@@ -276,8 +276,13 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
         async with place.kept(key) as client:
             await warmed(client)
             await hub.operate("keys.revoke", agent="ci")
-            told = await client.call(STRANGE, LIKE, 4)
-            assert "key is not known" in told["error"]["message"]
+            if way.lines and way.era == "legacy":
+                # The session ends with the key, and the stream with the session.
+                with pytest.raises((ConnectionError, json.JSONDecodeError)):
+                    await client.call(STRANGE, LIKE, 4)
+            else:
+                told = await client.call(STRANGE, LIKE, 4)
+                assert "key is not known" in told["error"]["message"]
             assert web.called == 3
 
 
@@ -364,13 +369,21 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
                 raw = RawClient(hub.url + "/mcp")
                 raw.session = id_
                 assert (await raw.send("DELETE"))[0] == 204
-            assert await waiting is None
+            assert_ended(await waiting, how)
             await until(lambda: hub.hub_app.hub.open_calls == 0)
             await until(lambda: web.lost == 1)
         await hub.hub_app.recorder.flushed()
     outcome = [record.outcome for record in records if record.name == "strange"][-1]
     assert outcome is not None
     assert outcome.transport == "cancelled"
+
+
+def assert_ended(answer: Any, how: str) -> None:
+    """A cancelled call gets no answer. The open calls of a session that ends are answered."""
+    if how == "cancelled":
+        assert answer is None
+    else:
+        assert answer["error"]["data"]["name"] == "SESSION_UNKNOWN"
 
 
 @pytest.mark.parametrize("way", [NEW_LINES, OLD_LINES], ids=lambda way: way.era)
@@ -459,7 +472,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
             raw = RawClient(hub.url + "/mcp")
             raw.session = client.session.partition(": ")[2].partition("\r\n")[0]
             assert (await raw.send("DELETE"))[0] == 204
-        assert await waiting is None
+        assert_ended(await waiting, how)
         take(held)
         assert web.called == 3
         assert hub.hub_app.hub.open_calls == 0
