@@ -152,8 +152,7 @@ class Recorder:
         """
         if not ticket.open:
             return
-        ticket.open = False
-        seq = ticket.seq
+        seq, ticket.open = ticket.seq, False
         ticket.took_us = int((perf_counter() - ticket.began) * 1_000_000)
         if seq > self._last_taken:
             del self._pending[seq]
