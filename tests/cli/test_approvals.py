@@ -203,7 +203,7 @@ def test_watch_without_a_terminal_prints_and_ends(user: User, hub: FakeHub) -> N
     assert hub.params_of("hub/approvals.list") == [{"follow": False}]
 
 
-def test_long_arguments_can_be_approved_only_after_they_were_read(user: User, agent: Agent) -> None:
+def test_t41_long_arguments_can_be_approved_only_after_they_were_read(user: User, agent: Agent) -> None:
     text = "word " * 1000 + "at the very end: rm -rf /"
     agent.ask(1, "tools/call", {"name": "demo__text_figures", "arguments": {"text": text}})
     with HubLink.open(user.home) as link:
