@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.audit.tracing.spans import Spans
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
@@ -20,6 +21,9 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.sessions.registry import SessionLimits
 from interlock.version import VERSION
 from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.tracing.spans import Spans  # imports an optional dependency
 
 
 def build_service(
