@@ -210,9 +210,7 @@ def test_t54_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
     assert page.complaints() == []
 
 
-def test_t53_a_page_on_another_name_of_the_machine_cannot_read_the_console(
-    page: Page, hub: HubInThread
-) -> None:
+def test_t53_a_page_on_another_name_of_the_machine_cannot_read_the_console(page: Page, hub: HubInThread) -> None:
     page.open(f"{hub.hub.url}/docs")
     for path in ("approvals", "events"):
         address = f"{hub.address}/{path}"
