@@ -28,7 +28,7 @@ class ApprovalHistory:
             if before.answer == "once":
                 self._count(before.question.matter, -1)
             target = _target(before.question)
-            if after is None and self._last.get(target) == before:
+            if self._last.get(target) == before:
                 del self._last[target]
         if after is not None and _approved(after):
             if after.answer == "once":
