@@ -269,10 +269,11 @@ def _too_large(ask: Ask) -> Refuse:
 
 
 def _denied(decision: Decision, ask: Ask) -> Refuse:
+    why = f" They said: {decision.reason}" if decision.reason else ""
     fault = Fault(
         "PERMISSION_DENIED",
-        f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).",
-        hint="do not repeat it; ask them why",
+        f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).{why}",
+        hint="do not repeat it" if why else "do not repeat it; ask them why",
         data={"decision": decision.id, "denied_by": decision.answered_by},
     )
     return Refuse(fault, ask.rule)
