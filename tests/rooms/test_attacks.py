@@ -62,7 +62,7 @@ def raw(**changes: Any) -> str:
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )
-async def test_a_bad_envelope_is_answered_and_the_connection_kept(
+async def test_t33_a_bad_envelope_is_answered_and_the_connection_kept(
     shy: RunningRooms, text: str, reason: str, correlation: str | None
 ) -> None:
     ann, eve = await shy.join("ann"), await shy.join("eve")
