@@ -34,7 +34,12 @@ def test_topics_and_profiles_are_read(tmp_path: Path) -> None:
     problems, rooms = loaded(tmp_path, GOOD)
     assert problems == []
     topic = rooms.topics["build"]  # type: ignore[attr-defined]
-    assert (topic.visibility, topic.strict, topic.proposals, topic.rate.per_minute) == ("restricted", True, "agents", 10)
+    assert (topic.visibility, topic.strict, topic.proposals, topic.rate.per_minute) == (
+        "restricted",
+        True,
+        "agents",
+        10,
+    )
     assert topic.members == {"coder": "builder", "boss": "full-access"}
 
 

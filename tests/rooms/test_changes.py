@@ -87,7 +87,11 @@ async def test_a_capability_that_was_taken_away_stays_away_after_a_restart(tmp_p
     async with running_rooms(tmp_path, build=SHY) as rooms:
         rooms._keys["eve"] = key
         eve = await rooms.join("eve")
-        assert eve.welcome["payload"]["you"]["capabilities"] == ["mcp/proposal:*", "mcp/response:*", "mcp/request:*/list"]
+        assert eve.welcome["payload"]["you"]["capabilities"] == [
+            "mcp/proposal:*",
+            "mcp/response:*",
+            "mcp/request:*/list",
+        ]
         found = await rooms.operate("rooms.capabilities", id="eve", add=["chat"], remove=["mcp/request:*/list"])
         assert found["newCapabilities"] == ["mcp/proposal:*", "mcp/response:*", "chat"]
 

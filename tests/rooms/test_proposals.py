@@ -27,7 +27,7 @@ MEMBERS = {
     "robot-alpha": "tool-only",
 }
 BUILD = Topic(members=MEMBERS)
-HISTORIES = 200
+HISTORIES = 60
 STEPS = 15
 
 
