@@ -4,7 +4,8 @@
 
 One sender, many listeners, an envelope of 230 bytes. The hub checks capabilities, ids and proposals; the floor
 (`rooms_floor.py`) checks nothing. Both run at once and take turns, and the figures are medians over the turns:
-deliveries by the processor time of the server. For memory, `--idle` participants join topics of a hundred each and stay silent.
+deliveries by the processor time of the server. For memory, `--idle` participants join topics of a hundred each, and
+stay silent.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.patterns import PatternError
-from interlock.rooms.member import Member
+from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
 from interlock.rooms.room import Room
-from interlock.rooms.tickets import Tickets
+from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
 TICK_S: Final = 1.0
@@ -58,7 +58,7 @@ class Gateway:
         """The topics that somebody joined since the hub started."""
         return self._rooms.values()
 
-    def admit(self, topic: str, principal: Principal | None, mode: Mode) -> Member:
+    def admit(self, topic: str, admitted: Admitted, mode: Mode) -> Member:
         """Admit a connection that is being upgraded. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
@@ -66,8 +66,11 @@ class Gateway:
         settings = self._applied.topics.get(topic)
         if settings is None:
             raise unknown_topic(topic)
+        principal = admitted.principal
         check_member(topic, settings, principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
+        if admitted.apart:
+            id_ += APART + secrets.token_hex(4)
         if (why := why_bad_participant(id_)) is not None:
             message = f"{id_[:40]!r} cannot be a participant: {why}"
             raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
@@ -75,7 +78,7 @@ class Gateway:
         if room is None:
             room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
         try:
-            return room.admit(id_, principal, self._capabilities(topic, id_, principal), mode)
+            return room.admit(id_, principal, self._capabilities(topic, subject_of(id_, principal), principal), mode)
         except Refusal as refusal_:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
@@ -117,12 +120,12 @@ class Gateway:
         new = self._current(topic, id_)
         return ChangedCapabilities(id_, topic, list(old.texts), list(new.texts), by.id, change.at)
 
-    def ticket(self, by: Principal, topic: str) -> Ticket:
+    def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"
-        return Ticket(self.tickets.make(by, topic), topic, url, by.id)
+        return Ticket(self.tickets.make(Admitted(by, apart), topic), topic, url)
 
     def _row(self, name: str) -> RoomRow:
         settings, room = self._applied.topics[name], self._rooms.get(name)
@@ -141,7 +144,8 @@ class Gateway:
             if params.topic not in self._applied.topics:
                 raise unknown_topic(params.topic)
             return params.topic
-        found = [room.name for room in self._rooms.values() if room.participant(params.id) is not None]
+        rooms = self._rooms.values()
+        found = [room.name for room in rooms if any(member.subject == params.id for member in room.members)]
         if len(found) != 1:
             hint = f"name the topic: {', '.join(sorted(found))}" if found else "name the topic with ?topic="
             raise Fault("INVALID_PARAMS", f"{params.id!r} is in {len(found)} topics", hint=hint)
@@ -150,9 +154,9 @@ class Gateway:
     def _current(self, topic: str, id: str) -> CapabilitySet:
         """What a participant may send, connected or not. Raises NOT_FOUND for one that the topic does not know."""
         room = self._rooms.get(topic)
-        participant = None if room is None else room.participant(id)
-        if participant is not None:
-            return participant.capabilities
+        for member in () if room is None else room.members:
+            if member.subject == id:
+                return self._capabilities(topic, id, member.principal)
         settings = self._applied.topics[topic]
         if id not in settings.members and self._changes.get(topic, id) is None:
             raise Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint="`interlock rooms list` shows them")
@@ -202,7 +206,7 @@ class Gateway:
                 except Fault:
                     member.expel("You are no member of the topic any more.", "Ask the operator.")
                 else:
-                    room.grant(member.id, self._capabilities(name, member.id, member.principal))
+                    room.grant(member.id, self._capabilities(name, member.subject, member.principal))
 
     def _on_change(self, topic: str, participant: str) -> None:
         """A change of capabilities was stored, here or by another hub."""
@@ -210,8 +214,8 @@ class Gateway:
         if room is None or topic not in self._applied.topics:
             return
         for member in room.members:
-            if member.id == participant:
-                room.grant(participant, self._capabilities(topic, participant, member.principal))
+            if member.subject == participant:
+                room.grant(member.id, self._capabilities(topic, participant, member.principal))
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)

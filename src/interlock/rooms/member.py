@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
+APART: Final = "~"
+"""Divides the id of a participant that joined beside other connections of its principal."""
+
+
+def subject_of(id: str, principal: Principal | None) -> str:
+    """The id under which capabilities are changed: the principal's, whichever of its connections this is."""
+    return id if principal is None else principal.id
 
 
 class Member:
@@ -35,6 +42,11 @@ class Member:
         self.gone = False
         self._timer: asyncio.TimerHandle | None = None
         self._unrecorded: dict[Reason, tuple[float, int]] | None = None
+
+    @property
+    def subject(self) -> str:
+        """The id under which its capabilities are changed."""
+        return subject_of(self.id, self.principal)
 
     def attach(self, connection: WebSocketConnection) -> None:
         """This is the participant's connection."""

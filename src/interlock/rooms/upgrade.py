@@ -10,10 +10,10 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.gateway import PATH, Gateway
-from interlock.rooms.tickets import PREFIX
+from interlock.rooms.tickets import PREFIX, Admitted
 from interlock.transports.http.upgrades import UpgradeRequest
 from interlock.transports.websocket import WebSocketConnection, accept
 from interlock.wire.errors import Fault
@@ -41,23 +41,23 @@ class RoomUpgrader:
         offered = _offered(request.headers)
         # A malformed handshake is refused before anyone is admitted.
         answer = accept(request.target, request.headers, SUBPROTOCOL if SUBPROTOCOL in offered else None)
-        principal = self._principal(_credential(request.headers, offered), topic)
-        member = self._gateway.admit(topic, principal, mode)
+        admitted = self._admitted(_credential(request.headers, offered), topic)
+        member = self._gateway.admit(topic, admitted, mode)
         connection = WebSocketConnection(answer, member)
         member.attach(connection)
         return connection
 
-    def _principal(self, credential: bytes | None, topic: str) -> Principal | None:
+    def _admitted(self, credential: bytes | None, topic: str) -> Admitted:
         if credential is None:
-            return None
+            return Admitted(None)
         scheme, _, text = credential.decode("latin-1").partition(" ")
         if scheme.lower() == "bearer" and text.startswith(PREFIX):
-            principal = self._gateway.tickets.redeem(text, topic)
-            if principal is None:
+            admitted = self._gateway.tickets.redeem(text, topic)
+            if admitted is None:
                 raise Fault("AUTH_REQUIRED", "this ticket was used, has expired or is for another topic")
-            return principal
+            return admitted
         principal = self._hub_app.authenticator.admit(ENTRANCE, {b"authorization": credential}).principal
-        return None if principal == LOCAL_AGENT else principal
+        return Admitted(None if principal == LOCAL_AGENT else principal)
 
 
 def _query(target: bytes) -> tuple[str, Mode]:

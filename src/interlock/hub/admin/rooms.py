@@ -78,6 +78,8 @@ class JoinRoom(msgspec.Struct):
     """The topic to join."""
 
     topic: TopicName
+    apart: bool = False
+    """Join beside other connections of the user, under an id of its own."""
 
 
 class Ticket(msgspec.Struct):
@@ -86,7 +88,6 @@ class Ticket(msgspec.Struct):
     ticket: str
     topic: str
     url: str
-    participant: str
 
 
 class RoomGateway(Protocol):
@@ -98,7 +99,7 @@ class RoomGateway(Protocol):
     async def change_capabilities(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
         """Change what a participant may send."""
 
-    def ticket(self, by: Principal, topic: str) -> Ticket:
+    def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic."""
 
 
@@ -118,7 +119,7 @@ class RoomOperations:
 
     async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
         """A ticket for the hub's own user."""
-        return self._known().ticket(by, params.topic)
+        return self._known().ticket(by, params.topic, params.apart)
 
     def _known(self) -> RoomGateway:
         if self._gateway is None:
