@@ -14,6 +14,11 @@ listen = "127.0.0.1:0"
 visibility = "restricted"
 kinds = { person = "full-access" }
 [rooms.topics.closed]
+[rooms.topics.quiet]
+visibility = "restricted"
+kinds = { person = "listener" }
+[rooms.profiles]
+listener = ["mcp/response:*"]
 """
 
 
@@ -36,12 +41,16 @@ def test_what_one_terminal_says_another_one_sees(user: User) -> None:
         listed = json.loads(user.finished("rooms", "list", "--json")[1])
         assert [one["id"] for one in listed[0]["participants"]] == [watching]
         sent = json.loads(user.finished("rooms", "say", "build", "hello", "--json")[1])
-        rest = [json.loads(line) for line in watcher.communicate(timeout=30)[0].splitlines()]
+        rest = [json.loads(watcher.stdout.readline()) for _ in range(4)]
         assert [each["kind"] for each in rest] == ["system/presence", "system/presence", "chat", "system/presence"]
         assert (rest[2]["id"], rest[2]["payload"]["text"]) == (sent["id"], "hello")
+        watcher.communicate(timeout=30)
         assert watcher.returncode == 0
         code, out, err = user.finished("rooms", "say", "closed", "hello")
         assert code == 5, (out, err)
+        code, out, err = user.finished("rooms", "say", "quiet", "hello")
+        assert code == 5, (out, err)
+        assert "You lack capability for 'chat'" in err
         code, out, err = user.finished("rooms", "join", "build", stdin=b"good morning\n/reject nothing no\n")
         assert code == 0, err
         assert "0 proposals begin with 'nothing'" in err

@@ -140,15 +140,12 @@ async def _say(topic: str, text: str, to: tuple[str, ...]) -> str:
 
     async with _participant(topic, apart=True) as me:
         sent = await me.chat(text, to)
-        # A refused second envelope shows that the gateway has judged the first.
-        marker = await me.send("system/sent", {})
-        async for envelope in me:
-            if envelope.correlation_id == sent:
-                error = msgspec.json.decode(envelope.payload)
-                raise RoomError(error["error"], error["message"], error.get("fix", ""))
-            if envelope.correlation_id == marker:
-                return sent
-        raise me.ended or RoomError("closed", "the connection has ended")
+    # The gateway judges an envelope before it answers the end of the connection.
+    async for envelope in me:
+        if envelope.correlation_id == sent:
+            error = msgspec.json.decode(envelope.payload)
+            raise RoomError(error["error"], error["message"], error.get("fix", ""))
+    return sent
 
 
 async def _watch(topic: str, count: int | None, as_json: bool) -> None:

@@ -10,7 +10,9 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Final
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from interlock.config.settings import Rooms as RoomSettings
 from interlock.hub.admin.rooms import ChangeCapabilities, ChangedCapabilities, ParticipantRow, RoomRow, Ticket
@@ -24,9 +26,11 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
-from interlock.rooms.room import Room
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.rooms.room import Room
 
 TICK_S: Final = 1.0
 PATH: Final = "/ws"
@@ -41,11 +45,14 @@ class Gateway:
         self._applied: RoomSettings = hub_app.config.rooms
         self._changes = RoomCapabilities()
         self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[ModuleType] | None = None
         self.tickets = Tickets()
 
     async def start(self) -> None:
         """Load the changes of capabilities. The hub has started."""
         await self._changes.start(self._hub_app.store, self._on_change)
+        if (loading := self._load()) is not None:
+            await loading
         self._tick()
 
     def stop(self) -> None:
@@ -57,6 +64,13 @@ class Gateway:
     def rooms(self) -> Iterable[Room]:
         """The topics that somebody joined since the hub started."""
         return self._rooms.values()
+
+    def check_loaded(self) -> None:
+        """Raises SERVER_NOT_READY until the WebSocket library is loaded: a hub without topics does without it."""
+        self._follow_configuration()
+        loading = self._load()
+        if loading is not None and not loading.done():
+            raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
     def admit(self, topic: str, admitted: Admitted, mode: Mode) -> Member:
         """Admit a connection that is being upgraded. Raises Fault."""
@@ -76,6 +90,8 @@ class Gateway:
             raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
         room = self._rooms.get(topic)
         if room is None:
+            from interlock.rooms.room import Room
+
             room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
         try:
             return room.admit(id_, principal, self._capabilities(topic, subject_of(id_, principal), principal), mode)
@@ -126,6 +142,13 @@ class Gateway:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"
         return Ticket(self.tickets.make(Admitted(by, apart), topic), topic, url)
+
+    def _load(self) -> asyncio.Task[ModuleType] | None:
+        """Load what rooms need on a thread, once there is a topic. None where there is none."""
+        if self._loading is None and self._applied.topics:
+            work = asyncio.to_thread(import_module, "interlock.rooms.room")
+            self._loading = asyncio.create_task(work, name="load rooms")
+        return self._loading
 
     def _row(self, name: str) -> RoomRow:
         settings, room = self._applied.topics[name], self._rooms.get(name)
@@ -192,6 +215,7 @@ class Gateway:
         if rooms is self._applied:
             return
         self._applied = rooms
+        self._load()
         for name, room in list(self._rooms.items()):
             settings = rooms.topics.get(name)
             if settings is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.errors import Reason
-from interlock.transports.websocket import WebSocketConnection
 
 if TYPE_CHECKING:
     from interlock.rooms.room import Room
+    from interlock.transports.websocket import WebSocketConnection
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""

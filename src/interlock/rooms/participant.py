@@ -66,6 +66,8 @@ class Participant:
         self._inbox: deque[Envelope] = deque()
         self._arrived = asyncio.Event()
         self._ended: RoomError | None = None
+        self._pausing = False
+        """Whether it waits to connect again."""
         self._waiting: dict[str, asyncio.Future[Envelope]] = {}
         self._requests: Recent[Asked] = Recent(3_600.0, 1_024, 8_192)
         self._numbers = 0
@@ -89,14 +91,14 @@ class Participant:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the topic."""
+        """Leave the topic. What arrived before the end can still be read."""
         self._reconnect = False
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
         if self._socket is not None:
             await self._socket.close()
+        if self._task is not None:
+            if self._pausing:
+                self._task.cancel()
+            await asyncio.wait([self._task])
         self._end(RoomError("left", "the participant left the topic"))
 
     async def __aiter__(self) -> AsyncIterator[Envelope]:
@@ -236,7 +238,9 @@ class Participant:
             if not self._reconnect or last in _FINAL:
                 self._end(RoomError(last or "closed", "the connection has ended"))
                 return
+            self._pausing = True
             await self._open_again()
+            self._pausing = False
             if self._ended is not None:
                 return
 

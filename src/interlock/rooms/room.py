@@ -125,8 +125,7 @@ class Room:
 
     def lose(self, member: Member) -> None:
         """The connection has gone: tell all, unless a newer connection took its place."""
-        self._entering.pop(member, None)
-        if member.gone:
+        if self._entering.pop(member, None) is not None or member.gone:
             return
         member.gone = True
         if self._members.get(member.id) is member:
@@ -136,6 +135,8 @@ class Room:
                 self._presence("leave", participant)
         for reason, count in member.unrecorded().items():
             self._record_refusal(member, reason, "", None, count)
+        if member.principal is None:
+            self._meters.pop(member.id, None)
         self._record("left", member, details={"participant": member.id})
 
     def expel(self, member: Member, message: str, fix: str) -> None:

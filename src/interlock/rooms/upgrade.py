@@ -6,17 +6,20 @@ The credential is a bearer token in `Authorization`, or for browsers in `Sec-Web
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.gateway import PATH, Gateway
+from interlock.rooms.policy import unknown_topic
 from interlock.rooms.tickets import PREFIX, Admitted
 from interlock.transports.http.upgrades import UpgradeRequest
-from interlock.transports.websocket import WebSocketConnection, accept
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.transports.websocket import WebSocketConnection
 
 SUBPROTOCOL: Final = "mcpx.v0.1"
 BEARER: Final = "bearer."
@@ -38,6 +41,11 @@ class RoomUpgrader:
         if request.method != b"GET" or request.version != "1.1":
             raise Fault("INVALID_REQUEST", "a WebSocket opens with GET of HTTP/1.1")
         topic, mode = _query(request.target)
+        if not self._hub_app.config.rooms.topics:
+            raise unknown_topic(topic)
+        self._gateway.check_loaded()
+        from interlock.transports.websocket import WebSocketConnection, accept
+
         offered = _offered(request.headers)
         # A malformed handshake is refused before anyone is admitted.
         answer = accept(request.target, request.headers, SUBPROTOCOL if SUBPROTOCOL in offered else None)

@@ -13,14 +13,12 @@ from typing import Final, Protocol
 
 import msgspec
 from websockets.datastructures import Headers
-from websockets.frames import Close, CloseCode, Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from interlock.wire.errors import Fault
-
-Subprotocol = str
 
 
 class WebSocketBounds(msgspec.Struct, frozen=True):
@@ -100,11 +98,12 @@ class WebSocketConnection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Ask a silent peer whether it is there, and end one that does not answer or does not read."""
-        if self._serial != self._seen or self._waiting:
-            self._seen, self._seen_at, self._asked_at = self._serial, now, None
-        elif self._closing:
-            if now - self._seen_at > self._bounds.linger_s:
+        if self._closing:
+            self._asked_at = self._asked_at or now
+            if now - self._asked_at > self._bounds.linger_s:
                 self.transport.abort()
+        elif self._serial != self._seen or self._waiting:
+            self._seen, self._seen_at, self._asked_at = self._serial, now, None
         elif self._asked_at is not None:
             if now - self._asked_at > self._bounds.ping_s:
                 self.transport.abort()
@@ -155,21 +154,23 @@ class WebSocketConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes in pieces of any size."""
-        self._serial += 1
         if self._closing:
             return
+        self._serial += 1
         protocol = self._protocol
         protocol.receive_data(data)
         for event in protocol.events_received():
             if isinstance(event, Frame):
                 self._on_frame(event)
-        if protocol.writes:
+        # Answers to messages go out before the answer to a ping or close that came behind them.
+        if self._inbox and not self._waiting:
+            self._hand_over()
+        if self._closing:
+            return
+        if protocol.state is State.OPEN:
             self._write_all()
-        if protocol.state is not State.OPEN and not self._closing:
-            self._hand_over()
+        else:
             self._end()
-        elif self._inbox:
-            self._hand_over()
 
     def eof_received(self) -> bool:
         """The peer sends no more, so the connection ends."""
@@ -229,6 +230,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _end(self) -> None:
         self._write_all()
         self._closing = True
+        self._asked_at = None
         self._inbox = self._parts = None
         self._receiver.on_lost()
         # The transport closes once everything is written; `sweep` cuts off a peer that does not read.
@@ -236,7 +238,7 @@ class WebSocketConnection(asyncio.Protocol):
             self.transport.close()
 
 
-def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: Subprotocol | None) -> bytes:
+def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: str | None) -> bytes:
     """The answer to a handshake (RFC 6455, Opening Handshake). Raises INVALID_REQUEST, saying what is wrong with it."""
     given = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers.items()])
     offered = given.pop("Sec-WebSocket-Protocol", None)
@@ -253,11 +255,6 @@ def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: Subprotoc
 def text_frame(data: bytes) -> bytes:
     """A message as a frame, which is the same for every peer of a server."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
-
-
-def close_frame(code: int, reason: str) -> bytes:
-    """The frame that ends a connection."""
-    return Frame(Opcode.CLOSE, Close(code, reason).serialize()).serialize(mask=False)
 
 
 def _nothing() -> None:
