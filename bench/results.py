@@ -90,7 +90,7 @@ async def _once(finish: ResultPostprocessor, result: bytes) -> tuple[float, floa
     watching = asyncio.ensure_future(watch())
     await asyncio.sleep(TICK_S)
     begun = time.perf_counter()
-    finish(Call(exchange, caller, Target("tool", "s", "t"), {}), result, exchange.result)
+    finish.finish(Call.of(exchange, caller, Target("tool", "s", "t"), {}), result, exchange.result)
     await exchange.answer
     took = time.perf_counter() - begun
     await asyncio.sleep(2 * TICK_S)

@@ -31,7 +31,7 @@ from interlock.judge.regexes import RegexError, compile_regex
 from interlock.judge.results import judge_result
 from interlock.judge.text import judge_text, show_hidden, strip_hidden
 from interlock.judge.urls import judge_redirect, judge_resolved, judge_url, judge_urls_in_text, names_to_resolve
-from interlock.protocols.mcp.meta import preview
+from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.subjects import free_port
+
 SOURCE = Path(__file__).parents[2] / "src"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
@@ -71,9 +73,7 @@ class HubProcess:
 @contextlib.contextmanager
 def hub_process(*, anonymous: bool) -> Iterator[HubProcess]:
     """A hub without servers, on a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     home = Path(tempfile.mkdtemp(prefix="il-a-"))  # a socket's path is short
     config = home / "hub.toml"
     config.write_text(f'[hub]\nlisten = "127.0.0.1:{port}"\nanonymous = {str(anonymous).lower()}\n')

@@ -58,7 +58,7 @@ async def becomes(condition: Callable[[], Awaitable[bool]], within_s: float = LO
 
 async def caller_at(north: RunningHub, south: RunningHub) -> RawClient:
     """A client of the south with a key that the north made."""
-    made = await north.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
+    made = await north.operate("keys.create", ADA, agent="ci")
     client = RawClient(south.url + "/mcp", str(made["key"]))
 
     async def calls() -> bool:
@@ -110,7 +110,7 @@ async def test_t49_a_revoked_key_is_refused_although_the_listening_connection_ha
     async with two_hubs(tmp_path, postgres) as (north, south):
         client = await caller_at(north, south)
         with stopped(feed_of(south)._connection.info.backend_pid):
-            await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
+            await north.operate("keys.revoke", ADA, agent="ci")
 
             async def refused() -> bool:
                 return await status(client) == 401
@@ -204,7 +204,7 @@ async def test_t49_a_stalled_network_path_costs_one_connection_and_no_revocation
         async with two_hubs(tmp_path, postgres) as (north, _), stalling_hub(tmp_path, through) as west:
             client = await caller_at(north, west)
             with proxy.stalled():
-                await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
+                await north.operate("keys.revoke", ADA, agent="ci")
 
                 async def refused() -> bool:
                     return await status(client) == 401
@@ -226,7 +226,7 @@ async def stalling_hub(tmp_path: Path, store: str) -> AsyncIterator[RunningHub]:
 async def test_t49_a_key_revoked_by_another_hub_on_the_same_file_is_refused(tmp_path: Path) -> None:
     async with two_hubs(tmp_path, str(tmp_path / "shared.db")) as (north, south):
         client = await caller_at(north, south)
-        await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
+        await north.operate("keys.revoke", ADA, agent="ci")
 
         async def refused() -> bool:
             return await status(client) == 401

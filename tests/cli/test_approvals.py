@@ -70,7 +70,7 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
     )
     os.close(theirs)
     shown, seen, typed = b"", 0, b""
-    deadline = time.monotonic() + 45
+    deadline = time.monotonic() + 120
     try:
         while time.monotonic() < deadline and script != []:
             if not select.select([ours], [], [], 0.5)[0]:
@@ -152,6 +152,9 @@ def test_watch_asks_for_all_open_requests_after_it_lost_some(user: User, hub: Fa
         "asker": "ci",
         "target": "demo__x",
         "question": "Say yes",
+        "risk": "",
+        "findings": [],
+        "summary": "",
     }
     lists = [{"decisions": []}, {"decisions": [asked]}]
     hub.answers["hub/approvals.list"] = lambda params: lists.pop(0)
@@ -200,15 +203,17 @@ def test_watch_without_a_terminal_prints_and_ends(user: User, hub: FakeHub) -> N
     assert hub.params_of("hub/approvals.list") == [{"follow": False}]
 
 
-def test_long_arguments_can_be_approved_only_after_they_were_read(user: User, agent: Agent) -> None:
+def test_t41_long_arguments_can_be_approved_only_after_they_were_read(user: User, agent: Agent) -> None:
     text = "word " * 1000 + "at the very end: rm -rf /"
-    agent.ask(1, "tools/call", {"name": "demo__text_figures", "arguments": {"text": text, "token": "not a; token"}})
+    agent.ask(1, "tools/call", {"name": "demo__text_figures", "arguments": {"text": text}})
     with HubLink.open(user.home) as link:
         while not link.ask("hub/approvals.list")["decisions"]:
             time.sleep(0.02)
     script = [
         (b"[other] later", b"y"),
-        (b"not shown in full yet", b"d"),
+        (b"not shown in full yet", b""),
+        (b"[other] later", b"d"),
+        (b"rm -rf /", b""),
         (b"[other] later", b"y"),
         (b"approved by person:", b""),
     ]
@@ -216,4 +221,3 @@ def test_long_arguments_can_be_approved_only_after_they_were_read(user: User, ag
     before, _, after = shown.partition("not shown in full yet")
     assert "rm -rf /" not in before
     assert "rm -rf /" in after
-    assert "not a; token" in after

@@ -150,6 +150,6 @@ def test_status_says_what_is_in_quarantine_and_how_to_allow_it() -> None:
         "findings": [{"rule": "text.ansi", "message": "A terminal escape sequence"}],
         "hint": "[servers.x] tools.trust = ['bad@0123456789abcdef']",
     }
-    lines = server_lines([{"id": "x", "state": "connected", "tools": 1, "quarantined": [held]}])
+    lines = server_lines([{"id": "x", "state": "connected", "tools": 1, "where": "", "quarantined": [held]}])
     assert "in quarantine: tool bad\\u001b[2J (text.ansi)" in lines[1]
     assert "tools.trust = ['bad@0123456789abcdef']" in lines[2]

@@ -129,7 +129,7 @@ def test_the_hubs_own_log_says_what_is_wrong_with_a_changed_file(user: User) -> 
     user.configure()
     user.finished("up", "-d")
     user.configure("mode = 'gard'\n")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while "must be one of" not in (said := user.run("logs", "hub").output) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert f"{user.config}:3: `mode` in [hub] must be one of" in said
@@ -139,7 +139,7 @@ def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     user.configure()
     user.finished("up", "-d")
     user.configure("[servers.late]\nurl = 'http://127.0.0.1:9/'\n")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while user.servers() != ["late"] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert user.servers() == ["late"]
@@ -149,7 +149,7 @@ def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
     user.configure("[servers.here]\nurl = 'http://127.0.0.1:9/'\n")
     user.finished("up", "-d")
     user.config.unlink()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "was deleted" not in (output := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert f"{user.config}: the file was deleted" in output
@@ -203,7 +203,7 @@ def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User)
     assert user.servers() == ["here"]
     assert "confirmed" not in user.run("status").output
     file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert f"{file}: nobody has confirmed this project file" in said
@@ -215,7 +215,7 @@ def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: Use
     user.configure()
     (user.folder / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "npx"}}}')
     user.finished("up", "-d")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert "nobody has confirmed this project file" in said

@@ -167,7 +167,7 @@ def test_import_takes_shell_lines_only_when_told_to(user: User) -> None:
     assert list(servers(user)) == ["s"]
 
 
-def test_import_shows_every_command_and_adds_nothing_that_nobody_confirmed(user: User) -> None:
+def test_t48_import_shows_every_command_and_adds_nothing_that_nobody_confirmed(user: User) -> None:
     file = user.folder / "mcp.json"
     entry = {"command": "npx", "args": ["-y", "some-server", "x" * 2000], "env": {"K": "v"}}
     file.write_text(json.dumps({"mcpServers": {"a": entry, "odd": {"command": "npx", "args": ["github:some/where"]}}}))
@@ -215,7 +215,7 @@ def test_import_shows_every_command_and_adds_nothing_that_nobody_confirmed(user:
         "./npx -y some-server",
     ],
 )
-def test_import_takes_only_plain_packages_unless_the_file_is_trusted(user: User, command: str) -> None:
+def test_t48_import_takes_only_plain_packages_unless_the_file_is_trusted(user: User, command: str) -> None:
     program, *args = command.split()
     (user.folder / "npx").write_text("#!/bin/sh\n")
     (user.folder / "npx").chmod(0o755)

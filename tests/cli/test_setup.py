@@ -14,7 +14,7 @@ from interlock.config.documents import read_document
 from interlock.config.problems import Problem
 
 from .conftest import User
-from .test_hub_processes import hello
+from .test_hub_processes import hello, ready
 
 SERVER = """\
 from interlock import Server
@@ -104,6 +104,7 @@ def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: Use
         keys |= {value for table in left[ENTRY].values() if isinstance(table, dict) for value in table.values()}
     assert len([key for key in keys if str(key).startswith("ilk_")]) == len(NAMES)
 
+    ready(user)
     entry = section("cursor")[ENTRY]
     call = {"name": "clock__time_of", "arguments": {"place": "Rome"}}
     with user.process("stdio") as process:
@@ -114,7 +115,8 @@ def test_setup_moves_the_servers_of_every_client_into_the_hub_and_back(user: Use
         answers = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.stdin.close()
     assert entry["args"][-1] == "stdio"
-    assert {answer["id"]: answer for answer in answers}[1]["result"]["structuredContent"] == {"result": "Rome"}
+    called = {answer["id"]: answer for answer in answers}[1]
+    assert called.get("result", {}).get("structuredContent") == {"result": "Rome"}, called
 
     assert finished(user, "setup", "--yes", "--trust")["clients"] == []  # again: nothing to do
 

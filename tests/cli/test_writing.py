@@ -164,7 +164,7 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     command = json.dumps([sys.executable, str(EXAMPLE)])
     user.configure(f'[servers.fin]\ncommand = {command}\nenv = {{ PYTHONPATH = "{SOURCE}" }}\n')
     assert user.finished("up", "-d")[0] == 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (tools := json.loads(user.run("export", "catalog").output)["tools"]) and time.monotonic() < deadline:
         time.sleep(0.05)
     by_name: dict[str, Any] = {tool["name"]: tool for tool in tools}
@@ -186,7 +186,7 @@ class DevProcess:
     def hear(self, event: str) -> Any:
         """The next thing told of that kind."""
         assert self.process.stdout is not None
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while True:
             while b"\n" in self._rest:
                 line, _, self._rest = self._rest.partition(b"\n")

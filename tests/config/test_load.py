@@ -282,7 +282,7 @@ def test_an_import_that_is_missing_is_named_where_it_is_written(user_files: User
     assert str(Path("/nowhere/else.json")) in problem.message
 
 
-def test_a_number_of_5000_digits_is_a_problem_of_its_file(user_files: UserFiles) -> None:
+def test_t47_a_number_of_5000_digits_is_a_problem_of_its_file(user_files: UserFiles) -> None:
     path = user_files.write(".mcp.json", '{"mcpServers": {"a": {"command": "npx", "timeout":\n ' + "1" * 5000 + "}}}")
     (problem,) = user_files.in_project().problems
     assert (problem.file, problem.line, problem.fatal) == (str(path), 2, False)
@@ -290,13 +290,13 @@ def test_a_number_of_5000_digits_is_a_problem_of_its_file(user_files: UserFiles)
 
 
 @pytest.mark.parametrize("number", ["1" * 5000, "0x" + "f" * 5000, "0b" + "1" * 5000])
-def test_a_huge_number_in_toml_is_a_problem_of_its_file(user_files: UserFiles, number: str) -> None:
+def test_t47_a_huge_number_in_toml_is_a_problem_of_its_file(user_files: UserFiles, number: str) -> None:
     loaded = user_files.own(f'[servers.a]\ncommand = ["x"]\nenv = {{ K = {number} }}')
     assert any("out of range" in problem.message for problem in loaded.problems)
     assert not loaded.usable
 
 
-def test_half_a_surrogate_pair_keeps_only_its_server_from_starting(user_files: UserFiles) -> None:
+def test_t47_half_a_surrogate_pair_keeps_only_its_server_from_starting(user_files: UserFiles) -> None:
     servers = '{"a": {"command": "npx", "args": ["\\ud83d"]}, "b": {"command": "npx", "args": ["x"]}}'
     text = f'{{"mcpServers": {servers}, "history": "\\ud83d"}}'
     path = user_files.write("other.json", text)
@@ -307,7 +307,7 @@ def test_half_a_surrogate_pair_keeps_only_its_server_from_starting(user_files: U
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such files")
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
-def test_files_that_never_end_are_refused_at_once(user_files: UserFiles, kind: str) -> None:
+def test_t47_files_that_never_end_are_refused_at_once(user_files: UserFiles, kind: str) -> None:
     path = user_files.project / "x.json"
     if kind == "fifo":
         os.mkfifo(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 SOURCE: Final = HERE.parents[1] / "src"
+PORTS: Final = range(20_000, 32_000)
+"""Below the ports of outgoing connections: one of those could take a port before the server that it is meant for."""
 START_SECONDS: Final = 120
 STOP_SECONDS: Final = 120
 
@@ -87,6 +90,8 @@ def is_ready(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """A port that nobody uses now, and that the system gives to nobody who asks for any port."""
+    while True:
+        port = secrets.choice(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -50,6 +50,17 @@ async def test_only_the_hash_is_kept_where_the_operator_says_so(tmp_path: Path) 
         assert len(entry.record.arguments) == 64
 
 
+@pytest.mark.parametrize("arguments", [["a"], "text", 7, None, [{"password": "hunter22"}]])
+async def test_arguments_that_are_no_object_do_not_keep_the_log_from_being_read(tmp_path: Path, arguments: Any) -> None:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        await RawClient(hub.url + "/mcp").modern("tools/call", {"name": "busy__echo", "arguments": arguments})
+        await hub.hub_app.recorder.flushed()
+        found = await hub.hub_app.store.read(lambda database: search(database, Search(), 100))
+        (shown,) = [entry.record.given for entry in found if entry.record.name == "echo"]
+        assert list(shown or ()) == ["[no object]"]
+        assert "hunter22" not in str(shown)
+
+
 async def test_a_refused_call_shows_its_arguments_too(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(access="opt-in")) as hub:
         key = await hub.new_key("ci")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -70,8 +71,8 @@ DEEDS = {
 @pytest.mark.parametrize("what", DEEDS)
 def test_killed_at_the_commit_of_a_change_its_record_is_there_with_it(where: str, tmp_path: Path, what: str) -> None:
     event, shows = DEEDS[what]
-    command = [sys.executable, str(HERE / "changing.py"), where, str(tmp_path / "home"), what]
-    env = {"PYTHONPATH": str(HERE.parents[1] / "src")}
+    command = [sys.executable, "-m", "hub.changing", where, str(tmp_path / "home"), what]
+    env = {"PYTHONPATH": os.pathsep.join((str(HERE.parents[1] / "src"), str(HERE.parent)))}
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == -9, ended.stderr
     database = connect(where, read_only=True)
@@ -105,7 +106,7 @@ class Kept:
 
     async def well(self) -> None:
         """Wait until records can be written again, and all are."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while self.recorder.write_error is not None:
                 await asyncio.sleep(0.01)
         await self.recorder.flushed()

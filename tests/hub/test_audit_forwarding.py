@@ -257,8 +257,8 @@ async def heard_by(hub: RunningHub, stream: Stream, hears: bool) -> list[Any]:
     witness = RawClient(hub.url + "/mcp", await hub.new_key("witness", "admin"))
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:
-        await until(lambda: len(hub.hub_app.audience._subscribers) == 1 + hears)
-        async with asyncio.timeout(10):
+        await until(lambda: len(hub.hub_app.audit_subscribers._subscribers) == 1 + hears)
+        async with asyncio.timeout(120):
             while not audits(sure) or (hears and not audits(stream)):
                 await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
                 await hub.hub_app.recorder.flushed()
@@ -311,10 +311,10 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_recorded(tmp_path:
             raise ValueError("gone")
 
         dialect = msgspec.structs.replace(Dialect(LATEST), mgp=Agreed(frozenset({"audit"}), Home.PLAIN))
-        assert hub.hub_app.audience.join("broken", Principal("root", "admin"), dialect, broken)
+        assert hub.hub_app.audit_subscribers.join("broken", Principal("root", "admin"), dialect, broken)
         await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
         assert await entries(hub, event="TOOL_EXECUTED")
-        await until(lambda: not hub.hub_app.audience._subscribers)
+        await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
 
 
 async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -> None:
@@ -322,9 +322,9 @@ async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -
         client = RawClient(hub.url + "/mcp", await hub.new_key("root", "admin"))
         await client.initialize(MGP)
         async with opened(client, "GET", b"", {}) as stream:
-            assert hub.hub_app.audience._subscribers
+            assert hub.hub_app.audit_subscribers._subscribers
             await hub.hub_app.keys.revoke("root")
             await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
             await hub.hub_app.recorder.flushed()
-            await until(lambda: not hub.hub_app.audience._subscribers)
+            await until(lambda: not hub.hub_app.audit_subscribers._subscribers)
             assert "TOOL_EXECUTED" not in {event["params"]["event_type"] for event in audits(stream)}

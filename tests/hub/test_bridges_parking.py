@@ -171,13 +171,13 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
 
 
 async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:
-    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=1))
+    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=3))
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         async with running_hub(tmp_path, servers, hub=settings) as hub:
             client = ModernClient(hub.url + "/mcp", answers("ada"))
             reply = client.reply(await client.start("a__order"))
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(3.5)
             answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
             assert json.loads(text_of(answer))[0] == "accept"
             slow = client.reply(await client.start("a__order_slowly"))

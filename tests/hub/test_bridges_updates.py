@@ -129,10 +129,10 @@ async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_
         await client.legacy("resources/subscribe", {"uri": NOTE})
         upstream = hub.hub_app.upstreams["a"]
         instructed.forget()
-        assert upstream.shared_connection is not None
-        before = upstream.shared_connection
+        assert upstream.pool.shared is not None
+        before = upstream.pool.shared
         await before.connection.close()
-        await until(lambda: upstream.shared_connection not in (None, before))
+        await until(lambda: upstream.pool.shared not in (None, before))
         assert "result" in await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
         assert len(instructed.asked("resources/subscribe")) == 2
 

@@ -136,6 +136,19 @@ def test_a_profile_shows_its_part_under_its_own_names() -> None:
     assert made.tool(View(server="b", profile="work"), "three") is None
 
 
+def test_a_prompt_is_found_under_the_name_that_a_profile_gives_it() -> None:
+    made = catalog(
+        make_offer("a", [tool("x")], prompts=[b'{"name":"review"}', b'{"name":"hidden"}']),
+        work=Profile(deny=("a__hidden",), rename={"a__review": "check", "a__hidden": "nothing"}),
+    )
+    view = View(profile="work")
+    assert [item["name"] for item in json.loads(made.listing(view, "prompt"))] == ["check"]
+    assert made.prompt(view, "check").name == "review"  # type: ignore[union-attr]
+    assert made.prompt(view, "nothing") is None
+    assert made.prompt(View(server="a", profile="work"), "review").name == "review"  # type: ignore[union-attr]
+    assert made.prompt(EVERYTHING, "check") is None
+
+
 def test_a_profile_reaches_resources_of_the_servers_it_reaches_at_all() -> None:
     made = catalog(
         make_offer("a", [tool("x")], resources=[b'{"uri":"file:///a","name":"a"}']),

@@ -209,7 +209,7 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         decision = await only_open(hub)
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
-        await until(lambda: not hub.hub_app.hub.held_calls)
+        await until(lambda: not hub.hub_app.hub.pipeline.waiting)
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
 
 

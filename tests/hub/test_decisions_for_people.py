@@ -184,7 +184,7 @@ def left_of(hub: RunningHub, name: str) -> int:
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
     async with asking_hub(tmp_path, agents={}) as hub:
         client = RawClient(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
-        hub.hub_app.hub.sending.room = CallQuota(0, 0, 0)
+        hub.hub_app.hub.pipeline.dispatcher.quota = CallQuota(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))
         assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         assert left_of(hub, "careful") == 8

@@ -45,7 +45,7 @@ class Life(RuleBasedStateMachine):
         said: Answer = "once" if yes else "no"
         allowed = by.kind == "person" and not self.answers and not self.over and self.now < DEADLINE
         try:
-            self.decision = self.decision.answered(said, by, where, self.now)
+            self.decision = self.decision.answered(said, by, where, self.now, "")
         except Fault:
             assert not allowed
         else:
@@ -94,8 +94,8 @@ def test_nothing_leads_back_to_open() -> None:
 def test_a_person_who_asked_cannot_answer_and_another_can() -> None:
     decision = Decision("a3f", question(asker="person:ada", asker_kind="person"), 0, DEADLINE)
     with pytest.raises(Fault, match="the asker cannot"):
-        decision.answered("once", PEOPLE[0], "terminal", 1)
-    assert decision.answered("once", PEOPLE[1], "terminal", 1).state is DecisionState.APPROVED
+        decision.answered("once", PEOPLE[0], "terminal", 1, "")
+    assert decision.answered("once", PEOPLE[1], "terminal", 1, "").state is DecisionState.APPROVED
 
 
 few = st.sampled_from(["x", "y", "z"])

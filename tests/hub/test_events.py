@@ -38,6 +38,7 @@ from interlock.hub.handlers.notifications import AT_ONCE
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.web.control import ControlSocket
 
+from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub, until
 from .task_server import Jobs, task_server
 
@@ -143,7 +144,7 @@ async def test_an_approvals_life_is_told_with_the_revisions_of_the_store(tmp_pat
         (opened,) = await followed.until(ApprovalChanged)
         assert (opened.state, opened.asker, opened.target) == ("open", "careful", "busy__echo")
         assert hub.hub_app.inbox.get(opened.id).state.value == "open", "published after the commit"
-        await hub.hub_app.inbox.answer(opened.id, "once", ADA, "terminal")
+        await read_and_answer(hub.hub_app.inbox, opened.id, "once", ADA)
         await client.modern("tools/call", ECHO)
         events = await followed.until(ApprovalChanged, 3)
         assert [event.state for event in events] == ["open", "approved", "used"]

@@ -49,7 +49,7 @@ async def test_with_nobody_there_it_is_noted_and_goes_out(
 ) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         assert not (await call(hub, name, arguments)).get("isError")
-        assert hub.hub_app.noticed.would_refuse["s", rule] == 1
+        assert hub.hub_app.findings.would_refuse["s", rule] == 1
         assert hub.hub_app.inbox.all(only_open=False) == []
 
 
@@ -67,7 +67,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
         assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
-        assert not hub.hub_app.noticed.would_refuse, "a person has decided: nothing would be refused"
+        assert not hub.hub_app.findings.would_refuse, "a person has decided: nothing would be refused"
         again = await call(hub, name, arguments)
         assert again["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING", "the answer was used up"
         leave()

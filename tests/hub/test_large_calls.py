@@ -22,8 +22,8 @@ async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp
     async with (RawStdioServer if streams else RawHttpServer)(modern=True) as server:
         where = {"command": server.command} if isinstance(server, RawStdioServer) else {"url": server.url}
         async with running_hub(tmp_path, {"web": Server(era="modern", **where)}) as hub:
-            sending = hub.hub_app.hub.sending
-            sending.room = msgspec.structs.replace(sending.room, large_bytes=3 * MIB)
+            dispatcher = hub.hub_app.hub.pipeline.dispatcher
+            dispatcher.quota = msgspec.structs.replace(dispatcher.quota, large_bytes=3 * MIB)
             server.replies["strange"] = b""
             clients = [KeptHttpClient(hub.url) for _ in range(5)]
             for client in clients:
@@ -33,13 +33,13 @@ async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp
             await until(lambda: sum(call.done() for call in calls) == 3)
             assert all("large calls hold" in json.dumps(call.result()) for call in calls if call.done())
             await until(lambda: server.called == 2)
-            assert sending.held > 2 * MIB
+            assert dispatcher.large_bytes > 2 * MIB
             async with KeptHttpClient(hub.url) as small:
                 assert text_of(await small.call("web__ok", b'{"text":"x"}', 1)) == "fine"
             for client in clients:
                 await client.__aexit__()
             await until(lambda: hub.hub_app.hub.open_calls == 0)
-            assert sending.held == 0
+            assert dispatcher.large_bytes == 0
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)

@@ -31,7 +31,7 @@ async def call(hub: RunningHub, tool: str, **arguments: Any) -> Any:
 async def learned(hub: RunningHub, count: int) -> None:
     """The record is written a moment after a call; wait until it was learned from."""
     learning = hub.hub_app.search.learning
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while len(learning.usage) < count:
             learning.look()
             await learning.settled()

@@ -129,7 +129,7 @@ async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
 async def test_a_cancelled_call_is_not_tried_again(tmp_path: Path) -> None:
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=500), "ok"]})
     async with script.running_hub() as hub:
-        recovering = hub.hub_app.hub.recovering
+        recovering = hub.hub_app.hub.pipeline.dispatcher.recovery
         client = asyncio.ensure_future(call(hub, "get"))
         await until(lambda: len(recovering._waiting) == 1)
         client.cancel()
@@ -143,8 +143,8 @@ async def test_a_call_that_waits_when_the_hub_ends_gets_its_answer(tmp_path: Pat
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=15_000)]})
     async with script.running_hub() as hub:
         client = asyncio.ensure_future(call(hub, "get"))
-        await until(lambda: len(hub.hub_app.hub.recovering._waiting) == 1)
-        hub.hub_app.hub.recovering.close()
+        await until(lambda: len(hub.hub_app.hub.pipeline.dispatcher.recovery._waiting) == 1)
+        hub.hub_app.hub.pipeline.dispatcher.recovery.close()
         assert error_of(await client)["name"] == "SERVER_DRAINING"
 
 

@@ -19,7 +19,7 @@ from interlock.hub.audit.record import INTENDED
 
 from .committed import CommittedRecords
 from .raw_server import RawToolServer
-from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient
+from .running_hub import LEGACY, MODERN, PREFIX, KeptHttpClient, until
 from .test_repeated_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_hub
 
 STRANGE = "web__strange"
@@ -149,7 +149,7 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
             client = None
     if client is not None:
         await client.__aexit__()
-    assert place.hub.hub_app.hub.open_calls == 0
+    await until(lambda: place.hub.hub_app.hub.open_calls == 0)
     await place.hub.hub_app.recorder.flushed()
     heard = [_unlike(msgspec.json.encode(params)) for params in running.heard]
     alike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}

@@ -208,7 +208,7 @@ async def test_suspicious_results_are_flagged_and_passed_on_as_they_are(tmp_path
     async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="flag")}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"], name
-        flagged = hub.hub_app.noticed.flagged
+        flagged = hub.hub_app.findings.flagged
         assert flagged["s", "text.tag"] == 3
         assert any(rule.startswith("instruction.") for _, rule in flagged)
         told = [line.text for line in hub.hub_app.logs.tail("s", 100) if "flagged in a result" in line.text]
@@ -233,7 +233,7 @@ async def test_a_server_without_such_settings_has_nothing_done_to_its_results(tm
     async with running_hub(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"]
-        assert not hub.hub_app.noticed.flagged
+        assert not hub.hub_app.findings.flagged
 
 
 async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ async def test_t6_nobody_else_uses_or_ends_a_session(tmp_path: Path) -> None:
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         thief = RawClient(hub.url + "/mcp", await hub.new_key("thief"))
         answers = []
-        worker = hub.hub_app.hub._worker
+        worker = hub.hub_app._foundation.worker
         for guess in (owner.session, row.id, worker.new_id(), worker.prefix, "n1.w0.x", "x" * 200):
             thief.session = guess
             answers += [(await thief.post(ping))[::2], (await thief.send("DELETE"))[::2]]

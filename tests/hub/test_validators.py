@@ -160,7 +160,7 @@ async def test_observe_only_notes_what_declared_validators_have_against_a_call(t
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         for name, arguments, _ in ATTACKS:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
-        assert hub.hub_app.noticed.would_refuse["s", "shell.recursive_delete"] == 7
+        assert hub.hub_app.findings.would_refuse["s", "shell.recursive_delete"] == 7
 
 
 async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         for name, arguments, wanted in vectors:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
-            assert hub.hub_app.noticed.would_refuse["s", wanted] >= 1
+            assert hub.hub_app.findings.would_refuse["s", wanted] >= 1
         lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("would refuse fetch of agent:local: address.private" in line for line in lines)
         assert not any("rm -rf" in line for line in lines), "what was sent may hold secrets"
@@ -227,7 +227,7 @@ async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(t
 async def test_a_host_of_a_private_network_is_nobodys_business_until_somebody_asks(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         assert ran(await call(hub, "reach", host="10.0.0.7"))
-        assert not hub.hub_app.noticed.would_refuse
+        assert not hub.hub_app.findings.would_refuse
 
 
 async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name_as_it_comes(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ async def test_a_validator_that_nobody_knows_denies_the_tool(tmp_path: Path, nam
         assert rule(answer) == "validator.unknown"
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         assert ran(await call(hub, name, command="ls"))
-        assert hub.hub_app.noticed.would_refuse["s", "validator.unknown"] == 1
+        assert hub.hub_app.findings.would_refuse["s", "validator.unknown"] == 1
 
 
 async def test_every_address_of_a_name_is_checked_and_the_answer_remembered(
@@ -333,7 +333,7 @@ async def test_the_operator_adds_validators_names_arguments_and_lets_rules_go(tm
         assert ran(await call(hub, "declared_fetch", url="http://10.1.0.9/"))
         assert rule(await call(hub, "declared_fetch", url="http://93.184.216.34/")) == "url.host"
         assert ran(await call(hub, "fetch", url="http://10.9.9.9/"))
-        assert not hub.hub_app.noticed.would_refuse["s", "address.private"]
+        assert not hub.hub_app.findings.would_refuse["s", "address.private"]
         assert not ran(await call(hub, "python", code="open('x', 'w')"))
 
 
@@ -358,8 +358,8 @@ async def test_what_is_checked_elsewhere_is_checked_by_the_gates_behind_as_well(
     """The first call of a judge waits for a thread; what comes after it in the list must not be skipped for that."""
     async with running_hub(tmp_path, {"s": scripted(tmp_path)}) as hub:
         seen: list[str] = []
-        plans = hub.hub_app.gate_chain.plans
-        plans._gates = [*plans._gates, _Last(seen)]
+        chain = hub.hub_app.gate_chain
+        chain.gates = (*chain.gates, _Last(seen))
         assert rule_of_any(await call(hub, "declared_run", command="ls")) == "last"
         assert seen == ["declared_run"]
 
@@ -417,7 +417,7 @@ async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(t
             assert "shell.recursive_delete" in json.dumps(refused["error"])
         valid = await client.legacy("tools/validate", {"name": "s__run", "arguments": {"command": "rm -rf /"}})
         assert valid["result"]["valid"] is True
-        assert not hub.hub_app.noticed.would_refuse
+        assert not hub.hub_app.findings.would_refuse
 
 
 @pytest.mark.parametrize(

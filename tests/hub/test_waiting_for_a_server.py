@@ -40,7 +40,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[RunningHub, Gated, str
         key = await hub.new_key("ci")
         web.gate.clear()
         await hub.operate("servers.restart", server="web")
-        await until(lambda: hub.hub_app.upstreams["web"].shared_connection is None)
+        await until(lambda: hub.hub_app.upstreams["web"].pool.shared is None)
         yield hub, web, key
 
 
@@ -100,7 +100,7 @@ async def test_arguments_are_held_to_what_the_tool_says_now(tmp_path: Path) -> N
 async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_starts_again(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
         web.gate.set()
-        await until(lambda: hub.hub_app.upstreams["web"].shared_connection is not None)
+        await until(lambda: hub.hub_app.upstreams["web"].pool.shared is not None)
         web.gate.clear()
         config = hub.hub_app.config
         settings = msgspec.structs.replace(config.servers["web"], tools=Tools(deny=("ok",)))

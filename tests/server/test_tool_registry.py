@@ -25,6 +25,7 @@ from interlock.signatures import (
     min_value,
     multiple_of,
 )
+from loop_clock import advance
 
 pytestmark = pytest.mark.anyio
 
@@ -160,13 +161,14 @@ async def test_a_tool_that_takes_too_long_is_ended_and_says_so() -> None:
     server = Server("slow")
     ended = asyncio.Event()
 
-    @server.tool(timeout_s=0.5)
+    @server.tool(timeout_s=5)
     async def sleep(ctx: Context, report: bool) -> str:
         try:
             for step in range(1, 40 if not report else 5):
                 if report:
                     ctx.progress(step)
-                await asyncio.sleep(0.15)
+                advance(1.5)
+                await asyncio.sleep(0.001)
         finally:
             ended.set()
         return "woke"
@@ -176,7 +178,7 @@ async def test_a_tool_that_takes_too_long_is_ended_and_says_so() -> None:
     await ended.wait()
     assert result["isError"] is True
     detail = result["structuredContent"]["error"]
-    assert (detail["error_type"], detail["tool_name"], detail["timeout_ms"]) == ("ToolTimeout", "sleep", 500)
+    assert (detail["error_type"], detail["tool_name"], detail["timeout_ms"]) == ("ToolTimeout", "sleep", 5_000)
     assert (await peer.tool("sleep", {"report": True}))["content"][0]["text"] == "woke"
     with pytest.raises(TimeoutError):
         await server.invoke("sleep", {"report": False})

@@ -325,7 +325,7 @@ async def test_t21_orders_in_a_result_are_flagged_capped_and_followed_by_nothing
         records = CommittedRecords(hub.hub_app.bus)
         answer = await call(hub, "s__evil")
         assert ORDER in answer["content"][0]["text"], "what a tool said is passed on as it is"
-        assert sum(hub.hub_app.noticed.flagged.values()) >= 1
+        assert sum(hub.hub_app.findings.flagged.values()) >= 1
         assert any("flagged in a result of evil" in line.text for line in hub.hub_app.logs.tail("s", 100))
         assert len(json.dumps(await call(hub, "s__long"))) < 10_000
         await hub.hub_app.recorder.flushed()

@@ -51,7 +51,7 @@ def show(found: Json, id: str) -> None:
     Example:
       interlock approvals show a3f
     """
-    details(found["decision"], found["view"] or "")
+    details(found["decision"], found.get("view") or "")
 
 
 @approvals.command()

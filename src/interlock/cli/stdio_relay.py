@@ -41,6 +41,14 @@ class _Message(msgspec.Struct):
     method: str | None = None
 
 
+class _Resource(msgspec.Struct):
+    uri: str = ""
+
+
+class _Subscribe(msgspec.Struct):
+    params: _Resource
+
+
 class HubDialer:
     """Connects to the hub of this user, with the client's key and view."""
 
@@ -110,6 +118,10 @@ class Relay:
             with self._changed:
                 self._sock = sock
                 self._changed.notify_all()
+                ended = self._ended
+            if ended:  # before there was a connection that could be closed
+                sock.shutdown(socket.SHUT_WR)
+                sock.settimeout(FINAL_ANSWERS_S)
             for line in _lines(sock.recv, early):
                 self._on_hub_line(line)
         with self._changed:
@@ -295,14 +307,8 @@ def _with_id(line: bytes, id: str) -> bytes:
 
 
 def _uri(line: bytes) -> str:
-    class Params(msgspec.Struct):
-        uri: str = ""
-
-    class Subscribe(msgspec.Struct):
-        params: Params
-
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(line, type=Subscribe).params.uri
+        return msgspec.json.decode(line, type=_Subscribe).params.uri
     return ""
 
 

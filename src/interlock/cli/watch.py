@@ -62,7 +62,7 @@ def _open_requests(rows: list[Json], link: HubLink, answers: HubLink) -> Iterato
 def _ask_person(row: Json, link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
     shown = link.ask("hub/approvals.show", {"id": row["id"]})
-    current, view = shown["decision"], shown["view"] or ""
+    current, view = shown["decision"], shown.get("view") or ""
     if current["state"] != "open":
         return
     is_read = _is_short(view)
@@ -78,7 +78,7 @@ def _ask_person(row: Json, link: HubLink) -> None:
             say("  the arguments are not shown in full yet; press d to read them")
             continue
         if key in KEYS:
-            params = {"id": current["id"], "answer": KEYS[key], "view": shown["view_hash"] or "", "terminal": True}
+            params = {"id": current["id"], "answer": KEYS[key], "view": shown.get("view_hash") or "", "terminal": True}
             try:
                 answered(link.ask("hub/approvals.answer", params)["decision"])
             except Failure as failure:

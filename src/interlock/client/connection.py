@@ -18,8 +18,8 @@ from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import Asked, FutureSink, Notified
 from interlock.client.watch import Watch
-from interlock.protocols.mcp.intake import name_in
-from interlock.protocols.mcp.meta import preview, with_meta
+from interlock.protocols.mcp.intake import name_in, preview
+from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
@@ -295,6 +295,12 @@ class Connection:
         self.reopening = None
         # The requests that wait for it see how it ended. If none does, the next request finds out again.
         if not task.cancelled():
+            task.exception()
+
+    def _on_reopened(self, task: asyncio.Task[None]) -> None:
+        self.reopening = None
+        if not task.cancelled():
+            # Requests that wait for the session see its failure; without any, the next request finds out again.
             task.exception()
 
     async def _reopen(self, link: HttpLink, lost: str) -> None:

@@ -23,6 +23,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.maintenance import Maintenance
+from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
@@ -83,10 +84,8 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        listings = self._listings = ListingParts(foundation, authentication, approvals, catalog, upstreams)
-        calls = self._calls = CallParts(
-            foundation, authentication, approvals, listings, upstreams, parking, states, self.limits
-        )
+        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
+        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -100,7 +99,7 @@ class HubApp:
         self.access = authentication.access
         self.access_methods = authentication.access_methods
         self.authenticator = authentication.authenticator
-        self.audience = authentication.audience
+        self.audit_subscribers = authentication.audit_subscribers
         self.inbox = approvals.inbox
         self.notifiers = approvals.notifiers
         self.server_policies = approvals.server_policies
@@ -113,12 +112,13 @@ class HubApp:
         self.discovery_tools = listings.discovery_tools
         self.gate_chain = calls.gate_chain
         self.judging = calls.judging
-        self.noticed = calls.noticed
+        self.findings = calls.findings
         self.recording = calls.recording
-        self.tasks = calls.tasks
+        self.tasks = calls.tracker
         self.spans = calls.spans
-        self.hub = calls.hub
-        self.service = calls.service
+        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits)
+        self.service = traced(self.hub, calls.spans)
+        """The service for transports: the hub, with tracing if it is on."""
 
     @property
     def config(self) -> Config:
@@ -172,7 +172,6 @@ class HubApp:
         """Open the store and begin to start the servers, without waiting for them."""
         head = await self._foundation.open()
         recorder = self.recorder
-        self.recording.recorder = recorder
         pruner = Pruner(self.store, recorder, head)
         self.forwarding = AuditReceivers(recorder, self.store, self._foundation.log, self.bus, self.upstreams)
         await self._authentication.start(self._listings.access_changed, self._end_streams)
@@ -197,6 +196,7 @@ class HubApp:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
+            self.hub.clients.sessions.limits = session_limits(config)
             self.recorder.show_arguments(config.audit.arguments == "redacted")
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)

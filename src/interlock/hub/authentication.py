@@ -85,7 +85,7 @@ class Authenticator:
     def forget(self) -> None:
         """Look up every caller again, since someone's access has changed."""
         for caller in list(self._callers):
-            caller.standing = False
+            caller.current = False
         self._callers.clear()
         self._admitted.clear()
 
@@ -131,10 +131,10 @@ class Authenticator:
 
     def readmit(self, caller: Caller) -> Caller:
         """The current form of a caller admitted before access changed. Raises Fault if its address is closed to it."""
-        current = caller.successor
-        if current is None or not current.standing:
-            current = caller.successor = self.admit_principal(caller.principal, caller.path)
-        return current
+        successor = caller.successor
+        if successor is None or not successor.current:
+            successor = caller.successor = self.admit_principal(caller.principal, caller.path)
+        return successor
 
     def _list_scope(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
         """The agent's settings override its profile's, and those the hub's."""

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.server.session import Exchange
 from interlock.wire.errors import ErrorObject, Fault

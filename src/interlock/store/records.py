@@ -56,6 +56,8 @@ class Search(msgspec.Struct, frozen=True):
 
 def column(value: str) -> str:
     """The form of a text in a search column."""
+    if len(value) <= _MAX_COLUMN_CHARS and "\0" not in value:
+        return value
     return value[:_MAX_COLUMN_CHARS].replace("\0", "�")
 
 

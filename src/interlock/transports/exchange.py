@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.sessions.session import Caller as Caller
 from interlock.transports.sessions.session import S, S_co, SessionChannel, ended
 from interlock.transports.sessions.session import Session as Session

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
-from interlock.protocols.mcp.meta import RequestPreview, preview
+from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, read_initialize, read_modern
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.sessions.session import SessionChannel

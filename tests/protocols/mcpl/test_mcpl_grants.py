@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.protocols.mcp.meta import preview
+from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcpl.capabilities import (
     AFTER_OBSERVE,
     AFTER_REWRITE,

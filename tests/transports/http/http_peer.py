@@ -24,7 +24,7 @@ from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Notification
 
 MODERN = "2026-07-28"
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 
 
 class Someone(msgspec.Struct, frozen=True):

@@ -294,7 +294,7 @@ async def test_the_client_is_asked_on_the_requests_own_stream(place: Place) -> N
     assert asked["method"] == "roots/list"
     answer = await client.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
     assert (answer.status, answer.body) == (202, b"")
-    assert await asyncio.wait_for(roots, 5) == b'{"roots":[]}'
+    assert await asyncio.wait_for(roots, 120) == b'{"roots":[]}'
     exchange.result(b"{}")
     assert (await data(peer))["id"] == 1
 
@@ -308,7 +308,7 @@ async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
     error = {"code": -1, "message": "the user said no", "data": {"why": "x"}}
     await client.post({"jsonrpc": "2.0", "id": asked["id"], "error": error})
     with pytest.raises(Fault, match="the user said no") as refused:
-        await asyncio.wait_for(sampling, 5)
+        await asyncio.wait_for(sampling, 120)
     assert refused.value.foreign_code == -1
     assert refused.value.data == {"why": "x"}
 
@@ -373,7 +373,7 @@ async def test_a_session_can_ask_on_the_standalone_stream(place: Place) -> None:
     roots = session.ask("roots/list", b"{}")
     asked = await data(peer)
     await client.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
-    assert await asyncio.wait_for(roots, 5) == b'{"roots":[]}'
+    assert await asyncio.wait_for(roots, 120) == b'{"roots":[]}'
 
 
 async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
@@ -475,7 +475,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
         await peer.answer()
         waiting = await calling.open(call("slow"))
         exchange = await place.desk.next()
-        await asyncio.wait_for(place.desk.one_over.wait(), 10)
+        await asyncio.wait_for(place.desk.one_over.wait(), 120)
         assert place.desk.over == [place.desk.sessions[0]]
         assert (await idle.post(call("echo"))).status == 404
         exchange.result(b"{}")

@@ -89,7 +89,7 @@ async def test_closing_the_connection_cancels(place: Place, streaming: bool) -> 
         exchange.on_cancel = lambda reason: cancelled.set()
         if streaming:
             exchange.notify("notifications/message", b"{}")
-    await asyncio.wait_for(cancelled.wait(), 5)
+    await asyncio.wait_for(cancelled.wait(), 120)
     assert not exchange.open
     exchange.notify("notifications/message", b"{}")
     exchange.result(b"{}")

@@ -148,7 +148,7 @@ async def test_a_stream_that_goes_on_after_the_answer_is_given_up(at, monkeypatc
 
     desk = await at(script)
     await desk.ask()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         await over.wait()
 
 
@@ -182,7 +182,7 @@ async def test_cancelling_in_the_stateless_era_hangs_up(at) -> None:
     waiting = desk.start()
     await until(lambda: desk.notes)
     desk.link.cancel(desk.handle, "enough")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         await gone.wait()
     assert not waiting.future.done()
     assert desk.web.methods() == ["tools/call"]
@@ -209,19 +209,17 @@ async def test_a_deadline_ends_the_wait_and_progress_moves_it_on(at) -> None:
             return
         token = visit.message["params"]["_meta"]["progressToken"]
         await visit.stream()
-        for step in range(6):
-            await asyncio.sleep(0.1)
+        for step in range(7):
+            await asyncio.sleep(0.3)
             note = {"progressToken": token, "progress": step}
             await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
         await visit.gone()
 
     desk = await at(script)
     loop = asyncio.get_running_loop()
-    before = loop.time()
-    fault = await desk.lose(seconds=0.4, wants_progress=True, max_deadline=before + 60)
+    fault = await desk.lose(seconds=1.5, wants_progress=True, max_deadline=loop.time() + 600)
     assert fault.name == "UPSTREAM_TIMEOUT"
-    assert loop.time() - before > 0.9
-    assert len(desk.notes) == 6
+    assert len(desk.notes) == 7, "each of them gave it more time"
 
 
 async def test_a_refusal_with_a_json_rpc_error_is_that_answer(at) -> None:

@@ -113,7 +113,7 @@ async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> Non
     desk = await at(script)
     desk.link.revision, desk.link.session_id = R2025_11_25, None
     desk.link.listen()
-    question = await asyncio.wait_for(desk.ear.questions.get(), 5)
+    question = await asyncio.wait_for(desk.ear.questions.get(), 120)
     assert question.method == "roots/list"
     assert desk.ear.notes == [("notifications/tools/list_changed", b"{}")]
     assert [visit.headers.get("last-event-id") for visit in desk.web.visits] == [None, "7"]

@@ -74,7 +74,7 @@ def ask(pool: Pool, path: str = "/") -> Asked:
 
 
 async def settled(place: Place, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         while place.open != count:
             await asyncio.sleep(0.01)
 

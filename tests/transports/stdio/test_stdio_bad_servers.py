@@ -50,7 +50,7 @@ async def until(condition) -> None:
 
 async def lost(waiting) -> Fault:
     with pytest.raises(Fault) as caught:
-        await asyncio.wait_for(waiting.future, 20)
+        await asyncio.wait_for(waiting.future, 120)
     return caught.value
 
 
@@ -199,7 +199,7 @@ async def test_a_server_that_reads_again_is_sent_to_again(run) -> None:
     with pytest.raises(Fault):
         await send_on(server, sent)
     for waiting in sent:
-        assert await asyncio.wait_for(waiting.future, 20)
+        assert await asyncio.wait_for(waiting.future, 120)
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
 
 
@@ -370,7 +370,7 @@ async def test_a_program_that_ends_at_once_is_told_as_one_that_ended() -> None:
     for _ in range(20):
         watcher = Watcher()
         link = await StdioLink.spawn(process.Command(("true",), {}, None), watcher)
-        assert "exited with code 0" in (await asyncio.wait_for(watcher.end, 20)).message
+        assert "exited with code 0" in (await asyncio.wait_for(watcher.end, 120)).message
         await link.close()
 
 

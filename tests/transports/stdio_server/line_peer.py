@@ -14,7 +14,7 @@ from interlock.server import Anyone, Server
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.limits import DEFAULT, Limits
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},

@@ -82,7 +82,7 @@ async def test_it_ends_at_once_when_its_input_ends_whatever_runs() -> None:
         peer.send("tools/call", name="stuck")
         assert "result" in await peer.call("tools/call", name="pid")
         peer.writer.close()
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def test_it_ends_when_nobody_reads_its_output_any_more() -> None:
@@ -95,7 +95,7 @@ async def test_it_ends_when_nobody_reads_its_output_any_more() -> None:
                 peer.send("tools/call", name="pid")
                 await peer.writer.drain()
                 await asyncio.wait({asyncio.create_task(process.wait())}, timeout=0.05)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
 
 
 async def test_requests_from_a_file_are_answered_into_a_file() -> None:
@@ -108,7 +108,7 @@ async def test_requests_from_a_file_are_answered_into_a_file() -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, stdin=source, stdout=sink, env={**os.environ, "PYTHONPATH": str(SOURCE)}
         )
-        assert await asyncio.wait_for(process.wait(), 15) == 0
+        assert await asyncio.wait_for(process.wait(), 120) == 0
         sink.seek(0)
         answers = sink.read().splitlines()
     assert [msgspec.json.decode(answer)["id"] for answer in answers] == [1]

@@ -149,7 +149,7 @@ async def test_an_id_in_use_is_refused_and_the_first_request_still_answered() ->
         peer.write(request)
         assert (await peer.read())["error"]["code"] == -32600
         peer.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "same"}})
-        await asyncio.wait_for(watched.stopped.wait(), 5)
+        await asyncio.wait_for(watched.stopped.wait(), 120)
 
 
 async def test_a_second_initialize_is_refused() -> None:
@@ -194,7 +194,7 @@ async def test_a_cancelled_member_of_a_batch_does_not_hold_up_the_others() -> No
                 {"jsonrpc": "2.0", "id": "quick", "method": "ping"},
             ]
         )
-        await asyncio.wait_for(watched.started.wait(), 5)
+        await asyncio.wait_for(watched.started.wait(), 120)
         peer.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}})
         assert [answer["id"] for answer in await peer.read()] == ["quick"]
 
@@ -203,9 +203,9 @@ async def test_a_cancelled_call_is_stopped_and_never_answered() -> None:
     watched = Watched()
     async with on_socket(watched.server) as (peer, _):
         number = peer.send("tools/call", name="wait")
-        await asyncio.wait_for(watched.started.wait(), 5)
+        await asyncio.wait_for(watched.started.wait(), 120)
         peer.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        await asyncio.wait_for(watched.stopped.wait(), 5)
+        await asyncio.wait_for(watched.stopped.wait(), 120)
         assert "result" in await peer.call("tools/list")
 
 
@@ -214,10 +214,10 @@ async def test_the_end_of_the_stream_cancels_what_is_under_way() -> None:
     async with on_socket(watched.server) as (peer, protocol):
         await peer.initialize()
         peer.send("tools/call", modern=False, name="wait")
-        await asyncio.wait_for(watched.started.wait(), 5)
+        await asyncio.wait_for(watched.started.wait(), 120)
         peer.writer.write_eof()
-        await asyncio.wait_for(watched.stopped.wait(), 5)
-        await asyncio.wait_for(protocol.wait_closed(), 5)
+        await asyncio.wait_for(watched.stopped.wait(), 120)
+        await asyncio.wait_for(protocol.wait_closed(), 120)
         assert await peer.reader.read() == b""
         watched.server.remove_tool("add")
 

@@ -52,7 +52,7 @@ class ToolOperations:
         """The last refusal, or how the hub would judge a call."""
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
-            return Why(refusal=hub.refusals.last(params.agent))
+            return Why(refusal=hub.pipeline.refusals.last(params.agent))
         judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
 

@@ -15,7 +15,7 @@ from interlock.hub.audit.redaction import RedactText, redact
 from interlock.judge.secrets import may_hold_secrets
 
 MAX_BYTES: Final = 2048
-"""Of the arguments in one entry."""
+"""Of the arguments in one entry, without the object around arguments that are none."""
 _WORDS: Final = (
     b"pass", b"pwd", b"pin", b"otp", b"secret", b"token", b"bearer", b"cookie", b"credential", b"auth", b"jwt",
     b"signature", b"key", b"connection", b"dsn",
@@ -26,11 +26,11 @@ _LIMITS: Final = ((2000, 100), (200, 50), (40, 10))
 
 
 def prepare(arguments: Sequence[bytes], text: RedactText) -> list[bytes]:
-    """Each of these JSON values without secrets and within `MAX_BYTES`. Empty for empty arguments."""
+    """Each of these JSON values as an object without secrets and within `MAX_BYTES`. Empty for empty arguments."""
     if not _is_doubtful(b"\n".join(arguments)):
-        return [value if len(value) <= MAX_BYTES else redacted(value, text) for value in arguments]
+        return [_object(value if len(value) <= MAX_BYTES else redacted(value, text)) for value in arguments]
     return [
-        redacted(value, text) if len(value) > MAX_BYTES or b"\n" in value or _is_doubtful(value) else value
+        _object(redacted(value, text) if len(value) > MAX_BYTES or b"\n" in value or _is_doubtful(value) else value)
         for value in arguments
     ]
 
@@ -48,6 +48,11 @@ def redacted(value: bytes, text: RedactText) -> bytes:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     return msgspec.json.encode({"[cut]": f"{len(value)} bytes"})
+
+
+def _object(value: bytes) -> bytes:
+    """The value, in an object if it is none: a client may send anything, and readers of the log expect an object."""
+    return value if not value or value.startswith(b"{") else b'{"[no object]":%b}' % value
 
 
 def _is_doubtful(value: bytes) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.argument_redaction import prepare
-from interlock.hub.audit.call_rows import CallRows
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.entries import Entry, Ticket
 from interlock.hub.audit.kept_arguments import KeptArguments
@@ -38,7 +37,6 @@ class BatchWriter:
     def __init__(self, chain: str, redact_texts: RedactText, arguments: KeptArguments) -> None:
         self._chain = chain
         self._redact = redact_texts
-        self._calls = CallRows(chain)
         self._arguments = arguments
 
     def write(
@@ -64,15 +62,10 @@ class BatchWriter:
             values = []
             piece = batch[start : start + size]
             for entry, given in zip(piece, self._given(piece), strict=True):
-                short = self._calls.row(entry, previous, given) if type(entry) is Ticket else None
-                if short is not None:
-                    row, previous = short
-                    written.append(entry)
-                else:
-                    record, whole = self._row(entry, previous, given)
-                    row, previous = rows.values_of(whole), whole.hash
-                    written.append(record)
-                values.append(row)
+                record, row = self._row(entry, previous, given)
+                previous = row.hash
+                written.append(record)
+                values.append(rows.values_of(row))
             if retry:
                 found = rows.get(database, self._chain, written[-1].seq)
                 if found is not None and found.hash == previous:

@@ -139,8 +139,7 @@ class Recorder:
         self._issue(seq)
         if committed is not None:
             self._strict.append((ticket, committed))
-            self._schedule()
-        elif self._timer is None:
+        if committed is not None or self._timer is None:
             self._schedule()
         return ticket
 
@@ -153,16 +152,13 @@ class Recorder:
         """
         if not ticket.open:
             return
-        ticket.open = False
-        seq = ticket.seq
+        seq, ticket.open = ticket.seq, False
         ticket.took_us = int((perf_counter() - ticket.began) * 1_000_000)
         if seq > self._last_taken:
             del self._pending[seq]
             ticket.outcome = outcome
-            if reason:
-                ticket.reason = reason
-            if details:
-                ticket.details = details
+            if reason or details:
+                ticket.reason, ticket.details = reason, details or {}
         else:
             self._put(ticket.ending(self._next(), time_ns() // 1000, outcome, reason, details or {}))
 

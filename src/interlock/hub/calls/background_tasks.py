@@ -1,33 +1,67 @@
-"""Work that a request began and that outlasts the moment: held on to until it is done, and ended with the hub."""
+"""Background tasks that requests begin. The hub keeps them until they are done, and cancels them when it closes.
+
+A task that ends without an answer, for whatever reason, does not leave its request open: the hub answers it then.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 
-from interlock.hub.calls.call import Caller
+from interlock.hub.calls.call import Call, Caller
 from interlock.hub.sessions.session import Exchange
+from interlock.wire.errors import Fault
 
-Later = Callable[[Coroutine[None, None, None]], None]
 Serve = Callable[[Exchange, Caller], None]
-"""Answers a request, or sees to it that it will be answered. Raises a `Fault` that is the answer."""
+"""Answers a request, now or later. A `Fault` that it raises is the answer."""
+
+_log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Everything that is under way."""
+    """The tasks that are running."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
-    def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do it beside everything else."""
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, work: Coroutine[None, None, None], request: Exchange | Call | None) -> None:
+        """Run a coroutine in the background. If it raises, that is logged, and the request that it serves fails.
+
+        A `Fault` that it raises is the answer. `request` is None for work that no request waits for.
+        """
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._done, request))
 
     async def close(self) -> None:
-        """End what is not done."""
+        """Cancel the running tasks, and wait until they are done."""
+        self._closing = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, request: Exchange | Call | None, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if cause is None:
+            return
+        # The exchange of a call may have been replaced since the task began.
+        exchange = request.exchange if isinstance(request, Call) else request
+        waits = exchange is not None and exchange.open
+        if isinstance(cause, Fault):
+            fault = cause
+        elif self._closing and isinstance(cause, asyncio.CancelledError):
+            fault = Fault("SERVER_DRAINING", "the hub is closing", retry_after_ms=2000)
+        else:
+            fault = Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+            if waits or not isinstance(cause, asyncio.CancelledError):
+                _log.error("a background task failed", exc_info=cause)
+        if exchange is not None and waits:
+            exchange.fail(fault)

@@ -1,15 +1,22 @@
-"""One operation on its way through the hub, and who is behind it."""
+"""One call on its way through the hub: who calls, the plan that the gates made, and the call itself.
+
+The three refer to each other, so they share a file: a caller keeps its plans, and a plan checks calls.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
-from interlock.hub.catalog.target import Approval, Target, Tried
+from interlock.hub.calls.timeouts import CallTimeouts
+from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
+from interlock.hub.catalog.target import Approval, Target, TargetKind, Tried
+from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.dialect import Dialect
@@ -21,7 +28,6 @@ from interlock.wire.messages import strict
 if TYPE_CHECKING:
     from interlock.hub.audit.entries import Ticket
     from interlock.hub.audit.record import Outcome
-    from interlock.hub.calls.plan import Plan
     from interlock.hub.upstreams.upstream import Upstream
 
 _decode = msgspec.json.Decoder().decode
@@ -30,7 +36,7 @@ _UNSET = msgspec.UNSET
 
 
 class Load:
-    """What a principal has under way, at all its addresses together."""
+    """The open calls of a principal, at all its addresses together."""
 
     __slots__ = ("__weakref__", "open_calls")
 
@@ -44,6 +50,7 @@ class Caller:
     __slots__ = (
         "__weakref__",
         "bare",
+        "current",
         "expires",
         "last_dialect",
         "list_scope",
@@ -52,7 +59,6 @@ class Caller:
         "path",
         "plans",
         "principal",
-        "standing",
         "successor",
         "used",
         "view",
@@ -72,68 +78,139 @@ class Caller:
         self.bare = list_scope.view.bare
         """Whether it sees one server alone, under the server's own names."""
         self.owner = f"{principal.kind}:{principal.id}"
-        self.plans: dict[tuple[str, str], Plan] = {}
-        """What the gates said of each target before its arguments were known; see `plan`."""
+        self.plans: dict[tuple[TargetKind, str], Plan] = {}
+        """The plans of its calls, by kind and name of the target."""
         self.load = load
         self.expires = expires
-        """When the credential is worth nothing any more."""
-        self.standing = True
-        """Whether whoever comes with this credential is still this caller."""
+        """When the credential expires."""
+        self.current = True
+        """False once access changed: then the credential has to be admitted again."""
         self.last_dialect: Dialect | None = None
-        """How its last request was spoken, until that is noted (`hub/sessions/principals.py`)."""
+        """The dialect of its last request, until `hub/sessions/principals.py` collects it."""
         self.used = True
-        """Whether anything was asked since uses were last written down."""
+        """Whether it sent a request since uses were last stored."""
         self.path = path
         """The address."""
         self.successor: Caller | None = None
-        """Who this one is by now; see `Doors.renewed`."""
+        """The same credential as admitted again; see `Authenticator.readmit`."""
 
 
-class Call:
-    """One request for a target."""
+class Check(Protocol):
+    """The part of a gate that needs the arguments of a call, made for one target."""
 
-    upstream: Upstream
-    """Where it goes, once it has its place."""
-    # What few calls ever change stands here once, not in each of them.
+    def __call__(self, call: Call) -> Verdict:
+        """Judge the arguments. A `Fault` means that they cannot be read."""
+
+
+class ResultProcessor(Protocol):
+    """Changes the results of a target on their way to the client."""
+
+    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        """Process a good result and deliver it, now or later."""
+
+
+class CallPipeline(Protocol):
+    """The pipeline, as the dispatcher below it uses it."""
+
+    def plan(self, caller: Caller, kind: TargetKind, name: str) -> Plan:
+        """The plan for a name. Raises a `Fault` for a name that the caller cannot use."""
+
+    def judge(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
+        """The verdict of the gates, and the gate that gave it."""
+
+    def submit(self, call: Call, plan: Plan) -> None:
+        """Judge a call and dispatch it, or answer why not."""
+
+    def refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Answer a call with a refusal, and record it."""
+
+    def confirm(self, call: Call, plan: Plan) -> bool:
+        """Note findings about a committed call. False where its approval must be used up before it is sent."""
+
+    async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
+        """The current plan of a call that waited for its server; None if it was refused meanwhile."""
+
+
+class Plan(msgspec.Struct, frozen=True, eq=False):
+    """What the gates said of a caller and a target, before any arguments were known."""
+
+    target: Target
+    verdict: Verdict
+    """The first refusal; else the first verdict other than a pass; else a pass."""
+    gate: str
+    """The gate that gave it."""
+    checks: tuple[tuple[str, Check], ...]
+    """The checks that need arguments, each with the name of its gate."""
+    timeouts: CallTimeouts
+    generation: int
+    """The plan generation in which it was made."""
+    name: str
+    """The name that the caller used for the target."""
+    pipeline: CallPipeline
+    """The pipeline that made it."""
+    processor: ResultProcessor | None = None
+    """Processes the results."""
+    valid_until: float = FOREVER
+    meters: tuple[Meter, ...] = ()
+    """The rates that each call counts for."""
+
+
+class PossibleTask(Protocol):
+    """A call that may become a task."""
+
+    def call_ended(self) -> None:
+        """The server answered the call, or never will."""
+
+
+class Call(msgspec.Struct, eq=False):
+    """One request for a target. `Call.of` reads its members; a plain call needs none of them."""
+
+    exchange: Exchange
+    caller: Caller
+    target: Target
+    arguments_raw: bytes
+    plain: bool = True
+    """Whether the params are a name, arguments and perhaps `_meta`, and nothing else."""
+    upstream: Upstream | None = None
+    """The server, once the call is committed."""
     approval: Approval | None = None
     ticket: Ticket | None = None
-    """Its place in the record, once its intent stands there."""
+    """Its entry in the audit log, once its intent is recorded."""
     outcome: Outcome | None = None
     """How it ended, as far as is known."""
     would_refuse: tuple[Finding, ...] = ()
-    """What a stricter mode would have refused it for; for the record, once the call goes out."""
-    trace = ""
+    """Findings for which a stricter mode refuses the call."""
+    trace: str = ""
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
-    """What was done to recover it from an error."""
-    held = 0
-    """Bytes that count while it is under way, if it is a large one."""
-    metered_at = 0.0
+    """The tries so far, if a server answered with an error that allows another."""
+    task: PossibleTask | None = None
+    metered_at: float = 0.0
     """When its rates counted it, on the clock of the loop."""
-    reached = float("-inf")
-    """How far it is, as its client was told."""
-    _arguments: object = msgspec.UNSET
+    large_bytes: int = 0
+    """The bytes of a large call, which count while it is open."""
+    progress: float = float("-inf")
+    """The last progress that its client was notified of."""
+    _arguments: object = _UNSET
     _members: Members | None = None
 
-    def __init__(self, exchange: Exchange, caller: Caller, target: Target, given: Members | None = None) -> None:
-        self.exchange = exchange
-        self.caller = caller
-        self.target = target
-        raw = exchange.preview.arguments if given is None else None
-        self.plain = raw is not None
-        """Whether it is nothing but a name, arguments and perhaps `_meta`, just as they came."""
-        if raw is None:
-            self._members = given = members(exchange.request.params) if given is None else given
-            if exchange.preview.meta is None:
-                # A null says nothing, and nothing can be put into it.
-                given.pop("_meta", None)
-            said = given.get("arguments")
-            raw = b"{}" if said is None else bytes(said)
-        self.arguments_raw = raw
+    @classmethod
+    def of(cls, exchange: Exchange, caller: Caller, target: Target, given: Members | None = None) -> Call:
+        """A call with these members, or with those of the request."""
+        raw = exchange.preview.arguments
+        if given is None and raw is not None:
+            return cls(exchange, caller, target, raw)
+        given = members(exchange.request.params) if given is None else given
+        if exchange.preview.meta is None:
+            # A `_meta` of null says nothing, and nothing can be put into it.
+            given.pop("_meta", None)
+        arguments = given.get("arguments")
+        raw = b"{}" if arguments is None else bytes(arguments)
+        return cls(exchange, caller, target, raw, plain=False, _members=given)
 
     @property
-    def shown(self) -> str | None:
-        """The server's name to a client that sees many servers, and so has other addresses than the server."""
+    def exposed_server(self) -> str | None:
+        """The server whose addresses the hub rewrites for this client; None for a client of one server alone."""
         return None if self.caller.bare else self.target.server
 
     @property
@@ -146,7 +223,7 @@ class Call:
 
     @property
     def arguments(self) -> object:
-        """The arguments, decoded once. What was judged is what goes out: after this, the decoded form is sent.
+        """The arguments, decoded once. The hub sends the decoded form, so the server gets what the gates judged.
 
         Raises PARSE_ERROR for arguments that two readers could read differently.
         """
@@ -154,7 +231,7 @@ class Call:
             raw = self.arguments_raw
             try:
                 if type(raw) is Read and raw.value is not _UNSET:
-                    # Read piece by piece, with no name twice: there is nothing left to compare.
+                    # The incremental reader has refused duplicate names already.
                     self._arguments = raw.value
                     return raw.value
                 value = _decode(raw)
@@ -162,7 +239,7 @@ class Call:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None
             if again != raw:
-                # Equal bytes mean that nothing was ambiguous. Otherwise look again, strictly, and send what was read.
+                # Equal bytes cannot be ambiguous. Any others are read strictly, and the encoded value is sent.
                 strict(raw)
                 self.arguments_raw = again
                 if self._members is not None:

@@ -1,4 +1,4 @@
-"""Calls that start inside the hub's own process: from the terminal, from tests. They take the same way as any other."""
+"""Calls that start inside the hub's process, for the terminal and tests. They pass the same pipeline as any call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.session import Exchange, Service
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import preview
+from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request
@@ -28,7 +28,7 @@ async def call_locally(service: Service, caller: Caller, method: str, params: by
 
 
 class LocalExchange(Exchange):
-    """A request that came over no transport."""
+    """A request without a transport."""
 
     __slots__ = ("answer",)
 
@@ -60,6 +60,6 @@ class LocalExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """Give up the answer."""
         self.answer.cancel()
-        told, self.on_cancel = self.on_cancel, None
-        if told is not None:
-            told(reason)
+        on_cancel, self.on_cancel = self.on_cancel, None
+        if on_cancel is not None:
+            on_cancel(reason)

@@ -1,34 +1,28 @@
-"""What is known about a principal and a target before the arguments are: computed once, kept while it holds.
+"""Plans: what the gates say of a caller and a target before any arguments are known, made once and reused.
 
-A plan holds while the generation it was made in lasts and its time has not run out. Nothing is ever walked
-to invalidate plans: an old one is found out when it is next looked at.
+A plan is valid for one plan generation and until its time is up. Nothing invalidates plans: the pipeline finds out that
+one is old when it uses it next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Caller, CallPipeline, Check, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
-from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.rate_meter import Meter
 
 MOST_PLANS: Final = 4096
-"""Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
+"""Upper bound for the plans of one caller. Beyond it all are made again, which takes microseconds each."""
 LONGEST_NAME: Final = 2_048
-"""The plan for a longer name, which only the address of a resource can be, is made for each call."""
-
-Check = Callable[[Call], Verdict]
-
-
-Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
-"""Takes a call, its good result, and who is to have it."""
+"""The plan for a longer name, which only an address of a resource can be, is made for each call."""
 
 
 class PlanGeneration:
@@ -43,96 +37,73 @@ class PlanGeneration:
         self.number = 0
 
     def advance(self) -> None:
-        """Something changed."""
+        """Make all plans old."""
         self.number += 1
 
 
 class Gate(Protocol):
-    """One check on the way of a call. Gates are pure: what a call uses up is taken in `commit`."""
+    """One check on the way of a call. Gates use nothing up: the dispatcher commits a call."""
 
     name: str
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """What is known before the arguments are."""
+        """The verdict that needs no arguments."""
 
     def check(self, target: Target) -> Check | None:
-        """What only the arguments can tell, as a function made for this target; None where there is nothing to ask."""
+        """The check that needs the arguments; None if there is none for this target."""
 
 
-class Plan(msgspec.Struct):
-    """What the gates said, in order."""
+class CallPolicy(Protocol):
+    """The gates and settings of the current configuration."""
 
-    target: Target
-    standing: Pass | Refuse | Ask | Wait
-    """The first refusal; else the first verdict that was not a pass, or a pass. What is refused is not asked."""
-    gate: str
-    """The gate that gave it."""
-    checks: tuple[tuple[str, Check], ...]
-    timeout_s: float
-    validation_s: float
-    lock_s: float
-    """How long the tool, the checks, and the wait for a lock may take."""
-    generation: int
-    """When it was made."""
-    finish: Finishing | None = None
-    """What is to be done to its results."""
-    valid_until: float = FOREVER
-    meters: tuple[Meter, ...] = ()
-    """The rates that a call takes from."""
-    name: str = ""
-    """What the target was asked under, and what made it a target: to plan again after a question was answered."""
-    resolve: Callable[[Caller, str], Target] | None = None
+    @property
+    def gates(self) -> Sequence[Gate]:
+        """The gates, in the order in which a call passes them."""
+
+    def timeouts_of(self, target: Target) -> CallTimeouts:
+        """The timeouts of a target."""
+
+    def processor_of(self, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results, if it has one."""
+
+    def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
+        """The rates that a principal's calls of a target count for."""
 
 
-class Plans:
-    """Makes plans, with the gates of one configuration."""
-
-    def __init__(
-        self,
-        gates: Sequence[Gate],
-        timeouts_of: Callable[[Target], CallTimeouts],
-        finish_of: Callable[[Target], Finishing | None] = lambda target: None,
-        meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
-    ) -> None:
-        self._gates = gates
-        self._timeouts_of = timeouts_of
-        self._finish_of = finish_of
-        self._meters_of = meters_of
-
-    def make(self, caller: Caller, name: str, target: Target, generation: int) -> Plan:
-        """A new plan for a target that was resolved from `name`."""
-        standing: Verdict = PASS
-        standing_gate = ""
-        valid_until = FOREVER
-        for gate in self._gates:
-            verdict = gate.plan(caller.principal, target)
-            if isinstance(verdict, Pass | Refuse):
-                valid_until = min(valid_until, verdict.until)
-            if type(verdict) is Pass or (type(standing) is Ask and type(verdict) is Ask):
-                continue
-            standing, standing_gate = verdict, gate.name
-            if type(verdict) is not Ask:
-                break
-        if isinstance(standing, Refuse) and standing.hidden:
-            standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))
-        found = ((gate.name, gate.check(target)) for gate in self._gates)
-        checks = tuple((gate, check) for gate, check in found if check is not None)
-        timeouts = self._timeouts_of(target)
-        plan = Plan(
-            target,
-            standing,
-            standing_gate,
-            checks,
-            timeouts.tool_s,
-            timeouts.validation_s,
-            timeouts.lock_s,
-            generation,
-            self._finish_of(target),
-            valid_until,
-            self._meters_of(caller.principal, target),
-        )
-        if len(name) <= LONGEST_NAME:
-            if len(caller.plans) >= MOST_PLANS:
-                caller.plans.clear()
-            caller.plans[target.kind, name] = plan
-        return plan
+def make_plan(
+    policy: CallPolicy, pipeline: CallPipeline, caller: Caller, name: str, target: Target, generation: int
+) -> Plan:
+    """Make the plan for a target that was resolved from `name`, and keep it at the caller."""
+    first: Verdict = PASS
+    first_gate = ""
+    valid_until = FOREVER
+    for gate in policy.gates:
+        verdict = gate.plan(caller.principal, target)
+        if isinstance(verdict, Pass | Refuse):
+            valid_until = min(valid_until, verdict.until)
+        if type(verdict) is Pass or (type(first) is Ask and type(verdict) is Ask):
+            continue
+        first, first_gate = verdict, gate.name
+        if type(verdict) is not Ask:
+            break
+    if isinstance(first, Refuse) and first.hidden:
+        first = msgspec.structs.replace(first, fault=unknown(target.kind, name))
+    checks = ((gate.name, gate.check(target)) for gate in policy.gates)
+    plan = Plan(
+        target,
+        first,
+        first_gate,
+        tuple((gate, check) for gate, check in checks if check is not None),
+        policy.timeouts_of(target),
+        generation,
+        name,
+        pipeline,
+        policy.processor_of(target),
+        valid_until,
+        policy.meters_of(caller.principal, target),
+    )
+    if len(name) <= LONGEST_NAME:
+        if len(caller.plans) >= MOST_PLANS:
+            caller.plans.clear()
+        caller.plans[target.kind, name] = plan
+    return plan

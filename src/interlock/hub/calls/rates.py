@@ -1,7 +1,7 @@
-"""Rates: how much may be asked per minute and hour, of a key, an agent, a tool and the hub as a whole.
+"""Rates: the calls per minute and hour of a key, an agent, a tool, and the hub as a whole.
 
-Of a rate of N in a time, no stretch of that length holds more than N calls, wherever it begins. Counted in memory, and
-all that a call needs is taken at once, or nothing is.
+No window of a rate's length ever has more calls than its limit. Rates are counted in memory. A call counts for all of
+its rates, or for none.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from interlock.hub.rate_meter import Meter
 from interlock.wire.errors import Fault
 
 MOST_METERS: Final = 100_000
-"""Beyond that, one that remembers no call goes; where all of the oldest do, the very oldest."""
+"""Upper bound for meters. Beyond it an idle one of the oldest is dropped, or else the oldest."""
 LOOKED_AT: Final = 16
-"""How many of the oldest are looked at for that."""
+"""How many of the oldest are checked for that."""
 
 
 class Rates:
@@ -35,7 +35,7 @@ class Rates:
         self._meters: OrderedDict[tuple[str, str], Meter] = OrderedDict()
 
     def of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
-        """The meters that a principal's calls of a target run through; most have none."""
+        """The meters that count a principal's calls of a target; most calls have none."""
         config = self._config()
         key = self._keys.get(principal.key) if principal.key else None
         agent = config.agents.get(principal.id)
@@ -68,7 +68,7 @@ class Rates:
 
 
 def limited(meters: Sequence[Meter], now: float) -> Refuse | None:
-    """Whether a call has to wait, and for how long. Nothing is taken."""
+    """The refusal of a call that has to wait. Counts nothing."""
     waits = [(meter.wait_s(now), meter) for meter in meters]
     wait_s, meter = max(waits, key=lambda found: found[0], default=(0.0, None))
     if meter is None or wait_s <= 0:
@@ -81,7 +81,7 @@ def limited(meters: Sequence[Meter], now: float) -> Refuse | None:
 
 
 def take(meters: Sequence[Meter], now: float) -> Refuse | None:
-    """Take one call from every meter, or say which of them is empty."""
+    """Count a call for every meter, or return the refusal of one that is used up."""
     refusal = limited(meters, now)
     if refusal is None:
         for meter in meters:

@@ -1,6 +1,6 @@
-"""Whoever is refused for asking too much, and goes on asking, is answered at an even pace: others do not pay for it.
+"""Delays refusals for too many requests, so that a caller that goes on asking costs the others nothing.
 
-A refusal that comes first is told at once. Nobody waits longer than a second for one.
+The first refusal is sent at once. None is delayed for longer than a second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from interlock.hub.calls.call import Load
 
 EVERY_S: Final = 0.02
-"""Between two such refusals of one principal."""
+"""The pause between two such refusals of one principal."""
 LONGEST_S: Final = 1.0
 SLOWED: Final = frozenset({"RATE_LIMITED", "RESOURCE_EXHAUSTED"})
 
@@ -23,7 +23,7 @@ class RefusalPacing:
         self._due: WeakKeyDictionary[Load, float] = WeakKeyDictionary()
 
     def pause_s(self, load: Load, now: float) -> float:
-        """How long a refusal waits."""
+        """How long to delay a refusal."""
         due = max(now, self._due.get(load, 0.0))
         self._due[load] = min(due + EVERY_S, now + LONGEST_S)
         return due - now

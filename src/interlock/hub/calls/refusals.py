@@ -1,4 +1,4 @@
-"""The last refusals, so that `interlock why` can say what happened. Bounded: the record proper is the audit's."""
+"""The latest refusals, for `interlock why`. Bounded: the audit log has them all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.verdicts import Refuse
 from interlock.wire.errors import Fault
 
-KEPT: Final = 256
+MOST_REFUSALS: Final = 256
 LONGEST_NAME: Final = 1000
 NO_SUCH_NAME: Final = "the name must mean something"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One call that was refused. It holds no arguments: they may be secret."""
+    """A refused call, without its arguments, which may be secret."""
 
     at: datetime
     agent: str
@@ -30,18 +30,18 @@ class Refusal(msgspec.Struct, frozen=True):
     error: str
     message: str
     hidden: bool
-    """The caller was told that there is no such thing."""
+    """The caller got the error for an unknown name."""
 
 
 class Refusals:
-    """What was refused lately, newest last."""
+    """The latest refusals, newest last."""
 
     def __init__(self) -> None:
-        self._kept: deque[Refusal] = deque(maxlen=KEPT)
+        self._refusals: deque[Refusal] = deque(maxlen=MOST_REFUSALS)
 
     def add(self, call: Call, refusal: Refuse, gate: str) -> None:
-        """Remember one."""
-        self._kept.append(
+        """Add a refused call."""
+        self._refusals.append(
             Refusal(
                 at=datetime.now(UTC),
                 agent=call.caller.principal.id,
@@ -57,8 +57,8 @@ class Refusals:
         )
 
     def add_unresolved(self, caller: Caller, kind: str, name: str, fault: Fault) -> None:
-        """Remember one whose name meant nothing to its caller, or nothing that can be used."""
-        self._kept.append(
+        """Add a call with a name that its caller cannot use."""
+        self._refusals.append(
             Refusal(
                 at=datetime.now(UTC),
                 agent=caller.principal.id,
@@ -74,5 +74,5 @@ class Refusals:
         )
 
     def last(self, agent: str | None = None) -> Refusal | None:
-        """The newest, of one agent or of all."""
-        return next((one for one in reversed(self._kept) if agent is None or one.agent == agent), None)
+        """The newest refusal, of one agent or of all."""
+        return next((one for one in reversed(self._refusals) if agent is None or one.agent == agent), None)

@@ -1,7 +1,7 @@
-"""How long the hub waits for a call, and what it answers when that was not enough.
+"""The timeouts of calls, and the errors for calls that exceed them.
 
-Four bounds (the tool registry, Timeout Handling): the tool, from dispatch; all checks of one call; listing one server;
-a lock of the hub's own. A tool's own settings go before its server's, and those before the hub's.
+The tool registry has four (Timeout Handling): the tool, from dispatch; all checks of one call; listing one server;
+a lock of the hub. A tool's own settings override its server's, and those override the hub's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Server, Timeouts, ToolTimeouts
-from interlock.hub.calls.call import Call
+from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import compile_pattern
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
@@ -20,7 +20,7 @@ _NONE: Final = ToolTimeouts()
 
 
 class CallTimeouts(msgspec.Struct, frozen=True):
-    """The bounds of one call, in seconds."""
+    """The timeouts of one call, in seconds."""
 
     tool_s: float
     validation_s: float
@@ -28,7 +28,7 @@ class CallTimeouts(msgspec.Struct, frozen=True):
 
 
 def timeouts_for(hub: Timeouts, server: Server | None, tool: str) -> CallTimeouts:
-    """The bounds of a call to a tool, by its own name; of anything else to a server, with an empty one."""
+    """The timeouts for a tool by the server's own name for it. The name is empty for any other target."""
     if server is None:
         return CallTimeouts(hub.tool_s, hub.validation_s, hub.lock_s)
     own, known = _of_tool(server, tool), server.timeouts
@@ -39,25 +39,24 @@ def timeouts_for(hub: Timeouts, server: Server | None, tool: str) -> CallTimeout
     )
 
 
-def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
-    """A server's silence, with what the registry's "Timeout Response" says of it."""
-    target = call.target
-    said: dict[str, object] = {
+def timed_out(target: Target, trace: str, fault: Fault, timeout_s: float) -> Fault:
+    """The error for a server that did not answer in time (the tool registry, Timeout Response)."""
+    data: dict[str, object] = {
         "error_type": "ToolTimeout",
         "timeout_ms": round(timeout_s * 1000),
         "suggestions": TIMEOUT_SUGGESTIONS,
     }
     if target.tool is not None:
-        said["tool_name"] = target.tool.exposed
-    if call.trace:
-        said["trace_id"] = call.trace
+        data["tool_name"] = target.tool.exposed
+    if trace:
+        data["trace_id"] = trace
     hint = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
     message = f"{target.server} did not answer in time: it has {timeout_s:g} s"
-    return Fault(fault.name, message, hint=hint, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
+    return Fault(fault.name, message, hint=hint, retry_after_ms=fault.retry_after_ms, data={**fault.data, **data})
 
 
 def checks_timed_out(gate: str, validation_s: float) -> Fault:
-    """The checks of one call took longer than they may."""
+    """The error for a call whose checks took too long."""
     return Fault(
         "TIMEOUT",
         f"the checks of this call took longer than {validation_s:g} s; the last was {gate}",
@@ -68,7 +67,7 @@ def checks_timed_out(gate: str, validation_s: float) -> Fault:
 
 
 def _of_tool(server: Server, tool: str) -> ToolTimeouts:
-    """Of several patterns that fit, the last one's word on each bound."""
+    """A tool's own timeouts. Where several patterns match, the last one that sets a timeout decides it."""
     found = _NONE
     for pattern, own in server.tools.timeouts.items() if tool else ():
         if compile_pattern(pattern).matches(tool):

@@ -1,4 +1,4 @@
-"""What a gate says. There are four answers, and none of them is made by raising."""
+"""The four verdicts of a gate. A gate returns its verdict and never raises it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ FOREVER: Final = float("inf")
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """Nothing against it here."""
+    """The gate has no objection."""
 
     until: float = FOREVER
-    """When the question must be asked again, by the loop's clock."""
+    """When the gate must be asked again, on the clock of the loop."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """No, with the error to tell and the rule that decided."""
+    """The gate refuses the call, with the error for the caller and the rule that decided."""
 
     fault: Fault
     rule: str
     until: float = FOREVER
-    """When the question must be asked again, by the loop's clock."""
+    """When the gate must be asked again, on the clock of the loop."""
     hidden: bool = False
-    """The caller may not even know that there is such a thing: it is told what it would be told if there were none."""
+    """The caller may not know that the target exists: it gets the error for an unknown name."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Only if a person says so."""
+    """A person must approve the call."""
 
     question: str
     rule: str
@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not known yet: bounded work, off the hot path, that ends in a verdict."""
+    """The gate needs bounded work off the hot path, which ends in a verdict."""
 
     work: Callable[[], Awaitable[Verdict]]
 

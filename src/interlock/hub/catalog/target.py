@@ -30,8 +30,8 @@ class Approval(msgspec.Struct, frozen=True):
 
     matter: str
     """A digest of the approved caller, tool definition and arguments."""
-    told: str
-    """The source of the approval, in words."""
+    source: str
+    """Who or what gave the approval, in words."""
     ticket: str | None = None
     """The decision that the call uses up; None for a rule."""
 

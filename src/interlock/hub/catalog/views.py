@@ -156,10 +156,11 @@ class Catalog:
 
     def prompt(self, view: View, name: str) -> Item | None:
         """The prompt with this name in a view."""
-        offer = self._offer_of(view, name)
+        original = self._original(view, name)
+        offer = self._offer_of(view, original)
         if offer is None:
             return None
-        found = (offer.prompts if view.bare else offer.prompts_by_exposed).get(name)
+        found = (offer.prompts if view.bare else offer.prompts_by_exposed).get(original)
         return found if found is not None and self._seen(view, found) else None
 
     def servers(self, view: View) -> list[str]:

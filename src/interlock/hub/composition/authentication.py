@@ -38,7 +38,7 @@ class AuthenticationParts:
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
-        self.audience = AuditSubscribers(self.access, foundation.bus)
+        self.audit_subscribers = AuditSubscribers(self.access, foundation.bus)
         self.oauth: TokenAuthentication | None = None
         """Access tokens, if the configuration accepts any."""
         self.authenticator = Authenticator(lambda: foundation.config, self.keys, catalog, self.access, self._tokens)
@@ -89,7 +89,7 @@ class AuthenticationParts:
             await previous.close()
 
     async def close(self) -> None:
-        await self.audience.close()
+        await self.audit_subscribers.close()
         self.access.freshness.close()
         if self.oauth is not None:
             await self.oauth.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from interlock.config.settings import Config
+from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
@@ -17,18 +18,17 @@ from interlock.hub.calls.gates.risk import RiskGate
 from interlock.hub.calls.gates.schema import SchemaGate
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.gates.validators import ValidatorsGate
-from interlock.hub.calls.plan import Plans
+from interlock.hub.calls.plan import Gate
 from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.catalog.target import Target
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.rate_meter import Meter
 
 
 class GateChain:
-    """Makes the plans of calls. `reload` applies a configuration."""
-
-    plans: Plans
+    """The gates and settings by which the pipeline plans calls. `reload` applies a configuration."""
 
     def __init__(
         self,
@@ -36,27 +36,26 @@ class GateChain:
         authentication: AuthenticationParts,
         approvals: ApprovalParts,
         judging: Judging,
-        measuring: ResultTokens,
+        tokens: ResultTokens,
         pages: Pages,
-        noticed: ObservedFindings,
+        findings: ObservedFindings,
     ) -> None:
         self._log = foundation.log
         self._authentication = authentication
         self._approvals = approvals
         self._judging = judging
-        self._measuring = measuring
+        self._tokens = tokens
         self._pages = pages
-        self._noticed = noticed
+        self._findings = findings
         self._clock = asyncio.get_running_loop().time
-        self._config: Config
-        self._postprocessors: dict[str, ResultPostprocessor | None] = {}
+        self.reload(foundation.config)
 
     def reload(self, config: Config) -> None:
         """Judge by this configuration."""
         self._config = config
         mode, policies = config.hub.mode, self._approvals.server_policies
-        access, rates = self._authentication.access, self._authentication.rates
-        gates = (
+        access = self._authentication.access
+        self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
@@ -65,16 +64,20 @@ class GateChain:
             RiskGate(mode, self._log, policies.trust_of, policies.permissions.needs),
             ConfirmGate(config.agents, mode, self._log),
         )
-        self._postprocessors = {
-            name: postprocessor_for(server, self._pages, self._judging, self._measuring, self._noticed.result)
+        self._processors = {
+            name: postprocessor_for(server, self._pages, self._judging, self._tokens, self._findings)
             for name, server in config.servers.items()
         }
-        self.plans = Plans(gates, self._timeouts_of, self.finish_of, rates.of)
 
-    def finish_of(self, target: Target) -> ResultPostprocessor | None:
+    def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
+        """The rates that a principal's calls of a target count for."""
+        return self._authentication.rates.of(principal, target)
+
+    def processor_of(self, target: Target) -> ResultPostprocessor | None:
         """The postprocessor of a target's results."""
-        return self._postprocessors.get(target.server) if target.kind == "tool" else None
+        return self._processors.get(target.server) if target.kind == "tool" else None
 
-    def _timeouts_of(self, target: Target) -> CallTimeouts:
+    def timeouts_of(self, target: Target) -> CallTimeouts:
+        """The timeouts of a target."""
         tool = target.name if target.kind == "tool" else ""
         return timeouts_for(self._config.hub.timeouts, self._config.servers.get(target.server), tool)

@@ -10,12 +10,12 @@ from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, ListChanged, now_us
 from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
+from interlock.hub.composition.calls import CallParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
@@ -44,6 +44,7 @@ class ListingParts:
         foundation: Foundation,
         authentication: AuthenticationParts,
         approvals: ApprovalParts,
+        calls: CallParts,
         catalog: Catalog,
         upstreams: Upstreams,
     ) -> None:
@@ -80,7 +81,7 @@ class ListingParts:
         self.requests = Requests(
             approvals.inbox,
             authentication.access_methods,
-            self._request_tasks.begin,
+            self._request_tasks,
             risk_of,
             foundation.log,
         )
@@ -92,15 +93,12 @@ class ListingParts:
             self.tokens,
             summaries,
             self.requests,
+            calls.pipeline,
             self.bus,
         )
+        self.recorded_requests = RecordedRequests(authentication.rates, calls.recording)
         self._changes = self.bus.subscribe(EventFilter.of(ListChanged), limit=1)
         self._notifying: SubscriberTask | None = None
-
-    def govern(self, recording: Recording) -> None:
-        """Count and record the calls of discovery tools too."""
-        clock = asyncio.get_running_loop().time
-        self.discovery_tools.governed = RecordedRequests(self._authentication.rates, recording, clock)
 
     def start(self) -> None:
         self.requests.begin()

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import msgspec
 
-from interlock.hub.calls.background_tasks import Later, Serve
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.auth.access import Access
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
+from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.pipeline.dry_run import DryRun
-from interlock.hub.calls.pipeline.pipeline import Pipeline, Resolve
-from interlock.hub.calls.plan import Plan
-from interlock.hub.calls.recording import Recording, trace_of
+from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
-from interlock.hub.catalog.target import Target, TargetKind
-from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
-from interlock.protocols.mcp.meta import Members, members
+from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
 from interlock.wire.errors import Fault
@@ -31,24 +26,19 @@ class CallHandler:
     def __init__(
         self,
         pipeline: Pipeline,
-        resolving: NameResolution,
         search_handler: ToolSearchHandler,
-        recording: Recording,
+        access: Access,
         result_pages: pages.Pages,
         info: bytes,
-        later: Later,
-        clock: Callable[[], float],
+        background: BackgroundTasks,
     ) -> None:
         self._pipeline = pipeline
-        self._resolving = resolving
         self._search_handler = search_handler
         self._contexts = search_handler.contexts
-        self._recording = recording
+        self._access = access
         self._pages = result_pages
         self._info = info
-        self._later = later
-        self._clock = clock
-        self._resolve_tool = resolving.tool
+        self._background = background
 
     @property
     def methods(self) -> dict[str, Serve]:
@@ -61,33 +51,11 @@ class CallHandler:
             "completion/complete": self._complete,
         }
 
-    def may_call(self, caller: Caller, tool: str) -> bool:
-        """Whether some call of a tool may pass the gates; False if they refuse it with any arguments."""
-        try:
-            plan = self._pipeline.plan(caller, "tool", tool, self._resolve_tool, self._clock())
-        except Fault:
-            return False
-        return not isinstance(plan.standing, Refuse)
-
-    def reach(
-        self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, exchange: Exchange | None = None
-    ) -> Target:
-        """The target of a name, for requests that do not call it. Raises a `Fault` where the caller may not reach it.
-
-        The audit log records the refusal of an `exchange`.
-        """
-        plan = self._plan(caller, kind, name, resolve, exchange)
-        if isinstance(plan.standing, Refuse):
-            if exchange is not None:
-                self._pipeline.note_refusal(Call(exchange, caller, plan.target), plan.standing, plan.gate)
-            raise plan.standing.fault
-        return plan.target
-
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> DryRun:
         """Pass a call through the gates without making it."""
         if tool in KERNEL_TOOLS:
             return await self._search_handler.judge(caller, tool, arguments, self.judge)
-        return await DryRun.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
+        return await DryRun.of(self._pipeline, caller, tool, arguments)
 
     def _call_tool(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.preview.name
@@ -101,12 +69,13 @@ class CallHandler:
             name = inner_call(fields)
         if self._contexts.kept:
             self._contexts.used(caller, exchange.session, name)
-        try:
-            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
-        except Fault as fault:
-            self._unresolved(exchange, caller, "tool", name, fault)
-            raise
-        self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+        plan = self._pipeline.plan(caller, "tool", name, exchange)
+        arguments = exchange.preview.arguments
+        if fields is None and arguments is not None:
+            call = Call(exchange, caller, plan.target, arguments)
+        else:
+            call = Call.of(exchange, caller, plan.target, fields)
+        self._pipeline.submit(call, plan)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: return the verdict of the gates without making the call."""
@@ -121,13 +90,13 @@ class CallHandler:
                     self._answer_valid(exchange, PASS, name)
                     return
                 name = inner_call(fields)
-            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
-            call = Call(exchange, caller, plan.target, fields)
+            plan = self._pipeline.plan(caller, "tool", name)
+            call = Call.of(exchange, caller, plan.target, fields)
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
         if isinstance(verdict, Wait):
-            self._later(self._validate_later(call, plan, verdict, gate, name))
+            self._background.begin(self._validate_later(call, plan, verdict, gate, name), call)
         else:
             self._answer_valid(exchange, verdict, name)
 
@@ -151,17 +120,19 @@ class CallHandler:
         name = exchange.preview.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must name a prompt")
-        self._submit(exchange, caller, "prompt", name, self._resolving.prompt)
+        plan = self._pipeline.plan(caller, "prompt", name, exchange)
+        self._pipeline.submit(Call.of(exchange, caller, plan.target), plan)
 
     def _read_resource(self, exchange: Exchange, caller: Caller) -> None:
         uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if uri.startswith(pages.PREFIX):
-            page = self._pages.read(caller.owner, uri, partial(self._resolving.may_have, caller))
+            page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
             return
-        self._submit(exchange, caller, "resource", uri, self._resolving.resource)
+        plan = self._pipeline.plan(caller, "resource", uri, exchange)
+        self._pipeline.submit(Call.of(exchange, caller, plan.target), plan)
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
         fields = members(exchange.request.params)
@@ -170,41 +141,17 @@ class CallHandler:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self.reach(caller, "prompt", ref.name, self._resolving.prompt, exchange)
+            target = self._pipeline.reach(caller, "prompt", ref.name, exchange)
             original = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self.reach(caller, "resource", ref.uri, self._resolving.resource, exchange)
+            target = self._pipeline.reach(caller, "resource", ref.uri, exchange)
             original = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
         fields["ref"] = msgspec.Raw(msgspec.json.encode(original))
-        completion = Target("completion", target.server, target.name)
         name = f"{target.server}:{target.kind}:{target.name}"
-        self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
-
-    def _submit(
-        self,
-        exchange: Exchange,
-        caller: Caller,
-        kind: TargetKind,
-        name: str,
-        resolve: Resolve,
-        fields: Members | None = None,
-    ) -> None:
-        plan = self._plan(caller, kind, name, resolve, exchange)
-        self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
-
-    def _plan(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, exchange: Exchange | None) -> Plan:
-        try:
-            return self._pipeline.plan(caller, kind, name, resolve, self._clock())
-        except Fault as fault:
-            if exchange is not None:
-                self._unresolved(exchange, caller, kind, name, fault)
-            raise
-
-    def _unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
-        self._recording.unresolved(exchange, caller, kind, name, fault)
-        self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
+        plan = self._pipeline.plan(caller, "completion", name)
+        self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)
 
 
 class _Reference(msgspec.Struct):

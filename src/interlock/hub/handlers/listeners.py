@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
@@ -79,7 +79,7 @@ class ListenStream:
         change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
-        audience: AuditSubscribers,
+        audit_subscribers: AuditSubscribers,
         on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
@@ -87,7 +87,7 @@ class ListenStream:
         self.principal = caller.principal
         self.owner = caller.owner
         self.since = datetime.now(UTC)
-        self._audience = audience
+        self._audit_subscribers = audit_subscribers
         self._exchange = exchange
         self._change_notifier = change_notifier
         self._resolve = resolve
@@ -97,7 +97,6 @@ class ListenStream:
         self._followed: list[StoredTask] = []
         self._meta = {SUBSCRIPTION_ID: exchange.request.id}
         self._watched: list[tuple[str, str]] = []
-        self._starting: asyncio.Task[None] | None = None
         self._filter = Filter()
         self._acknowledged = False
         self._early: list[str] = []
@@ -105,8 +104,8 @@ class ListenStream:
         self._early_tasks: dict[bytes, tuple[str, bytes]] = {}
         """The last notification of each task before the stream was acknowledged."""
 
-    def start(self) -> None:
-        """Read the filter and open the stream. Raises INVALID_PARAMS."""
+    def start(self) -> Coroutine[None, None, None]:
+        """Read the filter, and return the work that opens the stream. Raises INVALID_PARAMS."""
         try:
             wanted = msgspec.json.decode(self._exchange.request.params, type=_Params).notifications
         except msgspec.DecodeError as cause:
@@ -118,7 +117,7 @@ class ListenStream:
         if wanted.task_ids and not self._exchange.dialect.capabilities.tasks:
             raise extension_needed()
         self._exchange.on_cancel = self._leave
-        self._starting = asyncio.ensure_future(self._open(wanted))
+        return self._open(wanted)
 
     def list_changed(self, which: ListName) -> None:
         """Notify the client, if it requested changes of this list."""
@@ -136,6 +135,13 @@ class ListenStream:
         self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
 
     async def _open(self, wanted: Filter) -> None:
+        try:
+            await self._subscribe_and_acknowledge(wanted)
+        except BaseException:
+            self._leave("the stream could not be opened")
+            raise
+
+    async def _subscribe_and_acknowledge(self, wanted: Filter) -> None:
         # Subscribing to all resources at once lets the hub send each server a single request.
         uris = list(dict.fromkeys(wanted.resource_subscriptions))
         added = await asyncio.gather(*map(self._subscribe, uris))
@@ -159,7 +165,9 @@ class ListenStream:
         mgp = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        if wanted.mgp.audit and self._audience.join(self, self.principal, self._exchange.dialect, self._notify_audit):
+        if wanted.mgp.audit and self._audit_subscribers.join(
+            self, self.principal, self._exchange.dialect, self._notify_audit
+        ):
             mgp["audit"] = True
         if mgp:
             accepted[EXTENSION_KEY] = mgp
@@ -213,7 +221,7 @@ class ListenStream:
 
     def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
-        self._audience.leave(self)
+        self._audit_subscribers.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

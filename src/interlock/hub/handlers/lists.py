@@ -7,9 +7,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.client.peer import Peer
 from interlock.hub.auth.list_scope import ListScope
-from interlock.hub.calls.background_tasks import Later, Serve
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.handlers import answers
@@ -46,14 +45,14 @@ class ListHandler:
         contexts: Contexts,
         upstreams: Upstreams,
         info: bytes,
-        later: Later,
+        background: BackgroundTasks,
     ) -> None:
         self._listings = listings
         self._secured = secured
         self._contexts = contexts
         self._upstreams = upstreams
         self._info = info
-        self._later = later
+        self._background = background
 
     @property
     def methods(self) -> dict[str, Serve]:
@@ -64,10 +63,6 @@ class ListHandler:
         """The result of `initialize`."""
         instructions = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
         return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), instructions)
-
-    def offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
-        """Whether the hub offers tasks to a client."""
-        return offers_tasks(exchange.dialect, caller.view, self._peer(caller))
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
         method = exchange.request.method
@@ -84,7 +79,7 @@ class ListHandler:
         list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
         if method == "tools/list" and not self._listings.settled(list_scope):
-            self._later(self._list_when_settled(exchange, caller, list_scope))
+            self._background.begin(self._list_when_settled(exchange, caller, list_scope), exchange)
         else:
             self._answer_list(exchange, caller, list_scope)
 
@@ -110,7 +105,7 @@ class ListHandler:
         if self._listings.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
         else:
-            self._later(self._introduce_later(exchange, list_scope, offered))
+            self._background.begin(self._introduce_later(exchange, list_scope, offered), exchange)
 
     async def _introduce_later(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
         await self._listings.settle(list_scope)
@@ -122,7 +117,8 @@ class ListHandler:
     def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
         """The hub's capabilities for a caller, in the form of its era."""
         offered = answers.capabilities(self._upstream_capabilities(caller))
-        if offers_tasks(dialect, caller.view, self._peer(caller)):
+        upstream = self._upstream(caller)
+        if offers_tasks(dialect, caller.view, None if upstream is None else upstream.peer):
             offered = with_tasks(offered, modern=dialect.modern)
         return with_answer(offered, dialect)
 
@@ -130,11 +126,6 @@ class ListHandler:
         """The capabilities of the only server in a view; None for views of many, and while they are unknown."""
         upstream = self._upstream(caller)
         return None if upstream is None else upstream.capabilities
-
-    def _peer(self, caller: Caller) -> Peer | None:
-        """How the only server in a view introduced itself."""
-        upstream = self._upstream(caller)
-        return None if upstream is None else upstream.peer
 
     def _upstream(self, caller: Caller) -> Upstream | None:
         return None if caller.view.server is None else self._upstreams.get(caller.view.server)

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 
-from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.upstreams import Upstreams
 
 
@@ -29,9 +26,8 @@ class ResourceSubscriptions:
         upstream = self._upstreams[server]
         # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)
-        caller = cast(Caller, exchange.caller)
-        own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller.owner, exchange)
-        name = None if own is None else own.name
+        key = upstream.key_for(exchange)
+        name = None if key is None else key.name
         self._change_notifier.subscribe(server, uri, client, notify, name)
         try:
             await upstream.subscribe(uri, name)

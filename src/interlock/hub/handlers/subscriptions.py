@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final
 
 import msgspec
 
 from interlock.events.types import SessionEnded, SessionOpened, now_us
 from interlock.hub.audit.client_subscribers import AuditSubscribers
-from interlock.hub.calls.background_tasks import Later, Serve
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.pipeline.pipeline import Resolve
+from interlock.hub.calls.name_resolution import NameResolution
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
-from interlock.hub.handlers.name_resolution import NameResolution
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.clients import claim_of
-from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.registry import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS
@@ -34,37 +34,29 @@ MAX_NAME: Final = 128
 """Of a client's own name for itself, in events."""
 
 
-class Reach(Protocol):
-    """Finds a resource that a caller may subscribe to. Raises a `Fault` for any other."""
-
-    def __call__(
-        self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve, exchange: Exchange | None = None
-    ) -> Target: ...
-
-
 class SubscriptionHandler:
     """Opens and ends the subscriptions of clients."""
 
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        audience: AuditSubscribers,
+        audit_subscribers: AuditSubscribers,
         upstreams: Upstreams,
-        resolving: NameResolution,
-        reach: Reach,
+        names: NameResolution,
+        pipeline: Pipeline,
         follow: FollowTasks,
-        later: Later,
-        clients: Clients,
+        background: BackgroundTasks,
     ) -> None:
-        self._clients = clients
+        self.streams: set[OpenStream] = set()
+        """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
-        self._audience = audience
+        self._audit_subscribers = audit_subscribers
         self._upstreams = upstreams
-        self._resolving = resolving
-        self._reach = reach
+        self._names = names
+        self._pipeline = pipeline
         self._follow = follow
-        self._later = later
+        self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
     @property
@@ -81,7 +73,7 @@ class SubscriptionHandler:
         """Notify a session of changes from now on."""
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
-        self._audience.join(session.id, session.caller.principal, session.dialect, session.notify)
+        self._audit_subscribers.join(session.id, session.caller.principal, session.dialect, session.notify)
         bus = self._change_notifier.bus
         if bus.wants(SessionOpened):
             who, client = session.caller.principal.id, claim_of(session.dialect).name
@@ -95,7 +87,7 @@ class SubscriptionHandler:
     def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(self._listeners.pop(session))
-        self._audience.leave(session.id)
+        self._audit_subscribers.leave(session.id)
         bus = self._change_notifier.bus
         if bus.wants(SessionEnded):
             who = session.caller.principal.id
@@ -119,12 +111,11 @@ class SubscriptionHandler:
 
     def end(self) -> None:
         """End every listen stream with a result, as the specification requires."""
-        for stream in list(self._clients.streams):
+        for stream in list(self.streams):
             stream.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        streams = self._clients.streams
-        if len(streams) >= MAX_STREAMS:
+        if len(self.streams) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams are open", retry_after_ms=5000)
         stream = ListenStream(
             exchange,
@@ -132,12 +123,13 @@ class SubscriptionHandler:
             self._change_notifier,
             partial(self._resolve, caller),
             self._subscriptions,
-            self._audience,
-            streams.discard,
+            self._audit_subscribers,
+            self.streams.discard,
             self._follow,
         )
-        stream.start()
-        streams.add(stream)
+        opening = stream.start()
+        self.streams.add(stream)
+        self._background.begin(opening, exchange)
 
     def _resolve(self, caller: Caller, uri: str) -> tuple[str, str] | None:
         """The server of a resource and the server's own address for it; None where the caller may not have it.
@@ -145,7 +137,7 @@ class SubscriptionHandler:
         The hub checks this before each notification, so that a revoked right also ends open subscriptions.
         """
         try:
-            target = self._reach(caller, "resource", uri, self._resolving.resource)
+            target = self._pipeline.reach(caller, "resource", uri)
         except Fault:
             return None
         return target.server, target.name
@@ -157,8 +149,8 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
-        target = self._reach(caller, "resource", uri, self._resolving.resource, exchange)
-        self._later(self._subscribe_for(exchange, caller, session, target, uri))
+        target = self._pipeline.reach(caller, "resource", uri, exchange)
+        self._background.begin(self._subscribe_for(exchange, caller, session, target, uri), exchange)
 
     async def _subscribe_for(
         self, exchange: Exchange, caller: Caller, session: Session, target: Target, uri: str
@@ -182,7 +174,7 @@ class SubscriptionHandler:
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
-        target = self._resolving.resource(caller, exchange.preview.uri or "")
+        target = self._names.resource(caller, exchange.preview.uri or "")
         if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
@@ -197,7 +189,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         session.log_level = level
         for upstream, _ in self._private_connections(session):
-            self._later(upstream.set_log_level(f"session:{session.id}", level))
+            self._background.begin(upstream.set_log_level(f"session:{session.id}", level), None)
         exchange.result(EMPTY)
 
     def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:

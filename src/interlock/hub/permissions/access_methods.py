@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.grants import Grant, Grants, grant_id
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.sessions.session import Exchange
@@ -40,10 +40,10 @@ class AccessMethods:
         self._grants = grants
         self._record = record
 
-    def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
+    def methods(self, background: BackgroundTasks) -> dict[str, Callable[[Exchange, Caller], None]]:
         """The handlers of the methods that clients may send."""
         return {
-            name: self._method(name, kind, do, later)
+            name: self._method(name, kind, do, background)
             for name, kind, do in (
                 ("mgp/access/query", Query, self.query),
                 ("mgp/access/grant", Give, self.grant),
@@ -118,7 +118,9 @@ class AccessMethods:
             message = f"{principal.id} cannot grant access to {target}, which its own key does not permit"
             raise Fault("PERMISSION_DENIED", message, hint="use a key with `invoke:` for it, or the terminal")
 
-    def _method(self, name: str, kind: type[Params], do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
+    def _method(
+        self, name: str, kind: type[Params], do: Work, background: BackgroundTasks
+    ) -> Callable[[Exchange, Caller], None]:
         async def answer(exchange: Exchange, caller: Caller) -> None:
             trace = trace_of(exchange)
             try:
@@ -132,7 +134,7 @@ class AccessMethods:
             else:
                 exchange.result(complete(result) if exchange.dialect.modern else result)
 
-        return lambda exchange, caller: later(answer(exchange, caller))
+        return lambda exchange, caller: background.begin(answer(exchange, caller), exchange)
 
     def _subject(self, principal: Principal, agent: str) -> Principal:
         """The principal that the request is about, with its kind for the default policy."""

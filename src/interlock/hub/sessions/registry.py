@@ -35,11 +35,13 @@ class Clients:
         self,
         limits: SessionLimits,
         clock: Callable[[], float],
+        streams: set[OpenStream],
         opened: Callable[[Session], None],
         ended: Callable[[Session, SessionEvent], None],
     ) -> None:
         self.sessions: SessionRegistry[Session] = SessionRegistry(limits, clock, opened, ended)
-        self.streams: set[OpenStream] = set()
+        self.streams = streams
+        """The open listen streams, of which `handlers/subscriptions.py` keeps track."""
         self.principals = SeenPrincipals()
         self.resumable = ResumableSessions()
 

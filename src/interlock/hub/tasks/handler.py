@@ -14,12 +14,12 @@ from typing import Final, cast
 import msgspec
 
 from interlock.client.peer import remote_fault
-from interlock.hub.audit.entries import Ticket
-from interlock.hub.audit.record import Outcome, outcome_of
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.audit.record import outcome_of
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS
 from interlock.hub.calls.call import Call, Caller
-from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
+from interlock.hub.calls.plan import CallPolicy
+from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
@@ -29,6 +29,8 @@ from interlock.hub.tasks.result_wait import ResultWait
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.hub.upstreams.task_offers import offers_tasks
+from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import COMPLETE
@@ -48,7 +50,6 @@ from interlock.wire.messages import Failure, Result, one_line
 PAGE: Final = 100
 MAX_OPEN_REQUESTS: Final = 512
 """Upper bound for open requests of one principal about tasks, including those that wait for a result."""
-Offered = Callable[[Exchange, Caller], bool]
 _AnswerTask = Callable[[Exchange, Caller, StoredTask, Target], Coroutine[None, None, None]]
 
 
@@ -58,21 +59,18 @@ class TaskHandler:
     def __init__(
         self,
         tracker: Tracker,
-        later: Later,
-        record: Callable[[Ticket, Outcome | None], None],
-        *,
-        offered: Offered,
-        finish_of: Callable[[Target], ResultPostprocessor | None],
-        clock: Callable[[], float],
+        upstreams: Upstreams,
+        policy: CallPolicy,
+        recording: Recording,
+        background: BackgroundTasks,
     ) -> None:
         self._tracker = tracker
         self._ledger = tracker.ledger
-        self._later = later
-        self._record = record
-        self._offered = offered
+        self._background = background
+        self._upstreams = upstreams
+        self._policy = policy
+        self._recording = recording
         self._reach = tracker.reach
-        self._finish_of = finish_of
-        self._clock = clock
         self._open_requests: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tasks/get": partial(self._serve_task, self._get),
@@ -84,36 +82,35 @@ class TaskHandler:
 
     # Calls that may become tasks
 
-    def prepare(self, call: Call, route: UpstreamConnection, done: Callable[[Call], None]) -> Callable[[Call], None]:
-        """Let a call become a task, where it may. Returns the callback for its end. Raises a `Fault` where it may not.
+    def prepare(self, call: Call, connection: UpstreamConnection) -> None:
+        """Let a call become a task, where it may. Raises a `Fault` where it must not be sent.
 
         Tasks do not cross the eras: the hub drops a client's request for one unless the server has the same form.
         """
         if isinstance(call.exchange, TaskExchange):
             # This is a retry: the first try ended with an error.
             call.exchange = call.exchange.real
-        exchange, connection = call.exchange, route.connection
+        exchange, modern = call.exchange, connection.connection.modern
         dialect = exchange.dialect
         if call.target.kind != "tool":
             # Only tool calls become tasks, in either form.
             call.members.pop(AUGMENTED, None)
-            return done
+            return
         if dialect.modern:
             # The stateless era ignores the member of 2025-11-25 (SEP-2663, Backward Compatibility).
             call.members.pop(AUGMENTED, None)
-            wants = dialect.capabilities.tasks and connection.modern
+            wants = dialect.capabilities.tasks and modern
         else:
-            wants = self._requests_task(call, connection.modern)
+            wants = self._requests_task(call, modern)
         if not wants:
-            return done
-        owner = call.caller.owner
-        if not self._ledger.reserve(owner):
+            return
+        if not self._ledger.reserve(call.caller.owner):
             if not dialect.modern:
                 raise full()
             # In the stateless era the server decides. Without the extension it answers the call directly.
             call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
             call.plain = False
-            return done
+            return
         id_ = self._ledger.new_id()
         token = None
         meta = exchange.preview.meta
@@ -121,35 +118,25 @@ class TaskHandler:
             token = self._tracker.expect(Expected(id_, call.target.server, meta.progress_token, exchange.session))
             fields = members(bytes(call.members["_meta"]))
             call.members["_meta"] = msgspec.Raw(msgspec.json.encode({**fields, PROGRESS_TOKEN: token}))
-        task_exchange = TaskExchange(
-            call,
-            route,
-            self._tracker,
-            self._later,
-            release=partial(self._ledger.release, owner),
-            record=self._record,
-            id=id_,
-            token=token,
-        )
-        call.exchange = task_exchange
-
-        def ended(call: Call) -> None:
-            task_exchange.hold_ticket()
-            done(call)
-
-        return ended
+        task = TaskExchange(call, connection, self._tracker, self._recording, self._background, id=id_, token=token)
+        call.exchange = call.task = task
 
     def _requests_task(self, call: Call, modern: bool) -> bool:
         """Whether a call of 2025-11-25 requests a task. Raises METHOD_NOT_FOUND where the tool takes none."""
         if AUGMENTED not in call.members:
             return False
-        if not self._offered(call.exchange, call.caller):
+        if not self._offers_tasks(call):
             del call.members[AUGMENTED]
             return False
         tool = call.target.tool
         if modern or tool is None or tool.tasks == "forbidden":
             raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", hint="call it without `task`")
         return True
+
+    def _offers_tasks(self, call: Call) -> bool:
+        view = call.caller.view
+        upstream = None if view.server is None else self._upstreams.get(view.server)
+        return offers_tasks(call.exchange.dialect, view, None if upstream is None else upstream.peer)
 
     # Methods
 
@@ -200,7 +187,7 @@ class TaskHandler:
         wait = ResultWait(exchange, task, route, self._tracker.on_notification)
         left = max(1.0, (task.expires - self._ledger.clock()) / 1000)
         try:
-            wait.start(self._clock() + left)
+            wait.start(asyncio.get_running_loop().time() + left)
             return await wait.answer
         finally:
             wait.stop("the caller stopped waiting")
@@ -305,11 +292,11 @@ class TaskHandler:
     ) -> None:
         if not caller.view.bare and has_addresses(read_members(result), result):
             result = with_exposed_uris(target.server, result)
-        finish = self._finish_of(target)
-        if finish is None:
+        processor = self._policy.processor_of(target)
+        if processor is None:
             deliver(result)
         else:
-            finish(Call(exchange, caller, target, {}), result, deliver)
+            processor.finish(Call.of(exchange, caller, target, {}), result, deliver)
 
     # Serving
 
@@ -328,7 +315,7 @@ class TaskHandler:
             message = f"{MAX_OPEN_REQUESTS} requests of this caller about tasks are open"
             raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
         self._open_requests[owner] += 1
-        self._later(self._answer(exchange, work))
+        self._background.begin(self._answer(exchange, work), exchange)
 
     async def _answer(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
         serving = asyncio.current_task()

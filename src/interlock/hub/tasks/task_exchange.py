@@ -6,14 +6,13 @@ The audit log gets the end of the call only once it is known whether the call be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.audit.record import Outcome
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
+from interlock.hub.calls.recording import Recording
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.live import renamed
@@ -27,17 +26,27 @@ from interlock.wire.errors import ErrorObject, Fault
 class TaskExchange(Exchange):
     """Wraps the exchange of such a call."""
 
-    __slots__ = ("_call", "_id", "_later", "_record", "_release", "_route", "_ticket", "_token", "_tracker", "real")
+    __slots__ = (
+        "_background",
+        "_call",
+        "_id",
+        "_recording",
+        "_reserved",
+        "_route",
+        "_ticket",
+        "_token",
+        "_tracker",
+        "real",
+    )
 
     def __init__(
         self,
         call: Call,
         route: UpstreamConnection,
         tracker: Tracker,
-        later: Later,
+        recording: Recording,
+        background: BackgroundTasks,
         *,
-        release: Callable[[], None],
-        record: Callable[[Ticket, Outcome | None], None],
         id: str,
         token: str | None,
     ) -> None:
@@ -51,9 +60,10 @@ class TaskExchange(Exchange):
         self._call = call
         self._route = route
         self._tracker = tracker
-        self._later = later
-        self._release = release
-        self._record = record
+        self._background = background
+        self._recording = recording
+        self._reserved = True
+        """Whether the ledger reserves a place for the task."""
         self._id = id
         self._token = token
         self._ticket: Ticket | None = None
@@ -63,9 +73,9 @@ class TaskExchange(Exchange):
     def open(self) -> bool:
         return self.real.open
 
-    def hold_ticket(self) -> None:
+    def call_ended(self) -> None:
         """Keep the audit ticket of a call that ended, until it is known whether the call became a task."""
-        self._ticket, self._call.ticket = self._call.ticket, None
+        self._ticket = self._recording.hold(self._call)
         outcome = self._call.outcome
         if outcome is None or (outcome.transport, outcome.protocol) != ("answered", "result"):
             self._no_task()
@@ -81,7 +91,7 @@ class TaskExchange(Exchange):
             self._no_task()
             self.real.result(result)
         else:
-            self._later(self._start_task(result, started))
+            self._background.begin(self._start_task(result, started), self.real)
 
     def fail(self, fault: Fault) -> None:
         self._no_task()
@@ -126,9 +136,10 @@ class TaskExchange(Exchange):
         """Release the quota: the call became no task, or the ledger has the task by now."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
-            self._record(ticket, self._call.outcome)
-        release, self._release = self._release, _nothing
-        release()
+            self._recording.end_later(ticket, self._call.outcome)
+        if self._reserved:
+            self._reserved = False
+            self._tracker.ledger.release(self._call.caller.owner)
 
 
 def _created(result: bytes, task: StoredTask) -> bytes:
@@ -137,7 +148,3 @@ def _created(result: bytes, task: StoredTask) -> bytes:
     fields: dict[str, object] = dict(members(result))
     fields["task"] = msgspec.Raw(renamed(bytes(members(result)["task"]), task))
     return msgspec.json.encode(fields)
-
-
-def _nothing() -> None:
-    """The quota is released already."""

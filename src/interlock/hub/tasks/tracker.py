@@ -18,9 +18,9 @@ from interlock.events import Bus, EventFilter, Gap, SubscriberTask
 from interlock.events.types import Delivery, TaskChanged, now_us
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
-from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call
+from interlock.hub.calls.recording import Recording
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Session
 from interlock.hub.tasks.ledger import Ledger, StoredTask
@@ -50,9 +50,8 @@ class Tracker:
         self,
         ledger: Ledger,
         upstreams: Upstreams,
-        recorder: Callable[[], Recorder],
+        recording: Recording,
         max_ttl_ms: Callable[[], int],
-        clock: Callable[[], float],
         reach: Reach,
         bus: Bus,
     ) -> None:
@@ -61,9 +60,9 @@ class Tracker:
         self._notifying = SubscriberTask(bus.subscribe(EventFilter.of(TaskChanged)), self._send)
         self.queries = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
-        self._recorder = recorder
+        self._recording = recording
         self._max_ttl_ms = max_ttl_ms
-        self._clock = clock
+        self._clock = asyncio.get_running_loop().time
         self._live: dict[str, LiveTask] = {}
         self.reach = reach
         self._tokens: dict[str, Expected] = {}
@@ -207,13 +206,13 @@ class Tracker:
         """Record the outcome: with the ticket of the call, or as an event if an earlier run recorded it as unknown."""
         if live.ticket is not None:
             ticket, live.ticket = live.ticket, None
-            self._recorder().outcome(ticket, outcome, reason, {"task": task.id})
+            self._recording.recorder.outcome(ticket, outcome, reason, {"task": task.id})
         elif task.intent and not task.state.over and not task.lost and outcome.transport != "unknown":
             kind, _, name = task.owner.partition(":")
             principal = msgspec.convert({"id": name, "kind": kind}, Principal)
             details = {"task": task.id, "intent": task.intent, "result": outcome.result}
             target = Target("tool", task.server, task.tool)
-            self._recorder().event(TASK_ENDED, principal, target, task.trace, details=details)
+            self._recording.recorder.event(TASK_ENDED, principal, target, task.trace, details=details)
 
     async def _put(self, task: StoredTask) -> None:
         with contextlib.suppress(StoreError):

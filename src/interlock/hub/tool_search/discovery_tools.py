@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from interlock.events import Bus
 from interlock.events.types import ToolRequestDecided, now_us
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.call import Caller
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
@@ -32,7 +32,6 @@ from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary,
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
-    from interlock.hub.tool_search.recorded_requests import RecordedRequests
     from interlock.signatures.validate import Validator
 
 MAX_LEFT_OUT: Final = 5
@@ -58,6 +57,7 @@ class DiscoveryTools:
         tokens: TokenCounts,
         summarizer: ToolSummaries,
         requests: Requests,
+        pipeline: Pipeline,
         bus: Bus,
     ) -> None:
         self._catalog = catalog
@@ -66,13 +66,10 @@ class DiscoveryTools:
         self._tokens = tokens
         self._summarizer = summarizer
         self._requests = requests
+        self._pipeline = pipeline
         self._bus = bus
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
-        self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
-        """Set by the hub: whether some call of a tool may pass the gates."""
-        self.governed: RecordedRequests
-        """Counts and records requests to the hub's own tools. Set when the hub is put together."""
         requests.settled = self._settled
         self._validators: dict[str, Validator] = {}
 
@@ -284,7 +281,7 @@ class DiscoveryTools:
         tool = None if offer is None else offer.named(identity[1])
         if tool is None or identity not in self._listings.callable(caller.list_scope):
             return None
-        return tool if self.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
+        return tool if self._pipeline.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
 
 
 def _over_budget(name: str) -> dict[str, object]:

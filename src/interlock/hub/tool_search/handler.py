@@ -10,12 +10,13 @@ import msgspec
 
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
+from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
@@ -38,10 +39,13 @@ def inner_call(fields: Members) -> str:
 class ToolSearchHandler:
     """Serves the hub's own tools and methods."""
 
-    def __init__(self, discovery_tools: DiscoveryTools, later: Later) -> None:
+    def __init__(
+        self, discovery_tools: DiscoveryTools, requests: RecordedRequests, background: BackgroundTasks
+    ) -> None:
         self._discovery_tools = discovery_tools
+        self._requests = requests
         self.contexts = discovery_tools.contexts
-        self._later = later
+        self._background = background
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "mgp/tools/discover": self._method(self._discover),
             "mgp/tools/request": self._method(self._request),
@@ -56,14 +60,14 @@ class ToolSearchHandler:
             arguments = _arguments(fields)
             self._discovery_tools.check(name, arguments)
         except Fault as fault:
-            self._discovery_tools.governed.refused(exchange, caller, name, fault, "schema", FITS)
+            self._requests.refused(exchange, caller, name, fault, "schema", FITS)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return False
         if name == CALL:
             return True
         answer = self._discover if name == FIND else self._request
-        ticket = self._discovery_tools.governed.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
-        self._later(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
+        ticket = self._requests.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
+        self._background.begin(self._tool(exchange, ticket, answer(caller, exchange, arguments)), exchange)
         return False
 
     def check(self, name: str, fields: Members) -> bool:
@@ -82,7 +86,7 @@ class ToolSearchHandler:
             return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.hint)
         if name == CALL:
             return await inner(caller, str(decoded["name"]), msgspec.json.encode(decoded.get("arguments", {})))
-        refusal = self._discovery_tools.governed.foreseen(caller, name)
+        refusal = self._requests.foreseen(caller, name)
         if refusal is None:
             return DryRun("allowed")
         return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
@@ -92,10 +96,10 @@ class ToolSearchHandler:
         try:
             found = await _known_faults(answer)
         except Fault as fault:
-            self._discovery_tools.governed.end(ticket, good=False)
+            self._requests.end(ticket, good=False)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return
-        self._discovery_tools.governed.end(ticket, good=True)
+        self._requests.end(ticket, good=True)
         text = msgspec.json.encode(found).decode()
         result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
         exchange.result(complete(result) if exchange.dialect.modern else result)
@@ -105,8 +109,8 @@ class ToolSearchHandler:
             params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
             params.pop("_meta", None)
             arguments = msgspec.json.encode(params)
-            ticket = self._discovery_tools.governed.begin(exchange, caller, exchange.request.method, arguments)
-            self._later(self._answer(exchange, ticket, answer(caller, exchange, params)))
+            ticket = self._requests.begin(exchange, caller, exchange.request.method, arguments)
+            self._background.begin(self._answer(exchange, ticket, answer(caller, exchange, params)), exchange)
 
         return serve
 
@@ -116,10 +120,10 @@ class ToolSearchHandler:
         try:
             result = msgspec.json.encode(await _known_faults(answer))
         except Fault as fault:
-            self._discovery_tools.governed.end(ticket, good=False)
+            self._requests.end(ticket, good=False)
             exchange.fail(fault)
         else:
-            self._discovery_tools.governed.end(ticket, good=True)
+            self._requests.end(ticket, good=True)
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from typing import Final
 
 from interlock.hub.audit.entries import Ticket
@@ -19,10 +19,10 @@ from interlock.wire.errors import Fault
 class RecordedRequests:
     """Counts and records requests."""
 
-    def __init__(self, rates: Rates, recording: Recording, clock: Callable[[], float]) -> None:
+    def __init__(self, rates: Rates, recording: Recording) -> None:
         self._rates = rates
         self._recording = recording
-        self._clock = clock
+        self._clock = asyncio.get_running_loop().time
 
     def begin(self, exchange: Exchange, caller: Caller, name: str, arguments: bytes) -> Ticket:
         """Count a call and record its intent. Raises RATE_LIMITED, or the reason why it cannot be recorded."""

@@ -17,7 +17,7 @@ from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.offer import Tool
@@ -54,13 +54,13 @@ class Requests:
         self,
         inbox: Inbox,
         access_methods: AccessMethods,
-        later: Later,
+        background: BackgroundTasks,
         risk_of: Callable[[Tool], Risk],
         log: Log,
     ) -> None:
         self._inbox = inbox
         self._access_methods = access_methods
-        self._later = later
+        self._background = background
         self._risk_of = risk_of
         self._log = log
         self._waiting: list[Waiting] = []
@@ -114,7 +114,7 @@ class Requests:
 
     def _on_decision(self, decision: Decision) -> None:
         if decision.question.kind == "tool_access" and decision.state is DecisionState.APPROVED:
-            self._later(self._grant(decision))
+            self._background.begin(self._grant(decision), None)
         if decision.state in (DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID):
             self._refuse(decision)
 

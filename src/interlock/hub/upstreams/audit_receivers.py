@@ -191,7 +191,7 @@ class _Receiver:
         self._cursor = cursor
 
     async def _send(self, cursor: Cursor) -> None:
-        while (shared := self.server.shared_connection) is not None:
+        while (shared := self.server.pool.shared) is not None:
             page = await self._store.read(partial(_next_page, cursor))
             if not page:
                 return

@@ -49,6 +49,8 @@ class ConnectionOwner:
         self.open: set[OpenCall] = set()
         """Calls of the owner that the server has not answered yet."""
         self.connection: Connection | None = None
+        self.used = 0.0
+        """When the owner last sent a call, on the clock of the loop."""
 
     def attach(self, connection: Connection) -> None:
         """Answer the server on this connection."""

@@ -11,12 +11,18 @@ from interlock.wire.errors import Fault
 
 
 class _Entry:
-    __slots__ = ("connection", "opening", "used")
+    __slots__ = ("began", "connection", "opening")
 
-    def __init__(self, opening: asyncio.Future[UpstreamConnection], used: float) -> None:
+    def __init__(self, opening: asyncio.Future[UpstreamConnection], began: float) -> None:
         self.opening = opening
         self.connection: UpstreamConnection | None = None
-        self.used = used
+        self.began = began
+
+    @property
+    def used(self) -> float:
+        """When the owner last sent a call."""
+        owner = None if self.connection is None else self.connection.owner
+        return self.began if owner is None else max(self.began, owner.used)
 
 
 class PrivateConnections:
@@ -25,19 +31,14 @@ class PrivateConnections:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: dict[str, _Entry] = {}
+        self._open: dict[str, UpstreamConnection] = {}
+        self.get = self._open.get
+        """The open connection of a name, if there is one. The dictionary's own method: every call uses it."""
         self._closing: set[asyncio.Task[None]] = set()
-
-    def get(self, name: str) -> UpstreamConnection | None:
-        """The open connection of this name, if there is one."""
-        entry = self._entries.get(name)
-        if entry is None:
-            return None
-        entry.used = asyncio.get_running_loop().time()
-        return entry.connection
 
     def open_connections(self) -> list[UpstreamConnection]:
         """Every open connection."""
-        return [entry.connection for entry in self._entries.values() if entry.connection is not None]
+        return list(self._open.values())
 
     async def open(self, name: str, opener: Callable[[], Awaitable[UpstreamConnection]]) -> UpstreamConnection:
         """The connection of this name, opened if it is not there. Simultaneous callers get the same connection."""
@@ -59,6 +60,8 @@ class PrivateConnections:
             if entry.opening.done() and self._entries.get(name) is entry:
                 del self._entries[name]
             raise
+        if self._entries.get(name) is entry:
+            self._open[name] = entry.connection
         return entry.connection
 
     def on_lost(self, connection: Connection) -> None:
@@ -66,10 +69,12 @@ class PrivateConnections:
         for name, entry in list(self._entries.items()):
             if entry.connection is not None and entry.connection.connection is connection:
                 del self._entries[name]
+                self._open.pop(name, None)
 
     def drop(self, name: str) -> None:
         """Close a connection."""
         entry = self._entries.pop(name, None)
+        self._open.pop(name, None)
         if entry is not None:
             task = asyncio.ensure_future(self._close(entry))
             self._closing.add(task)

@@ -11,7 +11,7 @@ from typing import Protocol
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
-from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
@@ -23,6 +23,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
@@ -56,10 +57,10 @@ class Upstream:
         dispatcher = NotificationDispatcher(id, logs, self.lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
-        self._supervisor = supervisor = Supervisor(
+        self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
-        self.begin, self.command = supervisor.begin, supervisor.command
+        self.begin, self.command, self.on_idle = supervisor.begin, supervisor.command, supervisor.on_idle
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
@@ -67,7 +68,7 @@ class Upstream:
     def apply(self, settings: Server, timeouts: Timeouts) -> None:
         """Use new settings from now on. A server that is down is started again, as they may have fixed it."""
         self._current.apply(settings, timeouts)
-        self._supervisor.retry_if_down()
+        self.supervisor.retry_if_down()
 
     # What is known of the server
 
@@ -77,27 +78,27 @@ class Upstream:
 
     @property
     def state(self) -> ServerState:
-        return self._supervisor.state
+        return self.supervisor.state
 
     @property
     def since(self) -> datetime:
         """When the state last changed."""
-        return self._supervisor.since
+        return self.supervisor.since
 
     @property
     def problem(self) -> Fault | None:
         """Why the server is down, with the fix."""
-        return self._supervisor.problem
+        return self.supervisor.problem
 
     @property
     def given_up(self) -> bool:
         """Whether the server stays down after too many restarts."""
-        return self._supervisor.given_up
+        return self.supervisor.given_up
 
     @property
     def stopped(self) -> Command | None:
         """The command that stopped the server, while the server stays stopped."""
-        return self._supervisor.stopped
+        return self.supervisor.stopped
 
     @property
     def refused(self) -> bool:
@@ -142,27 +143,15 @@ class Upstream:
 
     # Calls and connections
 
-    @property
-    def shared_connection(self) -> UpstreamConnection | None:
-        """The connection that all callers may use, while there is one."""
-        return self.pool.shared
+    def key_for(self, exchange: Exchange) -> ConnectionKey | None:
+        """The private connection that a request takes; None for the shared one."""
+        by_address = self.settings.url is not None
+        return connection_key(self.share, self.modern, by_address, exchange.caller.owner, exchange)
 
-    def line(self, connection_key: ConnectionKey | None) -> UpstreamConnection | None:
-        """A connection that can be used right now."""
-        if connection_key is None:
-            return self.pool.shared
-        return None if self._supervisor.stopped is not None else self.pool.private.get(connection_key.name)
-
-    async def open_connection(self, connection_key: ConnectionKey | None) -> UpstreamConnection:
+    async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
-        shared = await self._supervisor.wait_until_connected()
-        return shared if connection_key is None else await self.pool.open_private(connection_key)
-
-    def call_ended(self) -> None:
-        """A call to the server ended."""
-        self.open_calls -= 1
-        if not self.open_calls:
-            self._supervisor.on_idle()
+        shared = await self.supervisor.wait_until_connected()
+        return shared if key is None else await self.pool.open_private(key)
 
     def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for the idle timeout."""

@@ -1,6 +1,6 @@
-"""What a request that just came in is: which era it speaks, and whether it may be looked at any further.
+"""Reads a request as it arrives: where it goes, its `_meta`, its era, and whether it may be served at all.
 
-Everything the specification says a server must refuse before it serves is refused here, for every transport.
+Every refusal that the specification requires of a server before it serves a request happens here, for all transports.
 """
 
 from __future__ import annotations
@@ -13,62 +13,190 @@ import msgspec
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestPreview, preview
+from interlock.protocols.mcp.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION,
+    Members,
+)
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, SERVED_MODERN
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.messages import Request
+from interlock.wire.large import Read
+from interlock.wire.messages import Id, Request
 from interlock.wire.names import may_spell
 
 Headers = Mapping[bytes, bytes]
 
-MOST_OF_ITSELF: Final = 64 * 1024
-"""Bytes of a client's capabilities, and of what it calls itself."""
+MAX_INTRODUCTION: Final = 64 * 1024
+"""Upper bound for the bytes of a client's capabilities, and of its `clientInfo`."""
+LONGEST_MEMBER: Final = 64 * 1024
+"""Upper bound for the bytes of a name, an address or a `_meta` in a large message."""
+
+_UNSET: Final = msgspec.UNSET
+
+
+class RequestMeta(msgspec.Struct, frozen=True):
+    """The `_meta` of a request: its reserved members, and the rest for the next hop."""
+
+    progress_token: Id | None = None
+    protocol_version: str | None = None
+    client_info: msgspec.Raw | msgspec.UnsetType = _UNSET
+    client_capabilities: msgspec.Raw | msgspec.UnsetType = _UNSET
+    log_level: str | None = None
+    traceparent: str | None = None
+    trace_id: msgspec.Raw | msgspec.UnsetType = _UNSET
+    """The trace as MGP names it."""
+    tail: bytes = b"}"
+    """The `_meta` for the next hop, as it follows other members: all but the progress token, which never crosses."""
+
+
+class RequestPreview(msgspec.Struct, frozen=True):
+    """The members of a request's params that the hub needs, without decoding the others."""
+
+    name: str | None = None
+    uri: str | None = None
+    meta: RequestMeta | None = None
+    arguments: bytes | None = None
+    """The arguments, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
+    task: str | None = None
+
+
+def preview(params: bytes) -> RequestPreview:
+    """Read the members that decide where a request goes. Raises INVALID_PARAMS."""
+    try:
+        if type(params) is Read:
+            return _preview_large(params)
+        read = _decode_params(params)
+        name, raw, arguments = read.name, read.meta, read.arguments
+        meta, length = None, _PLAIN_LENGTH
+        if raw is not _UNSET:
+            meta_raw = bytes(raw)
+            meta = _metas.get(meta_raw) or _read_meta(meta_raw)
+            length = _PLAIN_LENGTH_WITH_META + len(meta_raw)
+        if arguments is not _UNSET and name is not None:
+            given = bytes(arguments)
+            # Any other member, a duplicate or an escape would make the params longer.
+            if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
+                return RequestPreview(name, None, meta, given)
+        return RequestPreview(name, read.uri, meta, None, read.task)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+
+
+def _preview_large(params: Read) -> RequestPreview:
+    """Preview params whose members were found while they arrived. Only short ones are decoded."""
+    raw: dict[str, bytes] = {}
+    for member in ("name", "uri", "taskId", "_meta"):
+        start, stop = params.spans.get(member, (0, 0))
+        if stop - start > LONGEST_MEMBER:
+            raise Fault("INVALID_PARAMS", f"params: {member} is over the limit of {LONGEST_MEMBER} bytes")
+        raw[member] = params[start:stop]
+    meta = _read_meta(raw["_meta"]) if raw["_meta"] else None
+    name, uri, task = (_decode_text(raw[member]) if raw[member] else None for member in ("name", "uri", "taskId"))
+    plain = params.spans.keys() <= _CALL_MEMBERS and (meta is not None or not raw["_meta"])
+    if params.arguments is not None and name is not None and plain:
+        return RequestPreview(name, None, meta, params.arguments)
+    return RequestPreview(name, uri, meta, None, task)
+
+
+def _read_meta(raw: bytes) -> RequestMeta | None:
+    """Read a `_meta` in one look. One without members that vary is kept: a client sends it with every request."""
+    fields = _decode_meta(raw)
+    if fields is None:
+        return None
+    token = fields.pop(PROGRESS_TOKEN, None)
+    parent, version, level = fields.get("traceparent"), fields.get(PROTOCOL_VERSION), fields.get(LOG_LEVEL)
+    try:
+        traceparent = None if parent is None else _decode_text(parent)
+        if parent is not None and traceparent is None:
+            del fields["traceparent"]  # A null: the hub puts its own in this place.
+        trace_id = fields.get("trace_id", _UNSET)
+        meta = RequestMeta(
+            None if token is None else _decode_token(token),
+            None if version is None else _decode_text(version),
+            fields.get(CLIENT_INFO, _UNSET),
+            fields.get(CLIENT_CAPABILITIES, _UNSET),
+            None if level is None else _decode_text(level),
+            traceparent,
+            trace_id,
+            b"," + _encode(fields)[1:] if fields else b"}",
+        )
+    except msgspec.ValidationError as cause:
+        raise msgspec.ValidationError(f"_meta: {cause}") from None
+    if token is None and traceparent is None and trace_id is _UNSET and len(raw) <= _META_BYTES:
+        if len(_metas) >= _METAS:
+            _metas.clear()
+        _metas[raw] = meta
+    return meta
+
+
+class _Params(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+    task: str | None = msgspec.field(default=None, name="taskId")
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=_UNSET, name="_meta")
+    arguments: msgspec.Raw | msgspec.UnsetType = _UNSET
+
+
+_CALL_MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
+_PLAIN_LENGTH: Final = len('{"name":"","arguments":}')
+_PLAIN_LENGTH_WITH_META: Final = _PLAIN_LENGTH + len(',"_meta":')
+_decode_params = msgspec.json.Decoder(_Params).decode
+_decode_meta = msgspec.json.Decoder(Members | None).decode
+_decode_text = msgspec.json.Decoder(str | None).decode
+_decode_token = msgspec.json.Decoder(Id | None).decode
+_encode = msgspec.json.Encoder().encode
+_metas: dict[bytes, RequestMeta] = {}
+"""The `_meta` that clients send with every request, by their bytes."""
+_METAS: Final = 512
+_META_BYTES: Final = 4_096
 
 
 def is_modern(request: Request, view: RequestPreview, headers: Headers | None) -> bool:
     """Whether the request is of the stateless era: by its `_meta`, its method, or its version header."""
     meta = view.meta
-    if meta is not None and (meta.protocol_version is not None or meta.client_capabilities is not msgspec.UNSET):
+    if meta is not None and (meta.protocol_version is not None or meta.client_capabilities is not _UNSET):
         return True
     if request.method in ("server/discover", "subscriptions/listen"):
         return True
     if headers is None:
         return False
-    said = headers.get(mcp_headers.VERSION)
-    if said is None:
+    version = headers.get(mcp_headers.VERSION)
+    if version is None:
         return mcp_headers.METHOD in headers
-    # An unknown version can only be newer than the handshake: every version that has one is in the table.
-    known = REVISIONS.get(said.decode("latin-1"))
+    # An unknown version must be newer than the handshake: the table has every version with one.
+    known = REVISIONS.get(version.decode("latin-1"))
     return known.modern if known is not None else mcp_headers.METHOD in headers
 
 
 def read_modern(request: Request, view: RequestPreview, headers: Headers | None) -> Dialect:
-    """How a stateless request wants to be served, once it is checked. `headers` is None where there are none."""
+    """Check a stateless request and read its dialect. `headers` is None for transports without headers."""
     meta = view.meta
     if meta is None or meta.protocol_version is None:
         raise Fault("INVALID_PARAMS", f"params._meta must carry {PROTOCOL_VERSION!r}")
-    if meta.client_capabilities is msgspec.UNSET:
+    if meta.client_capabilities is _UNSET:
         raise Fault("INVALID_PARAMS", f"params._meta must carry {CLIENT_CAPABILITIES!r}")
     if headers is not None:
         mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
-    # A client says the same with every request, but for a token or a trace.
-    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
-    said = (meta.protocol_version, bytes(meta.client_capabilities), info, meta.log_level)
-    dialect = _dialects.get(said) or _new_dialect(*said)
+    info = None if meta.client_info is _UNSET else bytes(meta.client_info)
+    introduction = (meta.protocol_version, bytes(meta.client_capabilities), info, meta.log_level)
+    dialect = _dialects.get(introduction) or _new_dialect(*introduction)
     if request.method in METHODS and request.method not in SERVED_MODERN:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
 
 
 def refusal_dialect(params: bytes) -> ErrorDialect:
-    """How a stateless request is refused before any service has seen it: in MGP's terms where it offers MGP."""
+    """The error dialect for a stateless request that no service has seen: MGP's where the client offers MGP."""
     try:
         meta = preview(params).meta
-        said = msgspec.UNSET if meta is None else meta.client_capabilities
-        offer = None if said is msgspec.UNSET else _mgp_offer(bytes(said))
+        declared = _UNSET if meta is None else meta.client_capabilities
+        offer = None if declared is _UNSET else _mgp_offer(bytes(declared))
     except Fault:
         return ErrorDialect.NEW_MCP
     fits = offer is not None and negotiation.agree((), *offer) is not None
@@ -76,40 +204,40 @@ def refusal_dialect(params: bytes) -> ErrorDialect:
 
 
 def read_initialize(params: bytes) -> Dialect:
-    """The handshake's opening: what will be spoken in this session."""
+    """Read the params of `initialize`: the dialect of the session."""
     try:
-        said = msgspec.json.decode(params, type=_Initialize)
+        opening = msgspec.json.decode(params, type=_Initialize)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", f"initialize: {cause}") from None
-    revision = agree(said.protocolVersion)
-    info = bytes(said.clientInfo)
-    capabilities = bytes(said.capabilities)
+    revision = agree(opening.protocolVersion)
+    info = bytes(opening.clientInfo)
+    capabilities = bytes(opening.capabilities)
     _check_size(capabilities, info)
     return Dialect(revision, read_client_capabilities(capabilities), info, mgp_offer=_mgp_offer(capabilities))
 
 
 def check_session_version(headers: Headers, agreed: Revision) -> None:
-    """A session's request may not claim a revision that is not spoken here (2025-06-18, Protocol Version Header)."""
-    said = headers.get(mcp_headers.VERSION)
-    if said is None or said.decode("latin-1") == agreed.name:
+    """Refuse a session's request with a revision of another era (2025-06-18, Protocol Version Header)."""
+    header = headers.get(mcp_headers.VERSION)
+    if header is None or header.decode("latin-1") == agreed.name:
         return
-    version = said.decode("latin-1")
+    version = header.decode("latin-1")
     known = REVISIONS.get(version)
     if known is None or known.modern:
         raise _unsupported(version, LEGACY_NAMES, f"this session speaks {agreed.name}")
 
 
 def name_in(method: str, view: RequestPreview) -> str | None:
-    """What a request says that it is about, as `Mcp-Name` repeats it."""
+    """The name that the header `Mcp-Name` repeats."""
     row = METHODS.get(method)
     if row is None or row.named_by == "name":
         return view.name
     return view.uri if row.named_by == "uri" else view.task
 
 
-Said = tuple[str, bytes, bytes | None, str | None]
-"""A version, capabilities, who the client is, and a log level."""
-_dialects: dict[Said, Dialect] = {}
+_Introduction = tuple[str, bytes, bytes | None, str | None]
+"""Version, capabilities, `clientInfo` and log level."""
+_dialects: dict[_Introduction, Dialect] = {}
 _DIALECTS = 512
 _DIALECT_BYTES = 4_096
 
@@ -131,9 +259,9 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
 
 
 def _check_size(capabilities: bytes, info: bytes | None) -> None:
-    """What a client says of itself is kept as long as its session, or its call, lasts."""
-    if max(len(capabilities), len(info or b"")) > MOST_OF_ITSELF:
-        raise Fault("INVALID_PARAMS", f"a client says at most {MOST_OF_ITSELF} bytes of what it is and can do")
+    """Bound an introduction, which is kept as long as the session or the call lasts."""
+    if max(len(capabilities), len(info or b"")) > MAX_INTRODUCTION:
+        raise Fault("INVALID_PARAMS", f"a client says at most {MAX_INTRODUCTION} bytes of what it is and can do")
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:

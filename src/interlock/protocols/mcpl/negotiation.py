@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import RequestMeta
+from interlock.protocols.mcp.intake import RequestMeta
 from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets

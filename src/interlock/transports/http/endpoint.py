@@ -18,10 +18,10 @@ from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
     name_in,
+    preview,
     read_initialize,
     read_modern,
 )
-from interlock.protocols.mcp.meta import preview
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers

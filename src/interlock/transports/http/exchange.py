@@ -13,7 +13,8 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.sessions import HttpSession

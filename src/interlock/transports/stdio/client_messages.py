@@ -12,8 +12,8 @@ from time import monotonic
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_dialect
-from interlock.protocols.mcp.meta import names_method, preview
+from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
+from interlock.protocols.mcp.meta import names_method
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestPreview
+from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.transports.sessions.session import SessionChannel
 from interlock.wire.errors import ErrorObject, Fault

@@ -41,10 +41,10 @@ def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
     return {
         "interlock_calls_total": counts.calls.items(),
         "interlock_refusals_total": counts.refusals.items(),
-        "interlock_would_refuse_total": dict(hub_app.noticed.would_refuse).items(),
-        "interlock_flagged_total": dict(hub_app.noticed.flagged).items(),
+        "interlock_would_refuse_total": dict(hub_app.findings.would_refuse).items(),
+        "interlock_flagged_total": dict(hub_app.findings.flagged).items(),
         "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in hub_app.upstreams],
-        "interlock_calls_held": _one(hub_app.hub.held_calls),
+        "interlock_calls_held": _one(hub_app.hub.pipeline.waiting),
         "interlock_calls_parked": _one(len(hub_app.parking)),
         "interlock_decisions_open": _one(hub_app.inbox.open_count),
         "interlock_decisions_untold": _one(hub_app.notifiers.waiting),

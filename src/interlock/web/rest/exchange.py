@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import preview
+from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
 from interlock.wire.conversation import PROGRESS

@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping
 import msgspec
 from opentelemetry.trace import Span
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
+from interlock.hub.audit.recorder import Answer
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.call import Caller as HubCaller
-from interlock.hub.calls.recording import Recording
+from interlock.hub.calls.recording import AuditLog, Recording
 from interlock.hub.catalog.target import TargetKind
 from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import RequestMeta
+from interlock.protocols.mcp.intake import RequestMeta
 from interlock.transports.exchange import Caller
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
@@ -115,28 +117,26 @@ class TracedExchange(Exchange):
 class TracedRecording(Recording):
     """Gives each recorded call a span of its own from its intent to its outcome."""
 
-    def __init__(self, spans: Spans, *, strict: bool) -> None:
-        super().__init__(strict=strict)
+    def __init__(self, spans: Spans, audit_log: AuditLog, *, strict: bool) -> None:
+        super().__init__(audit_log, strict=strict)
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: Call, committed: Answer | None = None) -> None:
         self._start_span(call)
         try:
-            super().begin(call)
+            super().begin(call, committed)
         except Fault:
             self._end_span(call)
             raise
 
-    def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
-        self._start_span(call)
-        super().begin_strictly(call, send, refuse)
-        if call.ticket is None:
-            self._end_span(call)
-
     def end(self, call: Call) -> None:
         super().end(call)
         self._end_span(call)
+
+    def hold(self, call: Call) -> Ticket | None:
+        self._end_span(call)
+        return super().hold(call)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         super().refused(call, fault, gate, rule)

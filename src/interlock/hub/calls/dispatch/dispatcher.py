@@ -1,49 +1,44 @@
-"""What happens to a call that passed every gate: it takes a place, its intent is recorded, and it goes to its server.
+"""Dispatches calls that passed every gate: commits them, records their intent, and sends them to their servers.
 
-Whatever takes a place gives it back exactly once, in `done`, however the call ends.
+A committed call takes a place in the quotas. `done` gives the place back exactly once, however the call ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
-from interlock.hub.calls.call import Call
-from interlock.hub.calls.dispatch.forwarder import Forwarder, Means
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.pipeline.pipeline import Pipeline
-from interlock.hub.calls.plan import Plan
+from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
-from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
-from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
+from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
-"""A call with more than that counts with its bytes, too, while it is under way."""
-MOST_LANES: Final = 1_024
-"""Servers whose connection for a session is known. Beyond that it is worked out again."""
+"""The bytes of a larger call count while it is open."""
+MOST_KEYS: Final = 1_024
+"""Upper bound for the connection keys that a session keeps."""
+
+_log = logging.getLogger(__name__)
 
 
-Release = Callable[[Call], None]
-"""What is done when a call is over."""
-Prepare = Callable[[Call, UpstreamConnection, Release], Release]
-"""Makes a call ready to become a task, where it may. Raises where it must not."""
-
-
-class CallQuota(msgspec.Struct):
-    """How many calls may be under way: in all, to one server, and of one caller; and how much large ones may hold."""
+class CallQuota(msgspec.Struct, frozen=True):
+    """How many calls may be open: in all, to one server, and of one caller; and how many bytes large calls may have."""
 
     in_all: int
     per_server: int
@@ -51,8 +46,15 @@ class CallQuota(msgspec.Struct):
     large_bytes: int = 32 * 1024 * 1024
 
 
+class TaskPreparation(Protocol):
+    """Decides which calls may become tasks."""
+
+    def prepare(self, call: Call, connection: UpstreamConnection) -> None:
+        """Let a call become a task, where it may. Raises a `Fault` where it must not be sent."""
+
+
 class Dispatcher:
-    """Carries calls to their servers."""
+    """Sends calls to their servers."""
 
     def __init__(
         self,
@@ -60,83 +62,113 @@ class Dispatcher:
         recording: Recording,
         states: RequestStates,
         retries: Retries,
-        prepare: Prepare,
-        room: CallQuota,
-        later: Later,
-        clock: Callable[[], float],
+        tasks: TaskPreparation,
+        recovery: CallRecovery,
+        quota: CallQuota,
+        background: BackgroundTasks,
     ) -> None:
-        self._means: Means
-        self._pipeline: Pipeline
         self._upstreams = upstreams
         self._recording = recording
-        self._states = states
+        self.states = states
         self._retries = retries
-        self._prepare = prepare
-        self.room = room
-        self._later = later
-        self._clock = clock
+        self._tasks = tasks
+        self.recovery = recovery
+        self.quota = quota
+        self._background = background
+        self._clock = asyncio.get_running_loop().time
         self.open_calls = 0
-        """Calls under way."""
-        self.held = 0
-        """Bytes of the large ones among them."""
+        self.large_bytes = 0
+        """The bytes of the large calls among them."""
 
-    def judge_with(self, pipeline: Pipeline, recovering: CallRecovery) -> None:
-        """Calls that waited are judged again by this pipeline, and errors of servers are recovered from by that."""
-        self._pipeline = pipeline
-        self._means = Means(self._states, recovering, self._clock)
+    def dispatch_if_open(self, call: Call, plan: Plan) -> None:
+        """Dispatch a call, unless its client cancelled it meanwhile."""
+        if call.exchange.open:
+            self.dispatch(call, plan)
 
-    def commit(self, call: Call) -> Refuse | None:
-        """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
+    def dispatch(self, call: Call, plan: Plan) -> None:
+        """Commit a call that no gate refuses, and send it. Every failure is answered."""
+        try:
+            gate, refusal = "rates", None
+            if plan.meters:
+                call.metered_at = self._clock()
+                refusal = take(plan.meters, call.metered_at)
+            if refusal is None:
+                gate, refusal = "commit", self._reserve(call)
+                if refusal is not None:
+                    give_back(plan.meters, call.metered_at)
+            if refusal is not None:
+                plan.pipeline.refuse(call, refusal, gate)
+            elif not (call.would_refuse or call.approval) or plan.pipeline.confirm(call, plan):
+                self.send(call, plan)
+        except Fault as fault:
+            self._fail_unsent(call, fault)
+        except Exception:
+            _log.exception("a call to %s could not be sent", call.target.server)
+            self._fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    def _reserve(self, call: Call) -> Refuse | None:
+        """Take a place for the call, or refuse it because a quota is used up. `done` gives the place back."""
         upstream = self._upstreams.get(call.target.server)
         if upstream is None:
             return _gone(call.target.server)
-        call.upstream = upstream
-        size = len(call.exchange.request.params)
-        if size > LARGE and self.held + size > self.room.large_bytes:
-            return _too_much(self.room.large_bytes)
-        room, load = self.room, call.caller.load
-        of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
-        if of_caller >= room.per_caller:
-            return _too_many(room.per_caller, "of this caller")
-        if to_server >= room.per_server:
-            return _too_many(room.per_server, f"to {upstream.id}")
-        if in_all >= room.in_all:
-            return _too_many(room.in_all, "in all")
-        load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
+        quota, load, size = self.quota, call.caller.load, len(call.exchange.request.params)
         if size > LARGE:
-            call.held = size
-            self.held += size
+            if self.large_bytes + size > quota.large_bytes:
+                return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
+            call.large_bytes = size
+        of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
+        if of_caller >= quota.per_caller:
+            return _exhausted(f"{quota.per_caller} calls of this caller are under way")
+        if to_server >= quota.per_server:
+            return _exhausted(f"{quota.per_server} calls to {upstream.id} are under way")
+        if in_all >= quota.in_all:
+            return _exhausted(f"{quota.in_all} calls in all are under way")
+        load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
+        self.large_bytes += call.large_bytes
+        call.upstream = upstream
         return None
 
     def done(self, call: Call) -> None:
-        """The call is over: its place is free, and how it ended is recorded."""
+        """Give the place of a call back, if it has one, and record how it ended."""
+        upstream, call.upstream = call.upstream, None
+        if upstream is None:
+            return
         self.open_calls -= 1
         call.caller.load.open_calls -= 1
-        self.held -= call.held
-        call.upstream.call_ended()
+        self.large_bytes -= call.large_bytes
+        upstream.open_calls -= 1
+        if not upstream.open_calls:
+            upstream.on_idle()
+        if call.task is not None:
+            task, call.task = call.task, None
+            task.call_ended()
         if call.ticket is not None:
             self._recording.end(call)
 
-    def dispatch(self, call: Call, plan: Plan) -> None:
-        """Send it on its way, now or as soon as there is a line to its server."""
-        upstream, exchange = call.upstream, call.exchange
-        dialect = exchange.dialect
-        if not call.plain and STATE in call.members and dialect.modern and self._resumed(call):
-            return
-        if upstream.modern and exchange.session is None and dialect.log_level is None and upstream.share == "auto":
-            own, line = None, upstream.shared_connection
-        else:
-            own = self._connection_key(call, upstream)
-            line = upstream.line(own)
-        if line is None or (not upstream.modern and line.connection.reopening is not None):
-            self._later(self._dispatch_when_ready(call, plan, upstream, own))
-        elif self._recording.strict:
-            self._send_strictly(call, plan, line)
-        else:
-            self._send(call, plan, line)
+    def withdraw(self, call: Call, plan: Plan) -> None:
+        """Give back everything that a call has taken: it is not sent after all."""
+        self.done(call)
+        give_back(plan.meters, call.metered_at)
 
-    def _resumed(self, call: Call) -> bool:
-        """Whether this went on with a call that waits here, which has its place already, or was refused."""
+    def send(self, call: Call, plan: Plan) -> None:
+        """Send a committed call, now or as soon as its server has a connection."""
+        upstream, exchange = call.upstream, call.exchange
+        assert upstream is not None, "only a committed call is sent"
+        if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
+            return
+        pool, key = upstream.pool, self._connection_key(exchange, upstream)
+        if key is None:
+            connection = pool.shared
+        else:
+            # A server that is being stopped may still have private connections.
+            connection = None if upstream.supervisor.stopped is not None else pool.private.get(key.name)
+        if connection is None or (not pool.modern and connection.connection.reopening is not None):
+            self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
+        else:
+            self._forward(call, plan, connection)
+
+    def _resumes(self, call: Call) -> bool:
+        """Whether this request continued a parked call, which has a place of its own, or was refused."""
         try:
             resumed = self._retries.take(call)
         except Fault as fault:
@@ -146,59 +178,55 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def _send_strictly(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
-        """Record that it is about to be sent, and send it when that is committed."""
-        self._recording.begin_strictly(
-            call, partial(self._start_if_wanted, call, plan, line), partial(self._unsent, call)
-        )
-
-    def _start_if_wanted(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
-        if call.exchange.open:
-            self._send(call, plan, line)
+    def _on_recorded(self, call: Call, plan: Plan, line: UpstreamConnection, error: StoreError | None) -> None:
+        if error is not None:
+            fault = Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000)
+            self._fail_unsent(call, fault)
+        elif call.exchange.open:
+            self._forward(call, plan, line)
         else:
             self.done(call)
 
-    def _unsent(self, call: Call, fault: Fault) -> None:
+    def _fail_unsent(self, call: Call, fault: Fault) -> None:
         self.done(call)
         call.exchange.fail(fault)
 
-    def _send(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
-        """Record that it is about to be sent, where that is not recorded yet, and send it."""
+    def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+        """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""
         connection, owner = line
-        done: Release = self.done
-        if call.ticket is None:
-            try:
+        dialect = call.exchange.dialect
+        try:
+            if call.ticket is None:
+                if self._recording.strict:
+                    self._recording.begin(call, partial(self._on_recorded, call, plan, line))
+                    return
                 self._recording.begin(call)
-            except Fault as fault:
-                self._unsent(call, fault)
-                return
-        if call.exchange.dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
-            try:
-                done = self._prepare(call, line, done)
-            except Fault as fault:
-                self._unsent(call, fault)
-                return
+            if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
+                self._tasks.prepare(call, line)
+        except Fault as fault:
+            self._fail_unsent(call, fault)
+            return
         if owner is not None:
-            self._retries.hold(call, line)
-        Forwarder(call, plan, connection, owner, done, self._means).send()
+            owner.used = self._clock()
+            if dialect.modern:
+                self._retries.hold(call, line)
+        Forwarder(call, plan, connection, owner, self).send()
 
-    def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
-        session = call.exchange.session
+    def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
+        """The private connection that a request takes, worked out once for each session; None for the shared one."""
+        session, share, modern = exchange.session, upstream.share, upstream.pool.modern
         if session is None:
-            return self._new_lane(call, upstream)
-        key = upstream.id, upstream.share, upstream.modern, session.log_level
-        if key not in session.connection_keys:
-            if len(session.connection_keys) >= MOST_LANES:
-                session.connection_keys.clear()
-            session.connection_keys[key] = self._new_lane(call, upstream)
-        return session.connection_keys[key]
+            if modern and share == "auto" and exchange.dialect.log_level is None:
+                return None
+            return upstream.key_for(exchange)
+        known, keys = (upstream.id, share, modern, session.log_level), session.connection_keys
+        if known not in keys:
+            if len(keys) >= MOST_KEYS:
+                keys.clear()
+            keys[known] = upstream.key_for(exchange)
+        return keys[known]
 
-    def _new_lane(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
-        return connection_key(
-            upstream.share, upstream.modern, upstream.settings.url is not None, call.caller.owner, call.exchange
-        )
-
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: ConnectionKey | None) -> None:
+    async def _send_when_connected(self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -208,31 +236,36 @@ class Dispatcher:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_connection(own), plan.timeout_s)
-            # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = self._connection_key(call, upstream)
-            if settled != own:
-                own = settled
-                line = await asyncio.wait_for(upstream.open_connection(own), plan.timeout_s)
-            if own is not None and own.session is not None:
-                own.session.private_connections.add((upstream.id, own.name))
-            if (opening := line.connection.reopening) is not None:
-                await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
-            current = await self._pipeline.judged_again(call, plan)
+            connection = await self._connect(call, plan, upstream, key)
+            current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            self.done(call)
-            exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
+            fault = Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000)
+            self._fail_unsent(call, fault)
         except Fault as fault:
-            self.done(call)
-            exchange.fail(fault)
-        except asyncio.CancelledError:
+            self._fail_unsent(call, fault)
+        except BaseException:
             self.done(call)
             raise
         else:
-            if current is not None and self._recording.strict:
-                self._send_strictly(call, current, line)
-            elif current is not None:
-                self._send(call, current, line)
+            if current is not None:
+                self._forward(call, current, connection)
+
+    async def _connect(
+        self, call: Call, plan: Plan, upstream: Upstream, key: ConnectionKey | None
+    ) -> UpstreamConnection:
+        """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
+        timeout_s = plan.timeouts.tool_s
+        line = await asyncio.wait_for(upstream.open_connection(key), timeout_s)
+        # A legacy server of a kind unknown until now may need a session of the caller's own.
+        settled = self._connection_key(call.exchange, upstream)
+        if settled != key:
+            key = settled
+            line = await asyncio.wait_for(upstream.open_connection(key), timeout_s)
+        if key is not None and key.session is not None:
+            key.session.private_connections.add((upstream.id, key.name))
+        if (opening := line.connection.reopening) is not None:
+            await asyncio.wait_for(asyncio.wait([opening]), timeout_s)
+        return line
 
 
 def _gone(server: str) -> Refuse:
@@ -240,11 +273,5 @@ def _gone(server: str) -> Refuse:
     return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
-def _too_many(limit: int, whose: str) -> Refuse:
-    fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
-    return Refuse(fault, "bounds of calls under way")
-
-
-def _too_much(limit: int) -> Refuse:
-    fault = Fault("RESOURCE_EXHAUSTED", f"large calls hold {limit} bytes already", retry_after_ms=500)
-    return Refuse(fault, "bounds of calls under way")
+def _exhausted(message: str) -> Refuse:
+    return Refuse(Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500), "bounds of calls under way")

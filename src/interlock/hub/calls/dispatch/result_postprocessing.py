@@ -1,11 +1,10 @@
-"""A tool's result, finished as its server's settings say. There is nothing of this for a server without such settings.
+"""Processes the results of tools as their servers' settings say: searches them, and cuts long ones.
 
-A result is never turned into a failure: too long, it keeps its head and says where the rest is; flagged, it is flagged.
+A result never becomes a failure. A long one keeps its beginning and says where the rest can be read.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar, cast
@@ -13,10 +12,12 @@ from typing import Final, NamedTuple, TypeVar, cast
 import msgspec
 
 from interlock.config.settings import Server
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
+from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result
@@ -31,46 +32,47 @@ LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
 
 T = TypeVar("T")
-Flagged = Callable[[Call, tuple[Finding, ...]], None]
 
 
 class ResultPostprocessor:
-    """What is done to the results of one server's tools."""
+    """Processes the results of one server's tools."""
 
     def __init__(
-        self, settings: Server, pages: Pages, judging: Judging, measuring: ResultTokens, flagged: Flagged
+        self, settings: Server, pages: Pages, judging: Judging, tokens: ResultTokens, findings: ObservedFindings
     ) -> None:
         self._most = settings.max_result_tokens
         """In tokens."""
-        self._measuring = measuring
+        self._tokens = tokens
         self._scans = settings.scan_results != "off"
         self._escapes = settings.scan_results == "escape"
         self._pages = pages
         self._judging = judging
-        self._flagged = flagged
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._findings = findings
+        self._tasks = BackgroundTasks()
 
-    def __call__(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        """Hand the finished result on, now or when a thread is done with it."""
+    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        """Process a result and deliver it, now or when a thread is done with it."""
         size = len(result)
         may_be_long = self._most is not None and size > self._most
         if not self._scans and not may_be_long:
             deliver(result)
         elif may_be_long or size > SCAN_HERE:
-            task = asyncio.ensure_future(self._elsewhere(call, result, deliver))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._elsewhere(call, result, deliver), call)
         else:
             result, found = self._searched(result)
             self._deliver(call, _Prepared(result, found), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        prepared = await self._aside(lambda: self._prepared(result))
-        if self._most is not None and prepared.long is not None:
-            long, most = prepared.long, self._most
-            extra = len(long.texts) > len(long.blocks)
-            division = await self._measuring.divide(long.texts, most, whole_last=extra)
-            prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+        prepared = _Prepared(result, ())
+        try:
+            prepared = await self._aside(lambda: self._prepared(result))
+            if self._most is not None and prepared.long is not None:
+                long, most = prepared.long, self._most
+                extra = len(long.texts) > len(long.blocks)
+                division = await self._tokens.divide(long.texts, most, whole_last=extra)
+                prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+        except Exception as cause:  # the tool has done its work: its result is delivered, and flagged
+            prepared = prepared._replace(found=(*prepared.found, _unprocessed(cause)))
         self._deliver(call, prepared, deliver)
 
     async def _aside(self, work: Callable[[], T]) -> T:
@@ -99,7 +101,7 @@ class ResultPostprocessor:
         try:
             return self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            return result, (Finding("result.unjudged", f"It could not be judged ({type(cause).__name__})."),)
+            return result, (_unprocessed(cause),)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
@@ -114,7 +116,7 @@ class ResultPostprocessor:
 
     def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
         if prepared.found:
-            self._flagged(call, prepared.found)
+            self._findings.on_result(call, prepared.found)
         cut = prepared.cut
         deliver(prepared.result if cut is None else self._with_link(call, cut))
 
@@ -162,12 +164,16 @@ class _Prepared(NamedTuple):
 
 
 def postprocessor_for(
-    settings: Server | None, pages: Pages, judging: Judging, measuring: ResultTokens, flagged: Flagged
+    settings: Server | None, pages: Pages, judging: Judging, tokens: ResultTokens, findings: ObservedFindings
 ) -> ResultPostprocessor | None:
-    """What is to be done to a server's results; None where nothing is."""
+    """The postprocessor of a server's results; None if its settings need none."""
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
-    return ResultPostprocessor(settings, pages, judging, measuring, flagged)
+    return ResultPostprocessor(settings, pages, judging, tokens, findings)
+
+
+def _unprocessed(cause: Exception) -> Finding:
+    return Finding("result.unjudged", f"It could not be judged ({type(cause).__name__}).")
 
 
 def _read(result: bytes, most: int) -> _Long | None:

@@ -5,7 +5,8 @@ A call that needs neither passes without this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -22,9 +23,8 @@ from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import results
 from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
-from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.meta import Members, with_trace
 from interlock.protocols.mcp.methods import METHODS
-from interlock.protocols.mcp.trace_meta import traced
 from interlock.transports.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
 
@@ -34,13 +34,12 @@ _encode: Final = msgspec.json.Encoder().encode
 class Translation:
     """Says what one call's client and server cannot say to each other directly."""
 
-    __slots__ = ("_call", "_clock", "_connection", "_states")
+    __slots__ = ("_call", "_connection", "_states")
 
-    def __init__(self, call: Call, connection: Connection, states: RequestStates, clock: Callable[[], float]) -> None:
+    def __init__(self, call: Call, connection: Connection, states: RequestStates) -> None:
         self._call = call
         self._connection = connection
         self._states = states
-        self._clock = clock
 
     def params(self, members: Members) -> bytes:
         """The params for the server, made of these."""
@@ -53,15 +52,15 @@ class Translation:
         self._translate(fields)
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))
-        said = fields.get("_meta")
-        meta = call.exchange.preview.meta
-        fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
+        raw, meta = fields.get("_meta"), call.exchange.preview.meta
+        if raw is None or meta is None or meta.traceparent is None:
+            fields["_meta"] = msgspec.Raw(with_trace(b"" if raw is None else bytes(raw), call.trace))
         return _encode(fields)
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
-        if self._call.shown is not None and self._call.target.kind == "resource":
-            error = exposed_error(self._call.shown, error)
+        if self._call.exposed_server is not None and self._call.target.kind == "resource":
+            error = exposed_error(self._call.exposed_server, error)
         if self._call.exchange.dialect.modern:
             return error_for_new(error)
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
@@ -72,12 +71,12 @@ class Translation:
         self.check_may_ask()
         check_questions(result, self._call.exchange.dialect)
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-        if self._call.shown is not None and QUESTIONS in fields:
-            fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.shown, bytes(fields[QUESTIONS])))
+        if self._call.exposed_server is not None and QUESTIONS in fields:
+            fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))
         state = msgspec.json.decode(fields[STATE], type=str) if STATE in fields else None
         approval = self._call.approval
         if state is not None or approval is not None:
-            expires = self._clock() + self._states.life_s
+            expires = asyncio.get_running_loop().time() + self._states.life_s
             matter = "" if approval is None else approval.matter
             token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[STATE] = msgspec.Raw(msgspec.json.encode(token))
@@ -94,7 +93,7 @@ class Translation:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:
             raise Fault("INVALID_PARAMS", "requestState must be a string") from None
-        return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
+        return self._states.open(token, self._call.caller.owner, self._purpose(), asyncio.get_running_loop().time())
 
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
@@ -109,8 +108,8 @@ class Translation:
                     fields[STATE] = msgspec.Raw(msgspec.json.encode(opened))
             if not self._connection.modern:
                 self._make_old(fields)
-            elif self._call.shown is not None and ANSWERS in fields:
-                fields[ANSWERS] = msgspec.Raw(restored_answers(self._call.shown, bytes(fields[ANSWERS])))
+            elif self._call.exposed_server is not None and ANSWERS in fields:
+                fields[ANSWERS] = msgspec.Raw(restored_answers(self._call.exposed_server, bytes(fields[ANSWERS])))
         elif self._connection.modern:
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))

@@ -16,7 +16,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.keys import expired
 from interlock.hub.auth.principals import TOKEN, Principal
 from interlock.hub.auth.rights import Rights
-from interlock.hub.calls.plan import Check
+from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.wire.errors import Fault

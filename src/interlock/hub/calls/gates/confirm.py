@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from interlock.config.settings import Agent, Mode
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Check
 from interlock.hub.calls.gates.risk import Note
-from interlock.hub.calls.plan import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.protocols.patterns import PatternSet

@@ -6,8 +6,7 @@ Whoever routed the call by its headers and whoever judges it by its body must ha
 from __future__ import annotations
 
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call
-from interlock.hub.calls.plan import Check
+from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.protocols.mcp.headers import check_params

@@ -1,41 +1,44 @@
-"""What was noticed and not refused: counted by server and rule, told in the log, and kept in the record.
+"""Findings that did not refuse a call: counted by server and rule, logged, and recorded in the audit log.
 
-Rules and names only: what was sent or answered may hold secrets, and belongs in neither.
+Only rules and names go there: arguments and results may hold secrets.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from interlock.hub.audit.record import FLAGGED, WOULD_REFUSE
 from interlock.hub.calls.call import Call
+from interlock.hub.calls.recording import Recording
+from interlock.hub.upstreams.logs import Logs
 from interlock.judge.findings import Finding
 
 
 class ObservedFindings:
-    """One hub's."""
+    """The findings of one hub."""
 
-    def __init__(self, log: Callable[[str, str], None], record: Callable[[str, Call, list[str]], None]) -> None:
-        self._log = log
-        self._record = record
+    def __init__(self, logs: Logs, recording: Recording) -> None:
+        self._logs = logs
+        self._recording = recording
         self.would_refuse: Counter[tuple[str, str]] = Counter()
-        """How often calls went out that a stricter mode would have refused, by server and rule."""
+        """Calls that a stricter mode refuses, by server and rule."""
         self.flagged: Counter[tuple[str, str]] = Counter()
-        """How often something was flagged in results, by server and rule."""
+        """Flagged results, by server and rule."""
 
-    def call(self, call: Call, findings: tuple[Finding, ...]) -> None:
-        """A call goes out that a stricter mode would have refused."""
+    def on_call(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        """Note findings about a call for which a stricter mode refuses it."""
         rules = _count(self.would_refuse, call, findings)
-        self._log(call.target.server, f"would refuse {call.target.name} of {call.caller.owner}: {', '.join(rules)}")
-        self._record(WOULD_REFUSE, call, rules)
+        self._log(call, f"would refuse {call.target.name} of {call.caller.owner}: {', '.join(rules)}")
+        self._recording.found(WOULD_REFUSE, call, rules)
 
-    def result(self, call: Call, findings: tuple[Finding, ...]) -> None:
-        """A result holds what should not be believed."""
+    def on_result(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        """Note findings in a result."""
         rules = _count(self.flagged, call, findings)
-        told = f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}"
-        self._log(call.target.server, told)
-        self._record(FLAGGED, call, rules)
+        self._log(call, f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}")
+        self._recording.found(FLAGGED, call, rules)
+
+    def _log(self, call: Call, text: str) -> None:
+        self._logs.add(call.target.server, "hub", text)
 
 
 def _count(counter: Counter[tuple[str, str]], call: Call, findings: tuple[Finding, ...]) -> list[str]:

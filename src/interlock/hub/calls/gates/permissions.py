@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Check
 from interlock.hub.calls.gates.access import LOOK_AGAIN_S
-from interlock.hub.calls.plan import Check
 from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.hub.permissions.entries import PermissionStatus

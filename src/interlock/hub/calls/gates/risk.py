@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.config.settings import Mode
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.plan import Check
+from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.target import Target

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call
-from interlock.hub.calls.plan import Check
+from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.protocols.registry.errors import told

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 
 from interlock.config.settings import Mode, Server
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
 from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
-from interlock.hub.calls.plan import Check
 from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.target import Target

@@ -76,8 +76,8 @@ class CallApprovals:
         """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
         return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
-    def standing(self, call: Call, ask: Ask) -> Approval | None:
-        """A yes that is already there: a rule, an approval nobody has used yet, or that of the round before."""
+    def existing(self, call: Call, ask: Ask) -> Approval | None:
+        """An approval that exists already: a rule, an unused approval, or that of the round before."""
         question = question_of(call, ask)
         if question.matter == self._approved_before(call):
             return Approval(question.matter, "the approval of the round before")
@@ -115,8 +115,8 @@ class CallApprovals:
             decision = await self._hold(call, decision, view)
         match decision.state:
             case DecisionState.APPROVED:
-                told = f"approval {decision.id}, given by {decision.answered_by}"
-                return Approval(decision.question.matter, told, decision.id)
+                source = f"approval {decision.id}, given by {decision.answered_by}"
+                return Approval(decision.question.matter, source, decision.id)
             case DecisionState.DENIED:
                 return _denied(decision, ask)
             case _:
@@ -222,15 +222,15 @@ async def _progress(call: Call, decision: Decision) -> None:
     meta = call.exchange.preview.meta
     if meta is None or meta.progress_token is None:
         return
-    call.reached = 0
+    call.progress = 0
     while True:
         said = {
             "progressToken": meta.progress_token,
-            "progress": call.reached,
+            "progress": call.progress,
             "message": f"waiting for approval {decision.id}",
         }
         call.exchange.notify("notifications/progress", msgspec.json.encode(said))
-        call.reached += PROGRESS_STEP
+        call.progress += PROGRESS_STEP
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 

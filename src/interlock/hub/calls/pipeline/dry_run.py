@@ -1,14 +1,15 @@
-"""What a call would come to, without making it: `interlock why`. The same gates in the same order, nothing used up."""
+"""Judges a call without making it, for `interlock why`: the same gates in the same order, and nothing is used up."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 import msgspec
 
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.local_exchange import LocalExchange
-from interlock.hub.calls.pipeline.pipeline import Pipeline, Resolve
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.rates import limited
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Wait
@@ -17,7 +18,7 @@ from interlock.wire.messages import Request
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """The outcome, the gate that decided it and the rule it went by."""
+    """The outcome, the gate that decided it, and its rule."""
 
     outcome: Literal["allowed", "refused", "asked"]
     gate: str = ""
@@ -29,26 +30,24 @@ class DryRun(msgspec.Struct, frozen=True):
     """The caller is told that there is no such tool."""
 
     @classmethod
-    async def of(
-        cls, pipeline: Pipeline, caller: Caller, tool: str, resolve: Resolve, arguments: bytes, now: float
-    ) -> DryRun:
+    async def of(cls, pipeline: Pipeline, caller: Caller, tool: str, arguments: bytes) -> DryRun:
         """Judge a call of a tool."""
         try:
-            plan = pipeline.plan(caller, "tool", tool, resolve, now)
+            plan = pipeline.plan(caller, "tool", tool)
         except Fault as fault:
             rule = str(fault.data.get("rule") or NO_SUCH_NAME)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
         params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
         exchange = LocalExchange(Request(1, "tools/call", params), caller)
-        call = Call(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
+        call = Call.of(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
         verdict, gate = pipeline.judge(call, plan)
         if isinstance(verdict, Wait):
             verdict, gate = await pipeline.waited(call, plan, verdict, gate)
         if isinstance(verdict, Pass):
-            verdict, gate = limited(plan.meters, now) or verdict, "rates"
+            verdict, gate = limited(plan.meters, asyncio.get_running_loop().time()) or verdict, "rates"
         if isinstance(verdict, Refuse):
-            said = verdict.fault
-            return cls("refused", gate, verdict.rule, said.name, said.message, said.hint, verdict.hidden)
+            cause = verdict.fault
+            return cls("refused", gate, verdict.rule, cause.name, cause.message, cause.hint, verdict.hidden)
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
         return cls("allowed")

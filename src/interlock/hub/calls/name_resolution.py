@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller
-from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.resource_uris import original_uri
-from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -17,15 +16,29 @@ from interlock.wire.errors import Fault
 
 
 class NameResolution:
-    """Finds targets. Each method raises a `Fault` for a name that the caller cannot use."""
+    """Finds targets. It raises a `Fault` for a name that the caller cannot use."""
 
     def __init__(self, catalog: Catalog, access: Access, upstreams: Upstreams) -> None:
         self._catalog = catalog
         self._access = access
         self._upstreams = upstreams
 
-    def tool(self, caller: Caller, name: str) -> Target:
-        """A tool, by its name in the caller's view."""
+    def resolve(self, caller: Caller, kind: TargetKind, name: str) -> Target:
+        """The target of a name in the caller's view."""
+        match kind:
+            case "tool":
+                return self._tool(caller, name)
+            case "prompt":
+                return self._prompt(caller, name)
+            case "resource":
+                return self.resource(caller, name)
+            case "completion":
+                # The handler has resolved the reference already: server, kind and the server's own name.
+                server, _, original = name.split(":", 2)
+                return Target("completion", server, original)
+        raise unknown(kind, name)
+
+    def _tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
             # The gates refuse this tool and give the reason.
@@ -39,8 +52,7 @@ class NameResolution:
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
-    def prompt(self, caller: Caller, name: str) -> Target:
-        """A prompt, by its name in the caller's view."""
+    def _prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
             self._refuse_quarantined(caller, "prompt", name)
@@ -55,10 +67,6 @@ class NameResolution:
             raise unknown("resource", uri)
         self._refuse_quarantined(caller, "resource", uri)
         return Target("resource", found[0], found[1])
-
-    def may_have(self, caller: Caller, tool: Tool) -> bool:
-        """Whether a caller may still call a tool, and so read the rest of an earlier result."""
-        return self._access.may_call(caller.principal, tool)
 
     def _refuse_quarantined(self, caller: Caller, kind: str, name: str) -> None:
         """Refuse an item in quarantine, if the caller could see it otherwise. The error names the broken rule only:

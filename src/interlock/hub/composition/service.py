@@ -1,0 +1,81 @@
+"""Builds the service for transports: the handlers of all methods, and tracing where it is on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.config.settings import Config
+from interlock.hub.composition.authentication import AuthenticationParts
+from interlock.hub.composition.calls import CallParts
+from interlock.hub.composition.listings import ListingParts
+from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.subscriptions import SubscriptionHandler
+from interlock.hub.service import Handlers, HubService, SessionServices
+from interlock.hub.sessions.session import Service
+from interlock.hub.tool_search.handler import ToolSearchHandler
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.transports.sessions.registry import SessionLimits
+from interlock.version import VERSION
+from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.tracing.spans import Spans  # imports an optional dependency
+
+
+def build_service(
+    foundation: Foundation,
+    authentication: AuthenticationParts,
+    calls: CallParts,
+    listings: ListingParts,
+    upstreams: Upstreams,
+    limits: Limits,
+) -> HubService:
+    """The hub as a service."""
+    info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
+    background, discovery_tools = calls.background, listings.discovery_tools
+    search = ToolSearchHandler(discovery_tools, listings.recorded_requests, background)
+    lists = ListHandler(listings.listings, listings.secured, discovery_tools.contexts, upstreams, info, background)
+    subscriptions = SubscriptionHandler(
+        listings.change_notifier,
+        authentication.audit_subscribers,
+        upstreams,
+        calls.names,
+        calls.pipeline,
+        calls.task_handler,
+        background,
+    )
+    handlers = Handlers(
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background),
+        lists,
+        subscriptions,
+        calls.task_handler,
+        search,
+        authentication.access_methods,
+    )
+    sessions = SessionServices(
+        discovery_tools,
+        listings.recorded_requests,
+        calls.tracker,
+        calls.retries,
+        foundation.worker,
+        session_limits(foundation.config),
+    )
+    return HubService(authentication.authenticator, calls.pipeline, handlers, sessions, limits, background)
+
+
+def session_limits(config: Config) -> SessionLimits:
+    """How many sessions a configuration allows."""
+    return SessionLimits(config.hub.limits.sessions, config.hub.limits.sessions_per_agent)
+
+
+def traced(hub: HubService, spans: Spans | None) -> Service:
+    """The service with a span for each call, if tracing is on."""
+    if spans is None:
+        return hub
+    from interlock.hub.audit.tracing.traced_service import TracedService
+
+    return TracedService(hub, spans)
