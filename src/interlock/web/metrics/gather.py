@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +16,9 @@ from interlock.transports.http.listener import HttpListener
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
+
+if TYPE_CHECKING:
+    from interlock.rooms.room import Room
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with its labels in the order of the table."""
@@ -32,8 +36,7 @@ def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None
     values |= _of_loop()
     if listener is not None:
         values |= _of_http(listener)
-    if rooms is not None:
-        values |= _of_rooms(rooms)
+    values |= _of_rooms(() if rooms is None else rooms.rooms)
     return Gathered(counts, values)
 
 
@@ -106,8 +109,8 @@ def _of_http(listener: HttpListener) -> dict[str, Values]:
     return values
 
 
-def _of_rooms(gateway: Gateway) -> dict[str, Values]:
-    rooms = list(gateway.rooms)
+def _of_rooms(topics: Iterable[Room]) -> dict[str, Values]:
+    rooms = list(topics)
     return {
         "interlock_room_participants": [((room.name,), len(room.members)) for room in rooms],
         "interlock_room_proposals_open": [((room.name,), room.open_proposals) for room in rooms],
