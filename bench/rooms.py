@@ -31,6 +31,8 @@ TURNS = 5
 DELIVERIES = 60_000
 AHEAD = 8
 """Envelopes that are under way at a time."""
+PONG = b"\x8a\x80\0\0\0\0"
+"""A listener that says so much before each turn is not asked whether it is there: pings would be counted."""
 BAR_RATIO = 0.6
 BAR_KB = 24.0
 HUB = """
@@ -136,6 +138,9 @@ class Round:
         count = max(20, deliveries // len(self.peers))
         size = len(self.frame()) - 4  # without the mask
         wanted, got, sent = count * len(self.peers) * size, 0, 0
+        for peer in self.peers:
+            peer.send(PONG)
+        time.sleep(0.3)
         began = cpu_seconds(self.server.pids)
         self.sender.setblocking(True)
         while got < wanted:
