@@ -59,7 +59,5 @@ def _install() -> None:
 
 def _installed(name: str) -> str | None:
     with contextlib.suppress(FileNotFoundError):
-        return msgspec.json.decode(
-            (folder(name.partition("/")[2]) / "package.json").read_bytes(), type=_Package
-        ).version
+        return msgspec.json.decode((PLACE / "node_modules" / name / "package.json").read_bytes(), type=_Package).version
     return None

@@ -49,6 +49,8 @@ class RunningHub:
         self.hub_app = hub_app
         self.url = url
         self.endpoint = endpoint
+        self.operations: Operations
+        """Those that the admin API and the console perform."""
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
@@ -120,13 +122,22 @@ async def running_hub(
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     gateway = Gateway(hub_app)
     metrics = MetricsPage(hub_app, rooms=gateway)
-    app = make_app(hub_app, operations=Operations(hub_app, lambda: None, gateway), metrics=metrics)
-    http = await start(endpoint, app, is_mcp=is_mcp_path, upgrader=RoomUpgrader(hub_app, gateway))
+    operations = Operations(hub_app, lambda: None, gateway)
+    web = make_app(hub_app, operations=operations, metrics=metrics)
+    http = await start(
+        endpoint,
+        web,
+        is_mcp=is_mcp_path,
+        hosts=settings.allowed_hosts,
+        local_names=(operations.console.name,),
+        upgrader=RoomUpgrader(hub_app, gateway),
+    )
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
     await gateway.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
+    running.operations = operations
     try:
         if wait:
             for server in servers:
@@ -134,6 +145,7 @@ async def running_hub(
         yield running
     finally:
         gateway.stop()
+        operations.console.close()
         await http.stop(1)
         await hub_app.stop()
 

@@ -22,6 +22,14 @@ def test_a_hub_without_extras_loads_none_of_them() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_console_loads_its_templates_with_its_first_page() -> None:
+    script = "import sys, interlock.web.app; print('jinja2' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
 def test_the_version_is_the_one_that_is_released() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())
     assert project["project"]["version"] == VERSION

@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "check": Entry("check:check", "Check a command, URL, code, path, SQL statement or tool."),
     },
     "Decide": {
+        "console": Entry("console:console", "Open the console in a browser, with a login code."),
         "watch": Entry("watch:watch", "Answer approval requests as they arrive."),
         "approvals": Entry("approvals:approvals", "List and answer approval requests."),
         "why": Entry("why:why", "Show why a call was refused, or whether one would be."),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+
+from interlock.wire.visible_text import plain as plain
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -24,13 +25,6 @@ def json_option(command: Command) -> Command:
 
 def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def plain(text: str) -> str:
-    """Escape all characters that could move the cursor, reorder or hide text. Line breaks stay."""
-    return "".join(
-        char if char == "\n" or unicodedata.category(char) not in _HIDDEN else f"\\u{ord(char):04x}" for char in text
-    )
 
 
 def one_line(text: str, width: int) -> str:
@@ -88,6 +82,3 @@ def _may_colour(err: bool) -> bool:
 def as_dict(value: object) -> dict[str, Any]:
     """A part of a hub's answer that should be an object; empty if it is not."""
     return value if isinstance(value, dict) else {}
-
-
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})

@@ -297,7 +297,7 @@ class Hub(msgspec.Struct, frozen=True):
         """Only loopback ever admits callers without a credential. By default, it does not if the configuration suggests
         that others are served, perhaps behind a proxy: by a token issuer, or by another host name."""
         if self.anonymous is None:
-            return self.on_loopback and not self.oauth.every and all(map(_names_this_machine, self.allowed_hosts))
+            return self.on_loopback and not self.oauth.every and all(map(names_this_machine, self.allowed_hosts))
         return self.anonymous and self.on_loopback
 
 
@@ -604,7 +604,7 @@ def split_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _names_this_machine(allowed: str) -> bool:
+def names_this_machine(allowed: str) -> bool:
     """Whether a `Host` header names the loopback address."""
     host = allowed.rpartition(":")[0] if allowed.rpartition(":")[2].isdigit() else allowed
     return is_loopback(host.strip("[]"))

@@ -96,6 +96,8 @@ class Journal:
             details["definition_sha256"] = question.fingerprint
         if decision.answer:
             details |= {"answer": decision.answer, "answered_by": decision.answered_by, "where": decision.answered_in}
+        if decision.reason:
+            details["because"] = decision.reason
         target = Target("tool" if question.name else "server", question.server, question.name)
         return event_record(event, by, target, question.trace, question.rule, question.text, details=details)
 

@@ -103,6 +103,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             port=port,
             hosts=config.hub.allowed_hosts,
             origins=config.hub.allowed_origins,
+            local_names=(operations.console.name,),
             limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,
@@ -135,6 +136,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         await stopping.wait()
     watch.stop()
     rooms.stop()
+    operations.console.close()
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)

@@ -7,17 +7,20 @@ the holder of a person's key.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from interlock.hub.admin.operation import ControlFlag, Nothing, Text
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
-from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
+
+MAX_REASON: Final = 500
 
 
 class ApprovalOperations:
@@ -28,18 +31,28 @@ class ApprovalOperations:
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
-        return DecisionRows([self.shown(decision) for decision in self._inbox.all(only_open=not params.all)])
+        found = self._inbox.all(only_open=not params.all)
+        return DecisionRows([self.shown(decision) for decision in found[: params.most]], len(found))
 
     async def show(self, by: Principal, params: Named, trace: str) -> OneDecision:
         """One approval request."""
         decision = self._inbox.get(params.id)
         view = await self._inbox.view(decision)
-        return OneDecision(self.shown(decision), view, decision.question.view if view is not None else None)
+        last = self._inbox.history.last_approved(decision)
+        return OneDecision(
+            self.shown(decision),
+            view,
+            decision.question.view if view is not None else None,
+            None if last is None else last.question.summary,
+        )
 
     async def answer(self, by: Principal, params: GiveAnswer, trace: str) -> OneDecision:
         """Approve or deny a call."""
-        where = _place(by, params.terminal)
-        return OneDecision(self.shown(await self._inbox.answer(params.id, params.answer, by, where, params.view)))
+        where = _place(by, params.terminal, params.console)
+        if params.reason and params.answer != "no":
+            raise Fault("INVALID_PARAMS", "only a denial has a reason")
+        answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
+        return OneDecision(self.shown(answered))
 
     async def rules(self, by: Principal, params: Nothing, trace: str) -> RuleRows:
         """Every rule."""
@@ -64,6 +77,7 @@ class ApprovalOperations:
             asker=question.asker,
             asker_kind=question.asker_kind,
             server=question.server,
+            name=question.name,
             target=question.shown,
             question=question.text,
             rule=question.rule,
@@ -80,12 +94,18 @@ class ApprovalOperations:
             answered_by=decision.answered_by,
             answered_in=decision.answered_in,
             answered_at=None if decision.answered_at is None else _instant(decision.answered_at),
+            reason=decision.reason,
             offers_rule=self._inbox.offers_rule(decision),
         )
 
 
-def _place(by: Principal, terminal: bool) -> Where:
-    """Where a person answers. A principal without a key comes over the control socket."""
+def _place(by: Principal, terminal: bool, console: bool = False) -> Where:
+    """Where a person answers. A principal without a key comes over the control socket or the console.
+
+    The console admits only holders of a person's key, and persons with a code that was made at a terminal.
+    """
+    if console:
+        return "console"
     if by.key:
         return "api"
     if not terminal:
@@ -115,6 +135,8 @@ class ListDecisions(msgspec.Struct):
 
     all: bool = False
     """Also those that are answered or expired."""
+    most: Annotated[int, Meta(ge=1, le=MAX_OPEN + MAX_KEPT)] | None = None
+    """Only so many of them, the oldest."""
     follow: ControlFlag = False
 
 
@@ -131,7 +153,10 @@ class GiveAnswer(msgspec.Struct):
     answer: Literal["once", "always", "no"]
     view: Text = ""
     """To approve: the `view_hash` of the request. It shows that the person has opened the full view."""
+    reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
+    """Why it is denied, for the audit log."""
     terminal: ControlFlag = False
+    console: ControlFlag = False
 
 
 class MakeRule(msgspec.Struct):
@@ -150,6 +175,8 @@ class DecisionRow(msgspec.Struct):
     asker: str
     asker_kind: str
     server: str
+    name: str
+    """The tool, permission or other item by its own name."""
     target: str
     question: str
     rule: str
@@ -166,6 +193,8 @@ class DecisionRow(msgspec.Struct):
     answered_by: str
     answered_in: Where
     answered_at: datetime | None
+    reason: str
+    """Why a person denied it."""
     offers_rule: bool
 
 
@@ -173,6 +202,8 @@ class DecisionRows(msgspec.Struct):
     """Approval requests, the oldest first."""
 
     decisions: list[DecisionRow]
+    total: int = 0
+    """How many there are, also beyond `most`."""
 
 
 class OneDecision(msgspec.Struct):
@@ -182,6 +213,8 @@ class OneDecision(msgspec.Struct):
     view: str | None = None
     """The arguments in full, with masked secrets, while the request is open."""
     view_hash: str | None = None
+    last_approved: str | None = None
+    """The `summary` of the last approved request of the same asker for the same target, to compare with."""
 
 
 class RuleRow(msgspec.Struct):

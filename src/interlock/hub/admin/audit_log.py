@@ -37,7 +37,8 @@ class AuditLogOperations:
             trace=params.trace,
             chain=params.chain,
         )
-        before = None if params.before is None else (params.chain or self._hub_app.node, params.before)
+        chain = params.before_chain or params.chain or self._hub_app.node
+        before = None if params.before is None else (chain, params.before)
         await self._hub_app.recorder.flushed()
         found = await self._hub_app.store.read(lambda database: records.search(database, wanted, params.most, before))
         return Entries(found[::-1])
@@ -90,6 +91,8 @@ class SearchRecords(msgspec.Struct):
     chain: Text = ""
     before: Annotated[int, Meta(ge=1, le=MAX_NUMBER)] | None = None
     """Only records before this sequence number."""
+    before_chain: Text = ""
+    """The chain of that number; if empty, that of `chain`, or this hub's."""
     most: Annotated[int, Meta(ge=1, le=records.MAX_RESULTS)] = 100
 
 

@@ -17,6 +17,7 @@ from interlock.events.types import ApprovalChanged, Delivery, LogWritten
 from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
+from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
@@ -56,6 +57,7 @@ class Operations:
         self.owner = local_person(user_name())
         """The user whose hub it is, at the control socket."""
         self.configuration = ConfigurationOperations(hub_app, stop)
+        self.console = ConsoleOperations(hub_app)
         self._approvals = ApprovalOperations(hub_app.inbox)
         families = (
             StatusOperations(hub_app, self.configuration),
@@ -69,6 +71,7 @@ class Operations:
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
             RoomOperations(rooms),
+            self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
 

@@ -11,6 +11,7 @@ from typing import Final
 from interlock.hub.admin.approvals import ApprovalOperations as Approvals
 from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
+from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
@@ -166,6 +167,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("audit.show", READ, AuditLog.show, "One record", "GET /admin/audit/{seq}"),
         row("audit.verify", READ, AuditLog.verify, "Verify the audit log", "POST /admin/audit/verify"),
         row("audit.export", OWNER, AuditLog.export, "Write every record to a file", "", OPERATED),
+        row("console.code", OWNER, Console.code, "Make a code that opens the console, once", "", OPERATED),
         row("backup", OWNER, AuditLog.backup, "Write all data of the hub to a file", "", OPERATED),
     )
 }

@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 
 Kind: TypeAlias = Literal["tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access"]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
-Where: TypeAlias = Literal["", "terminal", "client", "rule", "api"]
+Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -72,12 +72,14 @@ class Decision(msgspec.Struct, frozen=True):
     answered_by: str = ""
     answered_in: Where = ""
     answered_at: int | None = None
+    reason: str = ""
+    """Why a person denied it, in their own words."""
 
     def after(self, event: DecisionEvent) -> Decision:
         """The same decision after an event."""
         return msgspec.structs.replace(self, state=step(self.state, event))
 
-    def answered(self, answer: Answer, by: Principal, where: Where, now: int, view: str) -> Decision:
+    def answered(self, answer: Answer, by: Principal, where: Where, now: int, view: str, reason: str = "") -> Decision:
         """The same decision with its answer. Raises Fault if it cannot be answered, or not by this principal.
 
         `view` is the hash of the view that the person has seen.
@@ -97,7 +99,7 @@ class Decision(msgspec.Struct, frozen=True):
             raise Fault("INVALID_PARAMS", message, hint=f"open it first: `interlock approvals show {self.id}`")
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
         return msgspec.structs.replace(
-            self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now
+            self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now, reason=reason
         )
 
 

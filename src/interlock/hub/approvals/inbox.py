@@ -18,6 +18,7 @@ from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.approvals.full_view import hash_of
+from interlock.hub.approvals.history import ApprovalHistory
 from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
 from interlock.hub.approvals.states import DecisionEvent, DecisionState
@@ -79,6 +80,7 @@ class Inbox:
         self._known: dict[str, Decision] = {}
         self._open: dict[str, str] = {}
         """The askers of open decisions, by decision id."""
+        self.history = ApprovalHistory()
         self._listeners: list[Listener] = []
         self.bus = bus or Bus()
         self._watching: set[Subscription] = set()
@@ -155,9 +157,7 @@ class Inbox:
         """Whether the same call was approved often enough to offer a rule."""
         if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
             return False
-        matter = decision.question.matter
-        equal = sum(1 for known in self._known.values() if _approved(known) and known.question.matter == matter)
-        return equal >= OFFER_AFTER
+        return self.history.times_approved(decision.question) >= OFFER_AFTER
 
     # Asking and answering
 
@@ -215,14 +215,16 @@ class Inbox:
                         found.append(current)
             return found
 
-    async def answer(self, id: str, answer: Answer, by: Principal, where: Where, view: str = "") -> Decision:
+    async def answer(
+        self, id: str, answer: Answer, by: Principal, where: Where, view: str = "", reason: str = ""
+    ) -> Decision:
         """Answer a request. Raises Fault if it cannot be answered, or not by this principal.
 
         `view` is the hash of the full view that the person has seen.
         """
         decision = self.get(id)
         now = self._clock()
-        after = decision.answered(answer, by, where, now, view)
+        after = decision.answered(answer, by, where, now, view, reason)
         if not self._still_allowed(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
@@ -388,6 +390,7 @@ class Inbox:
         if before is not None and self._live.get(before.question.matter) == id:
             del self._live[before.question.matter]
         self._open.pop(id, None)
+        self.history.follow(before, decision)
         if decision is None:
             return
         self._known[id] = decision
@@ -402,10 +405,6 @@ def asker_of(question: Question) -> Principal:
     kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
     kind = next((kind for kind in kinds if kind == question.asker_kind), None)
     return NOBODY if kind is None else Principal(question.asker, kind)
-
-
-def _approved(decision: Decision) -> bool:
-    return decision.answer == "once" and decision.state in (DecisionState.APPROVED, DecisionState.USED)
 
 
 def _can_expire(decision: Decision) -> bool:

@@ -36,9 +36,14 @@ class Faces(msgspec.Struct, frozen=True):
     origins: frozenset[bytes]
 
 
-def allowed_hosts_for(host: str, port: int, names: Iterable[str] = (), origins: Iterable[str] = ()) -> Faces:
-    """The loopback names and the bound address with the bound port, and whatever the operator added."""
-    bound = {"localhost", "127.0.0.1", "[::1]"}
+def allowed_hosts_for(
+    host: str, port: int, names: Iterable[str] = (), origins: Iterable[str] = (), local_names: Iterable[str] = ()
+) -> Faces:
+    """The loopback names and the bound address with the bound port, and whatever the operator added.
+
+    `local_names` are further names of the loopback address, such as the console's.
+    """
+    bound = {"localhost", "127.0.0.1", "[::1]", *local_names}
     if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         bound.add(f"[{host}]" if ":" in host else host)
     hosts = {f"{name}:{port}".lower() for name in bound} | {name.lower() for name in names}

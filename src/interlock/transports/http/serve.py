@@ -36,6 +36,7 @@ async def start(
     sock: socket.socket | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
+    local_names: Iterable[str] = (),
     limits: Limits = DEFAULT,
     bounds: HttpBounds = DEFAULT_BOUNDS,
     is_mcp: Callable[[str], bool] = mcp_paths,
@@ -43,6 +44,7 @@ async def start(
     lifespan: bool = False,
 ) -> HttpServer:
     """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
+    `local_names` are further names of this machine, with the port of this server.
 
     `app` gets whatever is not on an MCP path, `upgrader` the upgrades of its own path. Without `lifespan` the app gets
     no lifespan events of ASGI: its owner starts and stops it.
@@ -53,7 +55,8 @@ async def start(
     else:
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
-    listener = HttpListener(endpoint, allowed_hosts_for(host, port, hosts, origins), limits, bounds, is_mcp, upgrader)
+    faces = allowed_hosts_for(host, port, hosts, origins, local_names)
+    listener = HttpListener(endpoint, faces, limits, bounds, is_mcp, upgrader)
     server = HttpServer(listener, app, sock, host, port, lifespan=lifespan)
     await server.begin()
     return server

@@ -1,0 +1,120 @@
+"""The way into the console: its host name, and login codes that the hub's own user makes at a terminal.
+
+Browsers share cookies between all ports of a host, so the console has a name of its own. Only this hub's user learns
+it: a server on another port cannot make a browser send it the cookie.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import names_this_machine
+from interlock.hub.admin.operation import ControlFlag
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.wire.errors import Fault
+
+CODE_S: Final = 60
+"""How long a code is valid."""
+MAX_CODES: Final = 8
+"""Valid codes at once. A further one replaces the oldest."""
+_CODE_CHARS: Final = 12
+_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+"""For codes that people type: no characters that look alike."""
+_ANY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class LoginCodes:
+    """Codes that are valid for a minute and once. Only their hashes are kept."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[bytes, float] = {}
+
+    def make(self) -> str:
+        """A new code, in groups of four characters."""
+        code = "".join(secrets.choice(_LETTERS) for _ in range(_CODE_CHARS))
+        while len(self._until) >= MAX_CODES:
+            del self._until[next(iter(self._until))]
+        self._until[_digest(code)] = self._clock() + CODE_S
+        return "-".join(code[at : at + 4] for at in range(0, _CODE_CHARS, 4))
+
+    def redeem(self, typed: str) -> bool:
+        """Whether a text is a valid code, which ends with this."""
+        until = self._until.pop(_digest("".join(char for char in typed.lower() if char in _LETTERS)), None)
+        return until is not None and self._clock() < until
+
+
+class ConsoleOperations:
+    """The operations on the console of one hub."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self.codes = LoginCodes(time.monotonic)
+        label = base64.b32encode(hub_app.keys.derived(b"console"))[:12].decode().lower()
+        self.name = f"hub-{label}.localhost"
+        """The host name on this machine. Browsers resolve it to the loopback address."""
+        self._closing: set[Callable[[], None]] = set()
+
+    async def code(self, by: Principal, params: NewCode, trace: str) -> LoginCode:
+        """Make a login code. It is as strong as an approval, so it needs a person at a terminal."""
+        if not params.terminal:
+            message = "a login code needs a person at a terminal"
+            raise Fault("ACCESS_DENIED", message, hint="run `interlock console` in a terminal")
+        return LoginCode(f"{self.address}/console", self.codes.make(), CODE_S)
+
+    @property
+    def address(self) -> str:
+        """The origin of the console, for a browser on this machine or, for a hub of another host, everywhere."""
+        settings = self._hub_app.config.hub
+        if settings.on_loopback or settings.address[0] in _ANY_ADDRESS:
+            return f"http://{self.local_host}"
+        return f"https://{self.public_hosts[0]}"
+
+    @property
+    def local_host(self) -> str:
+        """The `Host` of a request from this machine."""
+        return f"{self.name}:{self._hub_app.listen.rpartition(':')[2]}"
+
+    @property
+    def public_hosts(self) -> list[str]:
+        """The names for browsers on other machines. They need HTTPS, which a proxy before the hub provides."""
+        settings = self._hub_app.config.hub
+        hosts = [name.lower() for name in settings.allowed_hosts if not names_this_machine(name)]
+        bound = () if settings.on_loopback or settings.address[0] in _ANY_ADDRESS else (self._hub_app.listen.lower(),)
+        return [*hosts, *bound]
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the hub stops. Returns the function that ends this."""
+        self._closing.add(callback)
+        return lambda: self._closing.discard(callback)
+
+    def close(self) -> None:
+        """End the event streams of open pages, so that the hub can stop."""
+        for callback in tuple(self._closing):
+            callback()
+
+
+def _digest(code: str) -> bytes:
+    return hashlib.sha256(code.encode()).digest()
+
+
+class NewCode(msgspec.Struct):
+    """Who asks for a code."""
+
+    terminal: ControlFlag = False
+
+
+class LoginCode(msgspec.Struct):
+    """A login code, shown only now."""
+
+    url: str
+    code: str
+    valid_s: int

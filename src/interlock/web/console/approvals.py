@@ -1,0 +1,144 @@
+"""The page of approval requests. It offers approval only where the whole view is on the page that the form is on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from interlock.hub.admin.approvals import DecisionRow, DecisionRows, OneDecision
+from interlock.hub.admin.audit_log import Entries
+from interlock.hub.approvals.full_view import MAX_CHARS as MAX_VIEW
+from interlock.hub.approvals.states import DecisionState
+from interlock.web.console.comparison import Line, compare, marked
+from interlock.web.console.page import Visit
+from interlock.wire.errors import Fault
+
+MAX_CARDS: Final = 50
+"""Requests on one page, the oldest first. Further ones follow as these are answered."""
+MAX_VIEW_CHARS: Final = 16 * 1024
+"""Longer views have a page of their own."""
+MAX_PAGE_CHARS: Final = 128 * 1024
+"""Of all views on one page."""
+ADDRESS: Final = "/console/approvals"
+
+
+class Card(msgspec.Struct):
+    """One approval request as a page shows it."""
+
+    row: DecisionRow
+    view: str | None = None
+    view_hash: str = ""
+    is_long: bool = False
+    """The view is on the page of this request only."""
+    difference: list[Line] | None = None
+    """The lines that differ from the last call of this asker to this tool; None if there is none to compare with."""
+    compared: str = ""
+    """What the request is compared with."""
+
+    @property
+    def can_approve(self) -> bool:
+        """Whether everything that an approval needs is on the page."""
+        return self.row.state is DecisionState.OPEN and (self.view is not None or self.row.kind != "tool_call")
+
+    @property
+    def has_always(self) -> bool:
+        """Whether "always" means more than "once" for this kind of request."""
+        return self.row.kind in ("tool_call", "tool_access")
+
+
+async def show_all(visit: Visit) -> Response:
+    """The page of all open requests."""
+    values = await _open_requests(visit)
+    return await visit.page("approvals.html", **values, answered=await _answered(visit))
+
+
+async def show_list(visit: Visit) -> Response:
+    """The list alone, for a page that is open."""
+    return await visit.page("approval_list.html", **await _open_requests(visit))
+
+
+async def show_one(visit: Visit) -> Response:
+    """One request with its whole view."""
+    found = await visit.perform("approvals.show", OneDecision, id=_id(visit))
+    card = await _card(found, MAX_VIEW)
+    if card.view is not None and found.last_approved is None:
+        # The audit log may be long, so the list does not wait for it.
+        last = await _last_arguments(visit, found.decision)
+        if last is not None:
+            card.difference = await asyncio.to_thread(compare, last, card.view)
+            card.compared = f"the last call of {found.decision.asker} to this tool"
+    return await visit.page("approval.html", card=card)
+
+
+async def answer(visit: Visit) -> Response:
+    """Approve or deny."""
+    form = visit.form
+    params = {"id": _id(visit), "answer": form.get("answer", ""), "view": form.get("view", ""), "console": True}
+    if reason := form.get("reason", "").strip():
+        params["reason"] = reason
+    answered = await visit.perform("approvals.answer", OneDecision, **params)
+    return RedirectResponse(f"{ADDRESS}?answered={quote(answered.decision.id)}", 303)
+
+
+async def _open_requests(visit: Visit) -> dict[str, object]:
+    found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS)
+    shown = await asyncio.gather(*(_opened(visit, row) for row in found.decisions))
+    left, cards = MAX_PAGE_CHARS, []
+    for one in shown:
+        if one is not None:
+            room, length = min(MAX_VIEW_CHARS, left), len(one.view or "")
+            left -= length if length <= room else 0
+            cards.append(_card(one, room))
+    return {"cards": await asyncio.gather(*cards), "open": found.total, "more": found.total - len(found.decisions)}
+
+
+async def _opened(visit: Visit, row: DecisionRow) -> OneDecision | None:
+    try:
+        return await visit.perform("approvals.show", OneDecision, id=row.id)
+    except Fault as fault:
+        if fault.name == "NOT_FOUND":
+            return None  # It was deleted meanwhile.
+        raise
+
+
+async def _card(found: OneDecision, room: int) -> Card:
+    row, view = found.decision, found.view
+    if view is not None and len(view) > room:
+        return Card(row, is_long=True)
+    if row.kind == "changed_tool":
+        return Card(row, difference=marked(row.summary), compared="the approved definition")
+    card = Card(row, view, found.view_hash or "")
+    if view is not None and found.last_approved is not None:
+        card.difference = await asyncio.to_thread(compare, found.last_approved, row.summary)
+        card.compared = f"the last approved call of {row.asker} to this tool"
+    return card
+
+
+async def _last_arguments(visit: Visit, row: DecisionRow) -> str | None:
+    """The arguments of the asker's last call to the same tool, if the audit log has them."""
+    found = await visit.perform(
+        "audit.search", Entries, event="TOOL_EXECUTED", agent=row.asker, server=row.server, tool=row.name, most=1
+    )
+    given = found.entries[0].record.given if found.entries else msgspec.UNSET
+    if given is msgspec.UNSET:
+        return None
+    return msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
+
+
+async def _answered(visit: Visit) -> DecisionRow | None:
+    """The request that was just answered."""
+    id_ = visit.request.query_params.get("answered", "")
+    if not id_:
+        return None
+    try:
+        return (await visit.perform("approvals.show", OneDecision, id=id_[:40])).decision
+    except Fault:
+        return None
+
+
+def _id(visit: Visit) -> str:
+    return str(visit.request.path_params["id"])[:40]

@@ -1,0 +1,43 @@
+"""The lines in which two texts differ, for a person to read. Bounded: a peer chooses both texts."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+MAX_LINES: Final = 400
+MAX_CHARS: Final = 64 * 1024
+_CONTEXT: Final = 2
+
+Mark = Literal["same", "added", "removed", "skipped"]
+_MARKS: Final[dict[str, Mark]] = {"+": "added", "-": "removed", "@": "skipped", " ": "same"}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a comparison."""
+
+    mark: Mark
+    text: str
+
+
+def compare(before: str, after: str) -> list[Line] | None:
+    """The lines that differ, with a little around them; empty for equal texts, None for texts that are too long."""
+    old, new = before.splitlines(), after.splitlines()
+    if max(len(old), len(new)) > MAX_LINES or max(len(before), len(after)) > MAX_CHARS:
+        return None
+    import difflib  # Loaded with the first comparison.
+
+    return marked("\n".join(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT)))
+
+
+def marked(difference: str) -> list[Line]:
+    """The lines of a unified difference, without its two lines of names. Other lines stay as they are."""
+    lines = difference.splitlines()
+    if difference.startswith("--- "):
+        lines = lines[2:]
+    found: list[Line] = []
+    for line in lines:
+        mark = _MARKS.get(line[:1])
+        found.append(Line("same", line) if mark is None else Line(mark, "" if mark == "skipped" else line[1:]))
+    return found

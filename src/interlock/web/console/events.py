@@ -1,0 +1,110 @@
+"""Server-sent events for open pages: that something changed, never what. A page then asks for its parts.
+
+So a stream is small at any number of calls, and a page that is slow or lost events misses nothing. A stream ends with
+its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.responses import Response, StreamingResponse
+
+from interlock.events import EventFilter, Gap, Subscription
+from interlock.events.types import (
+    ApprovalChanged,
+    AuditCommitted,
+    ConfigurationReloaded,
+    Delivery,
+    PolicyChanged,
+    ServerStateChanged,
+)
+from interlock.hub.admin.table import OPERATIONS
+from interlock.protocols.traces import new_trace_id
+from interlock.web.console.page import Console, Visit
+from interlock.web.console.sessions import ConsoleSession
+from interlock.wire.errors import Fault
+from interlock.wire.sse import KEEP_ALIVE
+
+KEEP_ALIVE_S: Final = 15.0
+PAUSE_S: Final = 0.03
+"""Events within this time after another are sent as one."""
+AUDIT_EVERY_S: Final = 0.5
+"""How often a page hears of new entries of the audit log at most."""
+UNREAD: Final = 64
+"""A stream that is further behind gets a gap, which is sent like a change."""
+MAX_STREAMS: Final = 64
+MAX_STREAMS_PER_SESSION: Final = 8
+
+_APPROVALS: Final = b"event: approvals\ndata: changed\n\n"
+_AUDIT: Final = b"event: audit\ndata: changed\n\n"
+_ENDED: Final = b"event: ended\ndata: log in again\n\n"
+_HEADERS: Final = {"x-accel-buffering": "no"}
+_WANTED: Final = EventFilter.of(
+    ApprovalChanged, AuditCommitted, PolicyChanged, ServerStateChanged, ConfigurationReloaded
+)
+
+
+class EventStreams:
+    """The streams of one console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._open: list[ConsoleSession] = []
+
+    async def show(self, visit: Visit) -> Response:
+        """A stream for one page."""
+        console, session = self._console, visit.session
+        console.operations.demand(session.principal, OPERATIONS["approvals.list"], new_trace_id())
+        if len(self._open) >= MAX_STREAMS or self._open.count(session) >= MAX_STREAMS_PER_SESSION:
+            raise Fault("RESOURCE_EXHAUSTED", "too many pages of the console are open", hint="close some")
+        return StreamingResponse(self._events(session), headers=_HEADERS, media_type="text/event-stream")
+
+    async def _events(self, session: ConsoleSession) -> AsyncIterator[bytes]:
+        console = self._console
+        subscription = console.hub_app.bus.subscribe(_WANTED, UNREAD)
+        # A person looks, so calls wait for the answer like those before `interlock watch`.
+        presence = console.hub_app.inbox.watch()
+        stop = console.operations.console.on_close(subscription.close)
+        self._open.append(session)
+        try:
+            yield b"retry: 2000\n\n"
+            async for topics in _changes(subscription):
+                if not console.sessions.holds(session):
+                    yield _ENDED
+                    return
+                yield b"".join(topics) or KEEP_ALIVE
+        finally:
+            self._open.remove(session)
+            stop()
+            presence.close()
+            subscription.close()
+
+
+async def _changes(subscription: Subscription) -> AsyncIterator[list[bytes]]:
+    """What changed, in batches; an empty one after a while without changes."""
+    loop = asyncio.get_running_loop()
+    audit_at, audit_waits = 0.0, False
+    while not subscription.closed:
+        left = max(0.0, audit_at - loop.time()) if audit_waits else KEEP_ALIVE_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await subscription.wait()
+        if subscription.closed:
+            return
+        kinds = {_kind(event) for event in subscription.take()}
+        audit_waits = audit_waits or AuditCommitted in kinds
+        topics = [_APPROVALS] if ApprovalChanged in kinds else []
+        if audit_waits and loop.time() >= audit_at:
+            topics.append(_AUDIT)
+            audit_at, audit_waits = loop.time() + AUDIT_EVERY_S, False
+        if topics or kinds != {AuditCommitted}:
+            yield topics
+        await asyncio.sleep(PAUSE_S)
+
+
+def _kind(event: Delivery) -> type[object]:
+    return event.type if isinstance(event, Gap) else type(event)

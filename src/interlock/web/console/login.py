@@ -1,0 +1,83 @@
+"""Login with a code of `interlock console` or a person's key, and logout."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.traces import new_trace_id
+from interlock.web.console.page import COOKIE, LOGIN, Console, Visit
+from interlock.web.console.rendering import render
+from interlock.web.console.sessions import LIFE_S
+from interlock.wire.errors import Fault
+
+HOME = "/console"
+
+
+class Login:
+    """The login of one console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._journal = console.hub_app.journal
+
+    async def show(self, request: Request, form: dict[str, str]) -> Response:
+        """The form."""
+        if self._console.session_of(request, active=True) is not None:
+            return RedirectResponse(HOME, 303)
+        return HTMLResponse(await render("login.html", {"problem": "", "person": ""}))
+
+    async def log_in(self, request: Request, form: dict[str, str]) -> Response:
+        """Redeem a code, or check a key."""
+        local = self._console.is_local(request)
+        if not local and not request.headers.get("origin", "").lower().startswith("https://"):
+            message = "the console of another machine needs HTTPS"
+            raise Fault(
+                "ACCESS_DENIED", message, hint="put a proxy with HTTPS before the hub, or use `interlock watch`"
+            )
+        address = "" if request.client is None else request.client.host
+        self._console.attempts.demand(address)
+        way = "code" if form.get("code") else "key"
+        try:
+            principal = self._principal(form)
+        except Fault as fault:
+            self._console.attempts.failed(address)
+            self._journal.refused(NOBODY, "console.login", Fault("ACCESS_DENIED", fault.message), new_trace_id())
+            page = await render("login.html", {"problem": f"{fault.message}. {fault.hint}".strip(), "person": ""})
+            return HTMLResponse(page, 403)
+        self._journal.operated(principal, "console.login", "", f"with a {way}", new_trace_id())
+        response = RedirectResponse(HOME, 303)
+        response.set_cookie(
+            COOKIE,
+            self._console.sessions.open(principal),
+            max_age=LIFE_S,
+            path=HOME,
+            secure=not local,
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def log_out(self, visit: Visit) -> Response:
+        """End the session."""
+        self._console.sessions.end(visit.session)
+        self._journal.operated(visit.session.principal, "console.logout", "", "", new_trace_id())
+        response = RedirectResponse(LOGIN, 303)
+        response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+        return response
+
+    def _principal(self, form: dict[str, str]) -> Principal:
+        operations = self._console.operations
+        if code := form.get("code"):
+            if not operations.console.codes.redeem(code):
+                hint = "Run `interlock console` for a new one."
+                raise Fault("ACCESS_DENIED", "This code is wrong, used or older than a minute", hint=hint)
+            return operations.owner
+        principal = self._console.hub_app.keys.principal(form.get("key", "").strip())
+        if principal is None:
+            raise Fault("ACCESS_DENIED", "This key is not known")
+        if principal.kind != "person":
+            raise Fault("ACCESS_DENIED", "The console is for people, and this is the key of another kind of principal")
+        return principal

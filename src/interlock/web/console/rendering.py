@@ -1,0 +1,59 @@
+"""Renders the pages of the console from templates, in a thread: no page holds up a call, however long it is.
+
+Every value is escaped as text of HTML, and characters that hide or reorder text become visible. `jinja2` is imported
+with the first page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from interlock.wire.visible_text import plain
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+
+
+async def render(template: str, values: dict[str, object]) -> str:
+    """The text of a page."""
+    return await asyncio.to_thread(_render, template, values)
+
+
+def _render(template: str, values: dict[str, object]) -> str:
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"instant": _instant, "milliseconds": _milliseconds}
+    return environment
+
+
+def _finalized(value: object) -> object:
+    # A template's own markup is a subclass of `str` and stays as it is.
+    return plain(value) if type(value) is str else "" if value is None else value
+
+
+def _instant(microseconds: int) -> str:
+    at = datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{at.microsecond // 1000:03}"
+
+
+def _milliseconds(microseconds: int | None) -> str:
+    return "" if microseconds is None else f"{microseconds / 1000:.1f} ms"

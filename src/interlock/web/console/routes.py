@@ -1,0 +1,60 @@
+"""The addresses of the console."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interlock.hub.admin.operations import Operations
+from interlock.hub.app import HubApp
+from interlock.web.console import approvals, home, timeline
+from interlock.web.console.events import EventStreams
+from interlock.web.console.login import Login
+from interlock.web.console.page import Console, Page, PublicPage
+from interlock.wire.errors import Fault
+
+_STATIC: Final = Path(__file__).parent / "static"
+_TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+
+
+def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
+    """The routes, for an application to include."""
+    console = Console(hub_app, operations)
+    login, streams = Login(console), EventStreams(console)
+    return [
+        Route("/console/login", PublicPage(console, {"GET": login.show, "POST": login.log_in})),
+        Route("/console/logout", Page(console, {"POST": login.log_out})),
+        Route("/console/static/{name}", PublicPage(console, {"GET": _static_file})),
+        Route("/console/approvals", Page(console, {"GET": approvals.show_all})),
+        Route("/console/approvals/list", Page(console, {"GET": approvals.show_list}, part=True)),
+        Route("/console/approvals/{id}", Page(console, {"GET": approvals.show_one, "POST": approvals.answer})),
+        Route("/console/timeline", Page(console, {"GET": timeline.show})),
+        Route("/console/timeline/rows", Page(console, {"GET": timeline.show_rows}, part=True)),
+        Route("/console/timeline/export", Page(console, {"GET": timeline.export})),
+        Route("/console/timeline/{chain}/{seq:int}", Page(console, {"GET": timeline.show_one})),
+        Route("/console/events", Page(console, {"GET": streams.show}, part=True)),
+        Route("/console", Page(console, {"GET": home.show})),
+        Route("/console/{rest:path}", PublicPage(console, {"GET": _nothing, "POST": _nothing})),
+    ]
+
+
+async def _nothing(request: Request, form: dict[str, str]) -> Response:
+    raise Fault("NOT_FOUND", "there is no such page", hint="/console shows all")
+
+
+async def _static_file(request: Request, form: dict[str, str]) -> Response:
+    found = _static_files().get(request.path_params["name"])
+    if found is None:
+        raise Fault("NOT_FOUND", "there is no such file")
+    return Response(found[0], media_type=found[1])
+
+
+@cache
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """All of them, so that no name of a request ever reaches the file system."""
+    return {file.name: (file.read_bytes(), _TYPES[file.suffix]) for file in _STATIC.iterdir() if file.suffix in _TYPES}

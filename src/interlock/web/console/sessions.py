@@ -1,0 +1,116 @@
+"""Sessions of people in the console, and the bound on login attempts. All of it is in memory and ends with the hub.
+
+A session belongs to the principal that logged in. It ends with the principal's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from interlock.config.settings import Rate
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.principals import Principal
+from interlock.hub.rate_meter import Meter
+from interlock.wire.errors import Fault
+
+IDLE_S: Final = 30 * 60
+LIFE_S: Final = 8 * 3600
+MAX_SESSIONS: Final = 64
+"""A further login ends the session that was idle for longest."""
+FAILURES_PER_MINUTE: Final = 10
+MAX_ADDRESSES: Final = 1000
+"""Addresses whose failures are counted. Beyond that, those without recent failures are forgotten."""
+
+
+class ConsoleSession:
+    """One login."""
+
+    __slots__ = ("digest", "form_token", "opened", "principal", "used")
+
+    def __init__(self, digest: bytes, principal: Principal, now: float) -> None:
+        self.digest = digest
+        self.principal = principal
+        self.form_token = secrets.token_urlsafe(24)
+        """In every form: another site cannot read it, so it cannot post one."""
+        self.opened = self.used = now
+
+
+class ConsoleSessions:
+    """The sessions of one hub, by the hash of their ids."""
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+        self._access = access
+        self._clock = clock
+        self._sessions: dict[bytes, ConsoleSession] = {}
+
+    def open(self, principal: Principal) -> str:
+        """Begin a session. Returns its id, which only the browser keeps."""
+        for session in [session for session in self._sessions.values() if not self.holds(session)]:
+            self.end(session)
+        while len(self._sessions) >= MAX_SESSIONS:
+            self.end(min(self._sessions.values(), key=lambda session: session.used))
+        id_ = secrets.token_urlsafe(24)
+        session = ConsoleSession(_digest(id_), principal, self._clock())
+        self._sessions[session.digest] = session
+        return id_
+
+    def find(self, id: str, *, active: bool) -> ConsoleSession | None:
+        """The session with an id. `active`: a person does something, and not a page by itself."""
+        session = self._sessions.get(_digest(id))
+        if session is None:
+            return None
+        if not self.holds(session):
+            self.end(session)
+            return None
+        if active:
+            session.used = self._clock()
+        return session
+
+    def holds(self, session: ConsoleSession) -> bool:
+        """Whether a session goes on: not ended, not too old, and its key is still valid."""
+        now = self._clock()
+        return (
+            session.digest in self._sessions
+            and now < session.used + IDLE_S
+            and now < session.opened + LIFE_S
+            and self._access.rights(session.principal) is not None
+        )
+
+    def end(self, session: ConsoleSession) -> None:
+        self._sessions.pop(session.digest, None)
+
+
+class LoginAttempts:
+    """Failed logins of each address within a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._meters: dict[str, Meter] = {}
+
+    def demand(self, address: str) -> None:
+        """Raises RATE_LIMITED after too many failures."""
+        meter = self._meters.get(address)
+        wait = 0.0 if meter is None else meter.wait_s(self._clock())
+        if wait > 0:
+            message = f"{FAILURES_PER_MINUTE} logins failed within a minute"
+            raise Fault("RATE_LIMITED", message, hint="try again later", retry_after_ms=int(wait * 1000) + 1)
+
+    def failed(self, address: str) -> None:
+        """Count a failure."""
+        now = self._clock()
+        if address not in self._meters and len(self._meters) >= MAX_ADDRESSES:
+            self._meters = {known: meter for known, meter in self._meters.items() if not meter.is_idle(now)}
+            while len(self._meters) >= MAX_ADDRESSES:
+                del self._meters[next(iter(self._meters))]
+        meter = self._meters.get(address)
+        if meter is None:
+            meter = self._meters[address] = Meter(address, Rate(per_minute=FAILURES_PER_MINUTE))
+        meter.take(now)
+
+
+def _digest(id: str) -> bytes:
+    return hashlib.sha256(id.encode()).digest()

@@ -1,0 +1,139 @@
+// Keeps an open page up to date. The server sends only that something changed; the page then asks for its parts.
+// Nothing here decides anything: answers are plain forms.
+
+const title = document.title.replace(/^\(\d+\) /, "");
+const state = document.getElementById("state");
+const requests = document.getElementById("requests");
+const known = new Set(cards(document).map((card) => card.dataset.id));
+let first = requests === null;
+
+function cards(root) {
+  return [...root.querySelectorAll("article.card[data-id]")];
+}
+
+async function part(address) {
+  const response = await fetch(address, { headers: { accept: "text/html" } });
+  if (response.status === 401) {
+    state.textContent = "Your session has ended. Log in again.";
+    return null;
+  }
+  if (!response.ok) return null;
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+async function refreshApprovals() {
+  const fresh = await part("/console/approvals/list");
+  const list = fresh?.getElementById("requests");
+  if (!list) return;
+  showCount(Number(list.dataset.open));
+  const added = cards(list).filter((card) => !known.has(card.dataset.id));
+  for (const card of added) known.add(card.dataset.id);
+  if (requests) merge(list);
+  if (!first) for (const card of added) announce(card);
+  first = false;
+}
+
+// Cards that are on the page stay as they are: somebody may be typing in one.
+function merge(list) {
+  const wanted = new Map(cards(list).map((card) => [card.dataset.id, card]));
+  for (const card of cards(requests)) {
+    if (!wanted.has(card.dataset.id)) remove(card);
+    wanted.delete(card.dataset.id);
+  }
+  for (const old of requests.querySelectorAll(":scope > p")) old.remove();
+  for (const card of wanted.values()) requests.append(document.adoptNode(card));
+  for (const text of list.querySelectorAll(":scope > p")) requests.append(document.adoptNode(text));
+}
+
+function remove(card) {
+  const next = card.contains(document.activeElement) ? card.nextElementSibling ?? document.getElementById("main") : null;
+  card.remove();
+  next?.focus();
+}
+
+function showCount(open) {
+  document.title = open ? `(${open}) ${title}` : title;
+  const count = document.getElementById("count");
+  count.textContent = String(open);
+  count.hidden = open === 0;
+}
+
+function announce(card) {
+  const text = card.querySelector("h2").textContent.trim();
+  state.textContent = `New request: ${text}`;
+  if (globalThis.Notification?.permission === "granted") {
+    new Notification("Interlock asks for an approval", { body: text, tag: card.dataset.id });
+  }
+}
+
+function offerNotifications() {
+  const button = document.getElementById("notify");
+  if (!button || globalThis.Notification?.permission !== "default") return;
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await Notification.requestPermission();
+    button.hidden = true;
+  });
+}
+
+// While a card has the focus, j and k go to the next and the previous one.
+function moveByKeys(event) {
+  if (!["j", "k"].includes(event.key) || !event.target.matches?.("article.card")) return;
+  const step = event.key === "j" ? "nextElementSibling" : "previousElementSibling";
+  const next = event.target[step];
+  if (next?.matches("article.card")) next.focus();
+}
+
+async function refreshRows() {
+  const rows = document.getElementById("rows");
+  if (!rows || rows.dataset.live !== "yes" || rows.contains(document.activeElement)) return;
+  const fresh = (await part(`/console/timeline/rows${location.search}`))?.getElementById("rows");
+  if (fresh) rows.replaceWith(document.adoptNode(fresh));
+}
+
+// One refresh at a time, and one more if something changed meanwhile.
+function single(refresh) {
+  let running = false, again = false;
+  return async () => {
+    again = true;
+    if (running) return;
+    running = true;
+    try {
+      while (again) {
+        again = false;
+        await refresh();
+      }
+    } catch {
+      state.textContent = "The hub does not answer.";
+    } finally {
+      running = false;
+    }
+  };
+}
+
+function listen() {
+  const events = new EventSource("/console/events");
+  const approvals = single(refreshApprovals), rows = single(refreshRows);
+  events.addEventListener("approvals", approvals);
+  events.addEventListener("audit", rows);
+  events.addEventListener("ended", () => {
+    events.close();
+    state.textContent = "Your session has ended. Log in again.";
+  });
+  events.addEventListener("open", () => {
+    state.textContent = "";
+    document.documentElement.dataset.live = "yes";
+    // Whatever changed while there was no connection.
+    approvals();
+    rows();
+  });
+  events.addEventListener("error", () => {
+    delete document.documentElement.dataset.live;
+    state.textContent = "The hub does not answer. Trying again…";
+  });
+}
+
+document.addEventListener("keydown", moveByKeys);
+document.getElementById("reload")?.remove();
+offerNotifications();
+listen();

@@ -1,0 +1,106 @@
+"""The timeline: entries of the audit log, newest first, filtered and in pages; one entry with its trace; export."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from interlock.hub.admin.audit_log import Entries, OneEntry
+from interlock.hub.admin.tools import ToolRows, Why
+from interlock.hub.audit.record import Record
+from interlock.hub.audit.search import Entry
+from interlock.web.console.page import Visit
+from interlock.wire.errors import Fault
+
+PAGE: Final = 50
+MAX_RELATED: Final = 200
+"""Entries of one trace on a page."""
+OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
+FILTERS: Final = ("agent", "server", "tool", "result", "trace", "event")
+ADDRESS: Final = "/console/timeline"
+
+
+async def show(visit: Visit) -> Response:
+    """One page of entries."""
+    return await visit.page("timeline.html", **await _found(visit))
+
+
+async def show_rows(visit: Visit) -> Response:
+    """The entries alone, for a page that is open."""
+    return await visit.page("timeline_rows.html", **await _found(visit))
+
+
+async def export(visit: Visit) -> Response:
+    """The entries of a page as JSON lines."""
+    entries = await _search(visit, PAGE)
+    body = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    headers = {"content-disposition": 'attachment; filename="interlock-timeline.jsonl"'}
+    return Response(body, media_type="application/x-ndjson", headers=headers)
+
+
+async def show_one(visit: Visit) -> Response:
+    """One entry, and those of its trace."""
+    params = visit.request.path_params
+    found = await visit.perform("audit.show", OneEntry, chain=str(params["chain"])[:200], seq=params["seq"])
+    record = found.entry.record
+    judged = await _judged(visit, record) if "judge" in visit.request.query_params else None
+    return await visit.page(
+        "entry.html",
+        entry=found.entry,
+        given=_pretty(record.given),
+        details=_pretty(record.details) if record.details else "",
+        related=found.related[:MAX_RELATED],
+        left_out=max(0, len(found.related) - MAX_RELATED),
+        judged=judged,
+        can_judge=record.kind == "tool",
+    )
+
+
+async def _found(visit: Visit) -> dict[str, object]:
+    entries = await _search(visit, PAGE + 1)
+    wanted = _wanted(visit.request)
+    shown = entries[:PAGE]
+    older = ""
+    if len(entries) > PAGE:
+        older = urlencode({**wanted, "before": shown[-1].seq, "before_chain": shown[-1].chain})
+    return {
+        "entries": shown,
+        "wanted": {name: wanted.get(name, "") for name in FILTERS},
+        "outcomes": OUTCOMES,
+        "older": older,
+        "newest": "before" not in visit.request.query_params,
+        "here_query": urlencode(dict(visit.request.query_params)),
+        "first_query": urlencode(wanted),
+    }
+
+
+async def _search(visit: Visit, most: int) -> list[Entry]:
+    params: dict[str, object] = {**_wanted(visit.request), "most": most}
+    query = visit.request.query_params
+    if before := query.get("before"):
+        if not before.isdecimal() or len(before) > 18:
+            raise Fault("INVALID_PARAMS", "`before` must be a number")
+        params |= {"before": int(before), "before_chain": query.get("before_chain", "")}
+    found = await visit.perform("audit.search", Entries, **params)
+    return found.entries[::-1]
+
+
+def _wanted(request: Request) -> dict[str, str]:
+    given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
+    return {name: value for name, value in given.items() if value}
+
+
+async def _judged(visit: Visit, record: Record) -> Why:
+    """How the hub would judge the same call now."""
+    tools = await visit.perform("tools", ToolRows, server=record.server)
+    tool = next((row.name for row in tools.tools if row.tool == record.name), f"{record.server}__{record.name}")
+    arguments = {} if record.given is msgspec.UNSET else record.given
+    return await visit.perform("why", Why, agent=record.actor or None, tool=tool, arguments=arguments)
+
+
+def _pretty(value: object) -> str:
+    return "" if value is msgspec.UNSET else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,258 @@
+"""The console's approvals: shown in full, compared, answered by plain forms, never more than the API allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from html import unescape
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from hub.running_hub import RawClient, RunningHub, child, running_hub
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.states import DecisionState
+from interlock.web.console.comparison import MAX_LINES, compare
+
+from .console_visitor import Visitor, forms_of, tags_of
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J\u202eevil\u2066</pre></main>{{ 7*7 }}"
+VISIBLE = ("\\u001b[2J", "\\u202eevil\\u2066")
+
+
+@pytest.fixture
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    folder = tmp_path_factory.mktemp("console")
+    async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+        yield running
+
+
+@pytest.fixture
+async def visitor(hub: RunningHub) -> Visitor:
+    return await Visitor(hub).log_in()
+
+
+async def call(hub: RunningHub, text: str) -> Any:
+    params = {"name": "busy__echo", "arguments": {"text": text}}
+    return await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", params)
+
+
+async def asked(hub: RunningHub, text: str) -> str:
+    """A call that asks; the id of its request."""
+    before = {decision.id for decision in hub.hub_app.inbox.all(only_open=True)}
+    await call(hub, text)
+    (new,) = {decision.id for decision in hub.hub_app.inbox.all(only_open=True)} - before
+    return new
+
+
+async def test_a_request_is_read_and_approved_once_without_a_script(hub: RunningHub, visitor: Visitor) -> None:
+    id_ = await asked(hub, "please")
+    page = unescape((await visitor.get("/console/approvals")).text)
+    assert "<title>(1) Approvals" in page
+    question = hub.hub_app.inbox.get(id_).question
+    for text in ("careful (agent)", "busy__echo", "moderate", "standard", "please", question.text, question.rule):
+        assert text in page, text
+    answer = await visitor.press("/console/approvals", "once")
+    assert answer.headers["location"] == f"/console/approvals?answered={id_}"
+    after = (await visitor.get(answer.headers["location"])).text
+    assert f"{id_} (busy__echo) is approved" in after
+    assert "No request waits" in after
+    assert (await call(hub, "please"))["result"]["content"][0]["text"] == "please"
+    decision = hub.hub_app.inbox.get(id_)
+    assert (decision.state, decision.answered_by, decision.answered_in) == (
+        DecisionState.USED,
+        hub.operations.owner.id,
+        "console",
+    )
+
+
+async def test_a_denial_carries_its_reason_into_the_audit_log(hub: RunningHub, visitor: Visitor) -> None:
+    id_ = await asked(hub, "please")
+    answer = await visitor.press("/console/approvals", "no", reason=f"not today {HOSTILE}")
+    assert answer.status == 303
+    shown = await hub.operate("approvals.show", id=id_)
+    assert shown["decision"]["reason"].startswith("not today <script>")
+    (denied,) = (await hub.operate("audit.search", event="dev.interlock.decision_denied"))["entries"]
+    assert denied["record"]["details"]["because"].startswith("not today <script>")
+    page = (await visitor.get(f"/console/approvals/{id_}")).text
+    assert "not today &lt;script&gt;" in page
+    assert "PERMISSION_DENIED" in json.dumps(await call(hub, "please"))
+
+
+async def test_a_reason_is_bounded_and_only_for_denials(hub: RunningHub, visitor: Visitor) -> None:
+    await asked(hub, "please")
+    assert (await visitor.press("/console/approvals", "no", reason="x" * 501)).status == 400
+    assert (await visitor.press("/console/approvals", "once", reason="fine")).status == 400
+    assert len(hub.hub_app.inbox.all(only_open=True)) == 1
+
+
+async def test_always_shows_the_rule_that_it_makes(hub: RunningHub, visitor: Visitor) -> None:
+    id_ = await asked(hub, "please")
+    question = hub.hub_app.inbox.get(id_).question
+    page = (await visitor.get("/console/approvals")).text
+    assert "careful may call busy__echo with exactly these arguments" in page
+    assert question.arguments_hash[:16] in page
+    assert question.fingerprint[:16] in page
+    assert (await visitor.press("/console/approvals", "always")).status == 303
+    (rule,) = (await hub.operate("rules.list"))["rules"]
+    assert (rule["agent"], rule["target"], rule["made_by"]) == ("careful", "busy__echo", hub.operations.owner.id)
+    for _ in range(2):
+        assert "result" in await call(hub, "please")
+
+
+async def test_t41_nothing_is_approved_without_the_hash_of_the_view(hub: RunningHub, visitor: Visitor) -> None:
+    first, second = await asked(hub, "one"), await asked(hub, "two")
+    forms = {form.action: form for form in await visitor.forms("/console/approvals") if form.fields.get("view")}
+    own, other = forms[f"/console/approvals/{first}"], forms[f"/console/approvals/{second}"]
+    for view in ("", "0" * 64, other.fields["view"]):
+        for answer in ("once", "always"):
+            refused = await visitor.post(own.action, {**own.fields, "view": view, "answer": answer})
+            assert (refused.status, "not shown in full" in refused.text) == (400, True)
+    assert hub.hub_app.inbox.get(first).state is DecisionState.OPEN
+    assert (await visitor.post(own.action, {**own.fields, "answer": "maybe"})).status == 400
+    assert (await visitor.post(own.action, {**own.fields, "answer": "once"})).status == 303
+    assert (await visitor.post(own.action, {**own.fields, "answer": "no"})).status == 400, "it is answered once"
+
+
+async def test_long_arguments_are_approved_only_on_a_page_that_shows_all_of_them(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    id_ = await asked(hub, "".join(f"word{number} " for number in range(5000)))
+    forms = await visitor.forms("/console/approvals")
+    assert [form.buttons for form in forms] == [[("answer", "no")]]
+    assert "word4999" not in (await visitor.get("/console/approvals")).text
+    page = f"/console/approvals/{id_}"
+    assert "word4999" in (await visitor.get(page)).text
+    assert (await visitor.press(page, "once")).status == 303
+
+
+async def test_the_page_of_many_large_requests_is_bounded(hub: RunningHub, visitor: Visitor) -> None:
+    for number in range(12):
+        await asked(hub, f"{number}" + "y" * 15_000)
+    page = (await visitor.get("/console/approvals")).text
+    assert "(12) Approvals" in page
+    assert len(page) < 256 * 1024
+    assert page.count('value="no"') == 12
+
+
+async def test_a_request_is_compared_with_the_last_call_to_the_tool(hub: RunningHub, visitor: Visitor) -> None:
+    id_ = await asked(hub, "send 10 to ada")
+    assert "No earlier approved call" in (await visitor.get("/console/approvals")).text
+    assert "Neither the approvals nor the audit log" in (await visitor.get(f"/console/approvals/{id_}")).text
+    await visitor.press("/console/approvals", "once")
+    assert "result" in await call(hub, "send 10 to ada")
+    await asked(hub, "send 9999 to eve")
+    page = (await visitor.get("/console/approvals")).text
+    assert "Compared with the last approved call of careful to this tool" in page
+    assert "<del>−   &#34;text&#34;: &#34;send 10 to ada&#34;</del>" in page
+    assert "<ins>+   &#34;text&#34;: &#34;send 9999 to eve&#34;</ins>" in page
+
+
+async def test_a_request_is_compared_with_the_audit_log_where_no_approval_is_known(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    await asked(hub, "send 10 to ada")
+    await visitor.press("/console/approvals", "once")
+    assert "result" in await call(hub, "send 10 to ada")
+    hub.hub_app.inbox.history._last.clear()  # as after a week
+    id_ = await asked(hub, "send 9999 to eve")
+    page = unescape((await visitor.get(f"/console/approvals/{id_}")).text)
+    assert "Compared with the last call of careful to this tool" in page
+    assert '<del>−   "text": "send 10 to ada"</del>' in page
+
+
+def test_texts_that_take_long_to_compare_are_not_compared() -> None:
+    assert compare("a\n" * (MAX_LINES + 1), "b") is None
+    assert compare("a" * 100_000, "b") is None
+    assert compare("a\nb", "a\nb") == []
+
+
+async def test_t54_hostile_texts_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
+    question = Question(
+        kind="tool_call",
+        asker=HOSTILE,
+        asker_kind="agent",
+        server=HOSTILE,
+        name=HOSTILE,
+        shown=HOSTILE,
+        text=HOSTILE,
+        rule=HOSTILE,
+        fingerprint=HOSTILE,
+        arguments_hash=HOSTILE,
+        summary=HOSTILE,
+        risk=HOSTILE,
+        trust=HOSTILE,
+        findings=(HOSTILE, HOSTILE),
+    )
+    inbox = hub.hub_app.inbox
+    inbox._still_allowed = lambda question: True
+    plain = (await visitor.get("/console/approvals")).text
+    made = await inbox.ask(question, view=HOSTILE)
+    changed = Question("changed_tool", HOSTILE, "server", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, summary=HOSTILE)
+    await inbox.ask(changed)
+    for path in ("/console/approvals", "/console/approvals/list", f"/console/approvals/{made.id}"):
+        page = (await visitor.get(path)).text
+        assert set(tags_of(page)) & {"script", "img"} <= set(tags_of(plain)) - {"img"}
+        assert "<img" not in page
+        assert "alert(1)</script>" not in page
+        assert "{{ 7*7 }}" in page
+        assert all(text in page for text in VISIBLE)
+        assert not {"\x1b", "\u202e", "\u2066"} & set(page)
+        assert page.count("<script") <= 1
+    for path in (f"/console/approvals/{HOSTILE}", f"/console/approvals?answered={HOSTILE}"):
+        answer = await visitor.get(quote(path, safe="/?="))
+        assert "<img" not in answer.text
+
+
+async def test_other_kinds_of_requests_are_in_the_same_list(hub: RunningHub, visitor: Visitor) -> None:
+    inbox = hub.hub_app.inbox
+    for kind in ("changed_tool", "new_server", "permission", "elicitation", "tool_access"):
+        await inbox.ask(
+            Question(
+                kind, "busy", "server", "busy", kind, f"busy {kind}", f"May it, {kind}?", "a rule", summary="-a\n+b"
+            )  # type: ignore[arg-type]
+        )
+    page = (await visitor.get("/console/approvals")).text
+    assert "(5) Approvals" in page
+    assert "Compared with the approved definition" in page
+    forms = await visitor.forms("/console/approvals")
+    assert len([form for form in forms if ("answer", "once") in form.buttons]) == 5
+    for form in forms:
+        if ("answer", "no") in form.buttons:
+            assert (await visitor.post(form.action, {**form.fields, "answer": "no"})).status == 303
+    assert not inbox.all(only_open=True)
+
+
+async def test_whoever_asks_does_not_answer_in_the_console_either(hub: RunningHub) -> None:
+    key = await hub.new_key("ada", "person")
+    visitor = await Visitor(hub).log_in_with(key)
+    await hub.hub_app.inbox.ask(Question("permission", "ada", "person", "busy", "x", "x", "May I?", "a rule"))
+    refused = await visitor.press("/console/approvals", "once")
+    assert (refused.status, "cannot answer its own request" in refused.text) == (403, True)
+
+
+async def test_an_answer_by_a_key_names_its_person(hub: RunningHub) -> None:
+    id_ = await asked(hub, "please")
+    visitor = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))
+    assert (await visitor.press("/console/approvals", "once")).status == 303
+    decision = hub.hub_app.inbox.get(id_)
+    assert (decision.answered_by, decision.answered_in) == ("ada", "console")
+
+
+async def test_the_admin_api_cannot_claim_to_be_the_console(hub: RunningHub) -> None:
+    id_ = await asked(hub, "please")
+    client = RawClient(f"{hub.url}/admin/decisions/{id_}/answer", await hub.new_key("ada", "person"))
+    status, _, body = await client.post(b'{"answer":"no","console":true}')
+    assert (status, b"console" in body) == (400, True)
+
+
+async def test_unknown_requests_are_not_found(visitor: Visitor) -> None:
+    assert (await visitor.get("/console/approvals/zzz")).status == 404
+    (form,) = forms_of((await visitor.get("/console/approvals")).text)
+    assert (await visitor.post("/console/approvals/zzz", {**form.fields, "answer": "no"})).status == 404

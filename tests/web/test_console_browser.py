@@ -1,0 +1,275 @@
+"""The console in a real browser: live, by keyboard alone, without scripts, on a phone, and within WCAG 2.2 AA."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from conformance.packages import PLACE, install
+from hub.running_hub import RawClient, RunningHub, child, running_hub
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+
+from .browser import BROWSER, Page, browser
+from .test_console_approvals import HOSTILE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="not measured: no chromium here"),
+]
+
+Result = TypeVar("Result")
+NOTED = """
+window.notes = [];
+window.Notification = class {
+  static permission = "granted";
+  constructor(title, more) { window.notes.push(more.body); }
+};
+"""
+
+
+class HubInThread:
+    """A hub on a thread of its own, for a browser that blocks."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._over: asyncio.Event
+        self.hub: RunningHub
+
+    def do(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do something on the hub's loop."""
+
+        async def run() -> Result:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
+
+    def ask(self, text: str) -> None:
+        """Have an agent make a call that asks."""
+        self.do(lambda: _call(self.hub, text))
+
+    def code(self) -> str:
+        operations = self.hub.operations
+        made: Any = self.do(lambda: operations.perform(operations.owner, "console.code", b'{"terminal":true}'))
+        return str(made.code)
+
+    @property
+    def address(self) -> str:
+        return f"{self.hub.operations.console.address}/console"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[HubInThread]:
+        thread = threading.Thread(target=asyncio.run, args=(self._main(),))
+        thread.start()
+        try:
+            assert self._ready.wait(60)
+            yield self
+        finally:
+            self._loop.call_soon_threadsafe(self._over.set)
+            thread.join(30)
+
+    async def _main(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+        agents = {"careful": Agent(ask=("busy__ec*",))}
+        servers = {"busy": child("busy_server.py")}
+        try:
+            async with running_hub(self._home, servers, hub=settings, agents=agents) as self.hub:
+                self._ready.set()
+                await self._over.wait()
+        finally:
+            self._ready.set()
+
+
+async def _call(hub: RunningHub, text: str) -> Any:
+    params = {"name": "busy__echo", "arguments": {"text": text}}
+    return await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", params)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubInThread]:
+    with HubInThread(tmp_path / "hub").running() as hub:
+        yield hub
+
+
+@pytest.fixture
+def page(tmp_path: Path, hub: HubInThread) -> Iterator[Page]:
+    """A browser that is logged in, by the fragment as `interlock console` does it."""
+    with browser(tmp_path / "browser") as page:
+        page.open(f"{hub.address}/login#code={hub.code()}")
+        page.until("location.pathname === '/console'")
+        yield page
+
+
+def press(page: Page, key: str, times: int = 1) -> None:
+    """Press a key of the keyboard."""
+    keys = {"Enter": (13, "\r"), "Tab": (9, ""), "Space": (32, " ")}
+    number, text = keys.get(key, (ord(key.upper()[0]), key))
+    own = {"key": " " if key == "Space" else key, "windowsVirtualKeyCode": number, "code": key}
+    for _ in range(times):
+        page.ask("Input.dispatchKeyEvent", type="keyDown", text=text, **own)
+        page.ask("Input.dispatchKeyEvent", type="keyUp", **own)
+
+
+def tab_to(page: Page, condition: str) -> None:
+    """Press Tab until the focused element meets a condition."""
+    for _ in range(60):
+        press(page, "Tab")
+        if page.run(f"((it) => {condition})(document.activeElement)"):
+            return
+    raise AssertionError(f"Tab never came to: {condition}")
+
+
+def test_the_code_in_the_fragment_opens_the_console_and_leaves_no_trace(page: Page, hub: HubInThread) -> None:
+    assert page.run("location.hash") == ""
+    assert page.run("document.cookie") == "", "no script reads the cookie"
+    assert "connected" in page.until("document.querySelector('table')?.innerText")
+    assert page.complaints() == []
+    origin = hub.address.removesuffix("/console")
+    assert all(url.startswith((origin, "data:", "about:")) for url in page.requested())
+    assert not [url for url in page.requested() if "code=" in url.partition("#")[0]]
+
+
+def test_a_request_appears_by_itself_and_is_approved_by_keyboard_alone(page: Page, hub: HubInThread) -> None:
+    page.ask("Page.addScriptToEvaluateOnNewDocument", source=NOTED)
+    page.open(f"{hub.address}/approvals")
+    page.until("document.documentElement.dataset.live")
+    hub.ask("please")
+    page.until("document.querySelectorAll('article.card').length === 1")
+    assert page.until("document.title").startswith("(1) Approvals")
+    assert page.run("document.getElementById('count').textContent") == "1"
+    assert "busy__echo" in page.until("window.notes[0]")
+    tab_to(page, "it.value === 'once'")
+    outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none", "the focus is visible"
+    press(page, "Enter")
+    page.until("document.body?.innerText.includes('is approved')")
+    assert page.run("document.title").startswith("Approvals")
+    assert "result" in hub.do(lambda: _call(hub.hub, "please"))
+    assert page.complaints() == []
+
+
+def test_a_reason_that_is_being_typed_survives_new_requests(page: Page, hub: HubInThread) -> None:
+    hub.ask("first")
+    page.open(f"{hub.address}/approvals")
+    page.until("document.documentElement.dataset.live")
+    tab_to(page, "it.name === 'reason'")
+    page.ask("Input.insertText", text="not now")
+    hub.ask("second")
+    page.until("document.querySelectorAll('article.card').length === 2")
+    assert page.run("document.activeElement.value") == "not now"
+    press(page, "Enter")
+    page.until("document.body?.innerText.includes('is denied')")
+    (entry,) = hub.do(lambda: hub.hub.operate("audit.search", event="dev.interlock.decision_denied"))["entries"]
+    assert entry["record"]["details"]["because"] == "not now"
+    page.until("document.querySelectorAll('article.card').length === 1")
+
+
+def test_everything_is_answered_without_a_script(tmp_path: Path, hub: HubInThread) -> None:
+    hub.ask("first")
+    hub.ask("second")
+    with browser(tmp_path / "plain") as page:
+        page.ask("Emulation.setScriptExecutionDisabled", value=True)
+        page.open(f"{hub.address}/login")
+        page.ask("Input.insertText", text=hub.code())
+        press(page, "Enter")
+        page.until("location.pathname === '/console'")
+        page.open(f"{hub.address}/approvals")
+        for value, word in (("once", "approved"), ("no", "denied")):
+            tab_to(page, f"it.value === '{value}'")
+            press(page, "Enter")
+            page.until(f"document.body?.innerText.includes('is {word}')")
+        assert "No request waits" in page.run("document.body.innerText")
+
+
+def test_the_timeline_is_live_and_opens_an_entry(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.address}/timeline?agent=careful")
+    page.until("document.documentElement.dataset.live")
+    hub.ask("please")
+    page.until("[...document.querySelectorAll('#rows tbody tr')].some((row) => row.innerText.includes('opened'))")
+    page.open(page.run("document.querySelector('#rows a').href"))
+    assert "Entries of this trace" in page.run("document.body.innerText")
+    assert page.complaints() == []
+
+
+def test_t54_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
+    hub.ask(HOSTILE)
+    for path in ("approvals", "timeline", f"timeline?agent={'%3Cimg%20src=x%20onerror=alert(1)%3E'}"):
+        page.open(f"{hub.address}/{path}")
+        page.until("document.documentElement.dataset.live")
+        assert page.run("document.querySelectorAll('img, main script').length") == 0
+    page.open(f"{hub.address}/approvals")
+    assert "\\u202eevil" in page.run("document.body.innerText")
+    assert page.complaints() == []
+
+
+def test_t53_a_page_on_another_name_of_the_machine_cannot_read_the_console(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.hub.url}/docs")
+    for path in ("approvals", "events"):
+        address = f"{hub.address}/{path}"
+        assert (
+            page.run(f"fetch({address!r}, {{credentials: 'include'}}).then(() => 'read', () => 'refused')") == "refused"
+        )
+    assert page.run("document.cookie") == ""
+
+
+@pytest.mark.parametrize("width", [320, 360, 1100])
+def test_no_page_is_wider_than_the_window(page: Page, hub: HubInThread, width: int) -> None:
+    """320 is a window of 1280 at 400%."""
+    hub.ask("x" * 3000)
+    page.size(width, 800)
+    for path in ("", "/approvals", "/timeline"):
+        page.open(f"{hub.address}{path}")
+        page.until("document.querySelector('main h1') !== null")
+        assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), path
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_pages_meet_wcag(page: Page, hub: HubInThread, tmp_path: Path, dark: bool) -> None:
+    install()
+    axe = (PLACE / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    hub.do(lambda: _call(hub.hub, "first"))
+    page.open(f"{hub.address}/approvals")
+    page.run("document.querySelector('button[value=once]').click()")
+    page.until("document.body?.innerText.includes('is approved')")
+    hub.do(lambda: _call(hub.hub, "first"))
+    hub.ask("second")
+    page.open(f"{hub.address}/timeline?event=TOOL_EXECUTED")
+    entry = page.until("document.querySelector('#rows a')?.href")
+    page.size(1100, 900, dark=dark)
+    one = hub.hub.hub_app.inbox.all(only_open=True)[0].id
+    paths = (hub.address, *(f"{hub.address}/{name}" for name in ("approvals", "timeline", "none", f"approvals/{one}")))
+    for address in (*paths, entry, f"{entry}?judge=yes"):
+        page.open(address)
+        assert _violations(page, axe) == [], address
+    with browser(tmp_path / "stranger") as stranger:
+        stranger.size(1100, 900, dark=dark)
+        stranger.open(f"{hub.address}/login")
+        assert _violations(stranger, axe) == []
+
+
+def _violations(page: Page, axe: str) -> list[str]:
+    page.run(f"{axe}; 0")
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = page.run(
+        f"axe.run({{runOnly: {tags}}}).then((told) => told.violations.map("
+        "(each) => each.id + ': ' + each.nodes.map((node) => node.html.slice(0, 160)).join(' | ')))"
+    )
+    return list(found)
+
+
+def test_the_first_load_is_small(page: Page, hub: HubInThread) -> None:
+    hub.ask("please")
+    page.events.clear()
+    page.open(f"{hub.address}/approvals")
+    page.until("document.documentElement.dataset.live")
+    page.run("1")
+    got = [event["params"] for event in page.events if event.get("method") == "Network.loadingFinished"]
+    assert 0 < sum(each["encodedDataLength"] for each in got) < 100_000

@@ -1,0 +1,229 @@
+"""The console's timeline and first page: entries in pages, filtered, opened, judged anew, exported and told live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+
+from hub.running_hub import RawClient, RunningHub, child, running_hub, until
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.approvals.decision import Question
+from interlock.hub.audit.entries import event_record
+from interlock.hub.catalog.target import Target
+from interlock.web.console.events import MAX_STREAMS_PER_SESSION
+from interlock.web.console.timeline import PAGE
+
+from .console_visitor import Visitor, forms_of
+from .test_console_approvals import HOSTILE, VISIBLE
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningHub]:
+    settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+    agents = {"ann": Agent()}
+    folder = tmp_path_factory.mktemp("timeline")
+    async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+        yield running
+
+
+@pytest.fixture
+async def visitor(hub: RunningHub) -> Visitor:
+    return await Visitor(hub).log_in()
+
+
+async def call(hub: RunningHub, agent: str, tool: str, **arguments: object) -> None:
+    client = RawClient(hub.url + "/mcp", hub.key(agent))
+    await client.modern("tools/call", {"name": f"busy__{tool}", "arguments": arguments})
+
+
+def links(page: str) -> list[str]:
+    """The entries of a page."""
+    return re.findall(r'href="(/console/timeline/[^/"]+/\d+)"', page)
+
+
+async def test_entries_are_filtered_by_who_what_and_outcome(hub: RunningHub, visitor: Visitor) -> None:
+    await call(hub, "ann", "echo", text="hello")
+    await call(hub, "ann", "add", a=1, b=2)
+    await call(hub, "bob", "echo", text="hello")
+    for query, count in (
+        ("agent=ann", 2),
+        ("agent=ann&tool=add", 1),
+        ("server=busy&event=TOOL_EXECUTED", 3),
+        ("agent=bob&result=SUCCESS", 1),
+        ("agent=bob&result=FAILURE", 0),
+        ("agent=nobody", 0),
+        (f"trace={'0' * 32}", 0),
+    ):
+        assert len(links((await visitor.get(f"/console/timeline?{query}")).text)) == count, query
+
+
+async def test_pages_go_back_to_the_first_entry_and_are_exported(hub: RunningHub, visitor: Visitor) -> None:
+    for number in range(PAGE + 5):
+        hub.hub_app.recorder.add(event_record("dev.interlock.test", target=Target("tool", "busy", str(number))))
+    query, seen = "event=dev.interlock.test", []
+    for pages in (1, 2):
+        exported = await visitor.get(f"/console/timeline/export?{query}")
+        assert exported.headers["content-type"].startswith("application/x-ndjson")
+        lines = [json.loads(line) for line in exported.text.splitlines()]
+        page = (await visitor.get(f"/console/timeline?{query}")).text
+        assert len(links(page)) == len(lines) == (PAGE if pages == 1 else 5)
+        seen += [line["record"]["name"] for line in lines]
+        older = re.search(r'rel="next" href="/console/timeline\?([^"]+)"', page)
+        query = "" if older is None else older[1].replace("&amp;", "&")
+    assert query == ""
+    assert seen == [str(number) for number in reversed(range(PAGE + 5))]
+    assert (await visitor.get("/console/timeline?before=x")).status == 400
+
+
+async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_allowed(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    await call(hub, "ann", "echo", text=f"hello {secret}")
+    (entry,) = links((await visitor.get("/console/timeline?agent=ann")).text)
+    page = (await visitor.get(entry)).text
+    assert "hello" in page
+    assert secret not in page
+    for text in ("TOOL_EXECUTED", "SUCCESS", "Took", "Entries of this trace", "Judge it"):
+        assert text in page, text
+    assert "<strong>allowed</strong>" in (await visitor.get(f"{entry}?judge=yes")).text
+    await hub.deny("ann", "busy", "echo")
+    judged = (await visitor.get(f"{entry}?judge=yes")).text
+    assert "<strong>refused</strong>" in judged
+    assert "by the gate access" in judged
+
+
+async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:
+    for path in ("/console/timeline/hub/999999", "/console/timeline/%3Cimg%20src=x%3E/1"):
+        answer = await visitor.get(path)
+        assert answer.status == 404
+        assert "<img" not in answer.text
+
+
+async def test_t54_hostile_texts_of_the_log_are_shown_as_text(hub: RunningHub, visitor: Visitor) -> None:
+    target = Target("tool", HOSTILE, HOSTILE)
+    by = hub.hub_app.authenticator.admit_key(hub.key(f"agent {HOSTILE}".replace("\x1b", "")[:20]), "/mcp").principal
+    record = event_record(
+        "dev.interlock.test", by, target, "0" * 32, HOSTILE, HOSTILE, details={HOSTILE: HOSTILE, "list": [HOSTILE]}
+    )
+    hub.hub_app.recorder.add(record)
+    pages = [(await visitor.get("/console/timeline?event=dev.interlock.test")).text]
+    (entry,) = links(pages[0])
+    pages += [(await visitor.get(entry)).text, (await visitor.get("/console/timeline/rows")).text]
+    pages.append((await visitor.get(f"/console/timeline?agent={quote(HOSTILE)}&trace={quote(HOSTILE)}")).text)
+    for page in pages:
+        assert "<img" not in page
+        assert "alert(1)</script>" not in page
+        assert not {"\x1b", "\u202e", "\u2066"} & set(page)
+    assert all(text in pages[1] for text in VISIBLE)
+
+
+async def test_the_first_page_shows_the_servers_and_their_problems(hub: RunningHub, visitor: Visitor) -> None:
+    page = (await visitor.get("/console")).text
+    assert '<td class="connected">connected</td>' in page
+    assert "First steps" not in page
+    await hub.operate("servers.stop", server="busy", because=HOSTILE[:100])
+    page = (await visitor.get("/console")).text
+    assert "<img" not in page
+    assert "disconnected" in page
+
+
+async def test_a_hub_without_servers_says_what_to_do(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with running_hub(tmp_path_factory.mktemp("new"), {}) as hub:
+        visitor = await Visitor(hub).log_in()
+        assert "interlock setup" in (await visitor.get("/console")).text
+
+
+class Stream:
+    """The event stream of a page."""
+
+    def __init__(self, visitor: Visitor) -> None:
+        self._visitor = visitor
+
+    async def __aenter__(self) -> Stream:
+        visitor = self._visitor
+        host, _, port = visitor.hub.url.removeprefix("http://").partition(":")
+        self.reader, self._writer = await asyncio.open_connection(host, int(port))
+        head = f"GET /console/events HTTP/1.1\r\nhost: {visitor.host}\r\ncookie: interlock_console={visitor.cookie}\r\n"
+        self._writer.write(f"{head}\r\n".encode())
+        self.head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)).decode()
+        if " 200 " in self.head:
+            await self.line("retry")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def line(self, start: str) -> str:
+        """The next line that starts like this."""
+        while line := await asyncio.wait_for(self.reader.readline(), 60):
+            if line.decode().startswith(start):
+                return line.decode().strip()
+        return ""
+
+
+def permission(name: str) -> Question:
+    return Question("permission", "busy", "server", "busy", name, name, "May it?", "a rule")
+
+
+async def test_a_page_hears_of_requests_and_entries(hub: RunningHub, visitor: Visitor) -> None:
+    async with Stream(visitor) as stream:
+        assert "text/event-stream" in stream.head
+        assert "content-security-policy" in stream.head
+        assert hub.hub_app.inbox.watched, "a person is there, so calls wait for them"
+        await hub.hub_app.inbox.ask(permission("camera"))
+        assert await stream.line("event: approvals")
+        await call(hub, "ann", "echo", text="hello")
+        assert await stream.line("event: audit")
+    await until(lambda: not hub.hub_app.inbox.watched)
+
+
+async def test_a_stream_that_lost_events_is_told_of_a_change_and_of_nothing_else(
+    hub: RunningHub, visitor: Visitor
+) -> None:
+    async with Stream(visitor) as stream:
+        decision = await hub.hub_app.inbox.ask(permission("camera"))
+        for _ in range(300):
+            hub.hub_app.inbox._publish(decision)
+        assert await stream.line("event: approvals")
+        assert await stream.line("data:") == "data: changed"
+
+
+async def test_t51_a_stream_ends_with_its_key_and_with_the_session(hub: RunningHub) -> None:
+    ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person"))
+    async with Stream(ada) as stream:
+        await hub.operate("keys.revoke", agent="ada")
+        assert await stream.line("event: ended")
+        assert await stream.line("0"), "the last chunk"
+    owner = await Visitor(hub).log_in()
+    async with Stream(owner) as stream:
+        form = forms_of((await owner.get("/console/timeline")).text)[0]
+        assert (await owner.post("/console/logout", form.fields)).status == 303
+        assert await stream.line("event: ended")
+
+
+async def test_streams_are_bounded_and_end_with_the_hub(hub: RunningHub, visitor: Visitor) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(Stream(visitor)) for _ in range(MAX_STREAMS_PER_SESSION)]
+        assert all(" 200 " in stream.head for stream in streams)
+        more = await stack.enter_async_context(Stream(visitor))
+        assert " 200 " not in more.head.splitlines()[0]
+        hub.operations.console.close()
+        for stream in streams:
+            assert await stream.line("0"), "the last chunk"
+
+
+async def test_without_a_session_there_are_no_events(hub: RunningHub, visitor: Visitor) -> None:
+    async with Stream(Visitor(hub)) as stream:
+        assert " 401 " in stream.head
+    guest = await Visitor(hub).log_in_with(await hub.new_key("guest", "person", permissions=("invoke:*",)))
+    async with Stream(guest) as stream:
+        assert " 403 " in stream.head
