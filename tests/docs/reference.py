@@ -54,6 +54,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
     ("[agents.NAME.tool_context_budget]", settings.ContextBudget),
+    ("[rooms]", settings.Rooms),
+    ("[rooms.topics.NAME]", settings.Topic),
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
+from interlock.config.settings import Agent, Config, Hub, Profile, Rooms, Server, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
@@ -24,6 +24,8 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
+from interlock.rooms.gateway import Gateway
+from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store.documents import Change
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.credentials import header_of
@@ -110,20 +112,30 @@ async def running_hub(
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
     parking: ParkingLimits | None = None,
+    rooms: Rooms | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
-    config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
+    tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
+    config = Config(hub=settings, rooms=rooms or Rooms(), **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
-    metrics = MetricsPage(hub_app)
-    operations = Operations(hub_app, lambda: None)
+    gateway = Gateway(hub_app)
+    metrics = MetricsPage(hub_app, rooms=gateway)
+    operations = Operations(hub_app, lambda: None, gateway)
     web = make_app(hub_app, operations=operations, metrics=metrics)
-    names = (operations.console.name,)
-    http = await start(endpoint, web, is_mcp=is_mcp_path, hosts=settings.allowed_hosts, local_names=names)
+    http = await start(
+        endpoint,
+        web,
+        is_mcp=is_mcp_path,
+        hosts=settings.allowed_hosts,
+        local_names=(operations.console.name,),
+        upgrader=RoomUpgrader(hub_app, gateway),
+    )
     metrics.listener = http.listener
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
+    await gateway.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     running.operations = operations
     try:
@@ -132,6 +144,7 @@ async def running_hub(
                 await running.state(server, ServerState.CONNECTED)
         yield running
     finally:
+        gateway.stop()
         operations.console.close()
         await http.stop(1)
         await hub_app.stop()

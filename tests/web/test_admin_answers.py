@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Permissions, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
 
 from .test_admin import ADDRESSED, CALL, Admin
 
@@ -37,7 +37,8 @@ async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
     agents = {"careful": Agent(ask=("busy__ec*",))}
     needs = Permissions(require=("network.outbound",), policy="auto_approve")
     servers = {"busy": child("busy_server.py", permissions=needs)}
-    async with running_hub(folder, servers, hub=settings, agents=agents) as running:
+    rooms = Rooms(topics={"build": Topic(members={"careful": "proposal-only"})})
+    async with running_hub(folder, servers, hub=settings, agents=agents, rooms=rooms) as running:
         yield running
 
 
@@ -131,6 +132,10 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     await RawClient(hub.url + "/mcp", hub.key("connected")).initialize()
     sessions = (await admin.good("GET", "/admin/sessions"))["sessions"]
     await admin.good("DELETE", f"/admin/sessions/{sessions[0]['id']}", template="/admin/sessions/{id}")
+    assert (await admin.good("GET", "/admin/rooms"))["rooms"][0]["topic"] == "build"
+    path = "/admin/participants/{id}/capabilities"
+    more = {"add": ["mcp/request:tools/*"], "remove": ["chat"]}
+    await admin.good("POST", path.replace("{id}", "careful") + "?topic=build", more, template=path)
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}

@@ -85,6 +85,7 @@ async def test_states_queues_sessions_and_decisions_are_read_when_asked(tmp_path
         await hub.state("gone", ServerState.ERROR, ServerState.RESTARTING, ServerState.DISCONNECTED)
         session = RawClient(hub.url + "/mcp")
         await session.initialize()
+        await hub.hub_app.recorder.flushed()
         samples = await scrape(hub)
         states = samples["interlock_server_state"]
         assert states[labelled(server="busy", state="connected")] == 1

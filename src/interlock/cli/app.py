@@ -57,6 +57,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
+    "Rooms": {
+        "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
+    },
     "Write": {
         "new": Entry("new:new", "Create a server project with a passing test."),
         "dev": Entry("dev:dev", "Run a server's file, restart it after each change, and show its calls."),

@@ -537,6 +537,42 @@ class AuditLog(msgspec.Struct, frozen=True):
     """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""
 
 
+class Topic(msgspec.Struct, frozen=True):
+    """`[rooms.topics.NAME]`: a topic that agents and people share over `/ws?topic=NAME`."""
+
+    visibility: Literal["public", "private", "restricted"] = "private"
+    """Who may join: `private` only `members`, `restricted` every caller with a key or token, `public` everyone, also
+    without one."""
+    members: dict[str, str] = {}
+    """The profile of each member, by the name of its key (`coder = "proposal-only"`)."""
+    kinds: dict[Literal["agent", "person", "service", "admin"], str] = {}
+    """The profile of callers that are no members, by the kind of their key."""
+    profile: str = "proposal-only"
+    """The profile of all others."""
+    strict: bool = False
+    """Whether the hub also reads payloads, and refuses envelopes whose kind does not match."""
+    proposals: Literal["gateway", "agents"] = "gateway"
+    """Who arbitrates proposals: the hub (`gateway`: the first fulfilment wins), or the `agents` themselves."""
+    proposal_s: Seconds = 300
+    """How long a proposal stays open. Applied when the topic is first used."""
+    participants: Annotated[int, Meta(ge=1, le=10_000)] = 256
+    """The most participants at a time."""
+    announce_violations: bool = False
+    """Whether all participants learn of an envelope that was refused for a missing capability."""
+    rate: Rate = Rate(per_minute=6_000)
+    """Envelopes of one participant."""
+
+
+class Rooms(msgspec.Struct, frozen=True):
+    """`[rooms]`: topics that agents and people share."""
+
+    profiles: dict[str, tuple[str, ...]] = {}
+    """Your own capability profiles, besides `full-access`, `proposal-only`, `response-only`, `read-only` and
+    `tool-only`."""
+    topics: dict[str, Topic] = {}
+    """The topics; see below."""
+
+
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration, checked, with variables filled in."""
 
@@ -545,6 +581,7 @@ class Config(msgspec.Struct, frozen=True):
     servers: dict[str, Server] = {}
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}
+    rooms: Rooms = Rooms()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

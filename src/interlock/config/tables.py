@@ -14,6 +14,7 @@ import msgspec
 from .names import why_bad_agent, why_bad_id, why_bad_name
 from .oauth import check_oauth
 from .problems import KeyPath, Report
+from .room_tables import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
 from .validation import check_permissions, check_trust, read_timeouts, read_validators
@@ -39,9 +40,10 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"there is no profile `{agent.profile}`",
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
+    rooms = read_rooms(rest.pop("rooms", {}), report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
-    return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents)
+    return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents, rooms=rooms)
 
 
 def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Server:

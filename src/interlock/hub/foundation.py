@@ -23,6 +23,7 @@ from interlock.hub.journal import Journal
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
+from interlock.hub.room_capabilities import ROOM_CAPABILITIES
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
@@ -47,6 +48,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PERMISSIONS,
     EMBEDDINGS,
     LEARNED,
+    ROOM_CAPABILITIES,
 )
 """Every collection in the hub's store."""
 

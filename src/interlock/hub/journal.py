@@ -6,7 +6,7 @@ commits. The other methods write their records themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from interlock.hub.approvals.decision import Decision
@@ -21,6 +21,8 @@ from interlock.hub.audit.record import (
     KEY_REVOKED,
     KEY_ROTATED,
     OPERATED,
+    ROOM,
+    ROOM_CAPABILITIES,
     RULE_MADE,
     RULE_REVOKED,
     SERVER_STATE,
@@ -136,6 +138,19 @@ class Journal:
         """Record that an operator ended a session, or everything that a principal had open."""
         details = {kind: id, "owner": owner, "sessions": sessions, "streams": streams}
         self._recorder().event(SESSION_ENDED, by, trace=trace, details=details)
+
+    def room(
+        self, event: str, by: Principal, topic: str, *, rule: str = "", reason: str = "", details: Mapping[str, object]
+    ) -> None:
+        """Record what a participant did in a topic, or was refused there."""
+        self._recorder().event(ROOM + event, by, Target("room", "", topic), rule=rule, reason=reason, details=details)
+
+    def room_capabilities(
+        self, by: Principal, topic: str, participant: str, added: Sequence[str], removed: Sequence[str], trace: str = ""
+    ) -> Record:
+        """A participant's capabilities are changed."""
+        details = {"participant": participant, "added": list(added), "removed": list(removed)}
+        return event_record(ROOM_CAPABILITIES, by, Target("room", "", topic), trace, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -28,6 +28,8 @@ from interlock.hub.cannot_start import CannotStart
 from interlock.hub.garbage_collection import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
 from interlock.hub.upstreams.commands import DRAIN_S
+from interlock.rooms.gateway import Gateway
+from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store import StoreError
 from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
@@ -78,7 +80,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     hub_app = HubApp(config, home)
-    operations = Operations(hub_app, stopping.set)
+    rooms = Gateway(hub_app)
+    operations = Operations(hub_app, stopping.set, rooms)
     control = ControlSocket(hub_app, operations)
     bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
@@ -90,7 +93,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         from interlock.web.app import make_app
         from interlock.web.metrics.page import MetricsPage
 
-        return make_app(hub_app, operations=operations, metrics=MetricsPage(hub_app, http.listener))
+        return make_app(hub_app, operations=operations, metrics=MetricsPage(hub_app, http.listener, rooms))
 
     try:
         http = await start_http(
@@ -104,6 +107,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,
+            upgrader=RoomUpgrader(hub_app, rooms),
         )
     except OSError as cause:
         hint = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
@@ -112,6 +116,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
         await hub_app.start()
+        await rooms.start()
     except StoreError as cause:
         raise CannotStart(cause.message, cause.hint) from None
     try:
@@ -130,6 +135,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         on_ready(Ready(hub_app.listen, os.getpid()))
         await stopping.wait()
     watch.stop()
+    rooms.stop()
     operations.console.close()
     watcher.cancel()
     ebbing.cancel()

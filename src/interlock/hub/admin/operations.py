@@ -21,6 +21,7 @@ from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
+from interlock.hub.admin.rooms import RoomGateway, RoomOperations
 from interlock.hub.admin.servers import ServerOperations
 from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
@@ -51,7 +52,7 @@ class Following(msgspec.Struct, frozen=True):
 class Operations:
     """The operations on one hub. `stop` ends the hub."""
 
-    def __init__(self, hub_app: HubApp, stop: Callable[[], None]) -> None:
+    def __init__(self, hub_app: HubApp, stop: Callable[[], None], rooms: RoomGateway | None = None) -> None:
         self._hub_app = hub_app
         self.owner = local_person(user_name())
         """The user whose hub it is, at the control socket."""
@@ -69,6 +70,7 @@ class Operations:
             self._approvals,
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
+            RoomOperations(rooms),
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

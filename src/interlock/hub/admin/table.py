@@ -15,6 +15,7 @@ from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.rooms import RoomOperations as Rooms
 from interlock.hub.admin.servers import ServerOperations as Servers
 from interlock.hub.admin.sessions import SessionOperations as Sessions
 from interlock.hub.admin.status import StatusOperations as Status
@@ -27,6 +28,7 @@ from interlock.hub.audit.record import (
     KEY_REVOKED,
     KEY_ROTATED,
     OPERATED,
+    ROOM_CAPABILITIES,
     RULE_MADE,
     RULE_REVOKED,
     SESSION_ENDED,
@@ -76,6 +78,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "DELETE /admin/sessions/{id}",
             SESSION_ENDED,
         ),
+        row("rooms.list", READ, Rooms.list, "Topics, with their participants", "GET /admin/rooms"),
+        row(
+            "rooms.capabilities",
+            WRITE,
+            Rooms.change,
+            "Change what a participant may send in a topic",
+            "POST /admin/participants/{id}/capabilities",
+            ROOM_CAPABILITIES,
+        ),
+        row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
         row("keys.list", READ, Keys.list, "All keys", "GET /admin/keys"),
         row("keys.create", WRITE, Keys.create, "Create a key, shown once", "POST /admin/keys", KEY_CREATED),
         row("keys.revoke", WRITE, Keys.revoke, "Revoke all keys", "DELETE /admin/keys/{agent}", KEY_REVOKED),

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.hub.catalog.offer import Tool
 
-TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin"]
+TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin", "room"]
 
 
 class Target(msgspec.Struct, frozen=True):

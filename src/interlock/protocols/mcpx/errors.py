@@ -49,6 +49,11 @@ class Reason(enum.StrEnum):
     CANNOT_REJECT = "cannot_reject"
     TOO_MANY_PROPOSALS = "too_many_proposals"
     TOPIC_FULL = "topic_full"
+    RATE_LIMITED = "rate_limited"
+    UNAVAILABLE = "unavailable"
+    REPLACED = "replaced"
+    TOO_SLOW = "too_slow"
+    ACCESS_ENDED = "access_ended"
 
 
 MEANINGS: Final[Mapping[Reason, str]] = {
@@ -88,6 +93,11 @@ MEANINGS: Final[Mapping[Reason, str]] = {
     Reason.CANNOT_REJECT: "Only a participant that could fulfil a proposal can reject it",
     Reason.TOO_MANY_PROPOSALS: "The proposer, or the topic, has as many open proposals as it may",
     Reason.TOPIC_FULL: "The topic has as many participants as it may",
+    Reason.RATE_LIMITED: "The participant sends more than the topic takes",
+    Reason.UNAVAILABLE: "The gateway cannot judge or record envelopes at the moment",
+    Reason.REPLACED: "The same participant connected again; this connection ends",
+    Reason.TOO_SLOW: "The participant left too much unread; its connection ends",
+    Reason.ACCESS_ENDED: "The credential, the membership or the topic has ended; the connection ends",
 }
 
 

@@ -63,6 +63,15 @@ class Topic:
         self._requests: Recent[Asked] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
         self._ledger = Ledger(rules.ledger)
 
+    def govern(self, rules: TopicRules) -> None:
+        """Govern the topic by other rules, from the next envelope on. The bounds of its memory stay as they were."""
+        self._rules = rules
+
+    @property
+    def open_proposals(self) -> int:
+        """How many proposals are open, or not yet seen to have expired."""
+        return len(self._ledger)
+
     @property
     def participants(self) -> tuple[Participant, ...]:
         """Everyone who is there, in the order of joining."""

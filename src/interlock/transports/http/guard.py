@@ -26,6 +26,7 @@ class Refusal(msgspec.Struct, frozen=True):
     name: str = "INVALID_REQUEST"
     headers: bytes = b""
     """Complete lines that the answer carries besides the usual ones."""
+    hint: str = ""
 
 
 class Faces(msgspec.Struct, frozen=True):

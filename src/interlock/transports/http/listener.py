@@ -15,6 +15,7 @@ from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import Head, Turn
+from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
 
@@ -56,9 +57,16 @@ class HttpListener:
     """One listening address."""
 
     def __init__(
-        self, endpoint: Endpoint, faces: Faces, limits: Limits, bounds: HttpBounds, is_mcp: Callable[[str], bool]
+        self,
+        endpoint: Endpoint,
+        faces: Faces,
+        limits: Limits,
+        bounds: HttpBounds,
+        is_mcp: Callable[[str], bool],
+        upgrader: Upgrader | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self.upgrader = upgrader
         self.faces = faces
         self.limits = limits
         self.bounds = bounds

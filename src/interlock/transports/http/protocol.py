@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from interlock.transports.http import guard
+from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.connection import HttpConnection, Phase
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener, Known
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head, Turn
+from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
+from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -48,6 +52,8 @@ class HubProtocol(HttpConnection):
         self._fed = 0
         """Bytes since the last whole request."""
         self._without_upgrade: bytes | None = None
+        self._upgrade: UpgradeRequest | None = None
+        """The request that asks for another protocol, until its head is read."""
 
     def take_in(self, data: bytes) -> None:
         """Read bytes, in their turn."""
@@ -142,10 +148,17 @@ class HubProtocol(HttpConnection):
         if isinstance(found, Refusal):
             self._refuse(found)
             return
+        path, is_mcp = found
+        upgrader = listener.upgrader
+        if upgrader is not None and path == upgrader.path:
+            if parser.should_upgrade():
+                self._upgrade = UpgradeRequest(method, self._target, head, version)
+            else:
+                self._refuse(Refusal(426, "this address speaks WebSocket", headers=b"upgrade: websocket\r\n"))
+            return
         if b"upgrade" in head and parser.should_upgrade():
             self._drop_upgrade(head, version)
             return
-        path, is_mcp = found
         self._phase = _BODY
         if not is_mcp:
             self._begin_asgi(head)
@@ -255,10 +268,56 @@ class HubProtocol(HttpConnection):
     def _on_upgrade(self, rest: bytes) -> None:
         if self._phase is _DEAF:
             return
+        upgrade, self._upgrade = self._upgrade, None
+        if upgrade is not None:
+            self.flow.pause_reading()
+            self._admit_upgrade(upgrade, rest, again=True)
+            return
         head, self._without_upgrade = self._without_upgrade, None
         if head is not None:
             self.parser = httptools.HttpRequestParser(self)
             self.take_in(head + rest)
+
+    def _admit_upgrade(self, request: UpgradeRequest, rest: bytes, *, again: bool) -> None:
+        """Hand the connection over, or refuse; `again`: where the caller is not known yet, judge once more then."""
+        upgrader = self.listener.upgrader
+        if upgrader is None or self.transport.is_closing():
+            return
+        try:
+            if self._active is not None or self._queue:
+                raise Fault("INVALID_REQUEST", "an upgrade cannot stand behind requests that are not answered yet")
+            upgraded = upgrader.admit(request)
+        except AuthenticationPending as pending:
+            if again:
+                pending.settled.add_done_callback(lambda _: self._admit_upgrade(request, rest, again=False))
+            else:
+                self._refuse_upgrade(pending)
+        except Fault as fault:
+            self._refuse_upgrade(fault)
+        else:
+            self._hand_over(upgraded, rest)
+
+    def _refuse_upgrade(self, fault: Fault) -> None:
+        self._refuse(Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault), fault.hint))
+
+    def _hand_over(self, upgraded: UpgradedConnection, rest: bytes) -> None:
+        transport = self.transport
+        self._phase = _DEAF
+        self._let_go()
+        self.__dict__.pop("data_received", None)
+        self._first = self._template = self._head = None
+        self.parser = None  # type: ignore[assignment]
+        ours, uvicorns = self.listener.connections, self.connections
+        ours.discard(self)
+        uvicorns.discard(self)
+        ours.add(upgraded)
+        uvicorns.add(upgraded)  # type: ignore[arg-type]
+
+        def forget() -> None:
+            ours.discard(upgraded)
+            uvicorns.discard(upgraded)
+
+        upgraded.take_over(transport, rest, forget)
 
 
 def _is_whole(first: bytes | None, head: Head) -> bool:

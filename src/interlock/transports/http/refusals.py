@@ -26,7 +26,7 @@ _CLOSING: Final = frozenset({401, 403, 406, 415})
 
 def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:
     """The error as whoever asked for this target reads it. What came without one was no proper HTTP at all."""
-    fault = Fault(refusal.name, refusal.message)
+    fault = Fault(refusal.name, refusal.message, hint=refusal.hint)
     path = target.partition(b"?")[0].decode("latin-1")
     if not path or is_mcp(path) or is_mcp(mcp_path_of(path) or path):
         return encode_failure(None, fault.render(ErrorDialect.NEW_MCP))

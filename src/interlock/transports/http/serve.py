@@ -17,6 +17,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import Connection, Endpoint, HttpListener, mcp_paths
 from interlock.transports.http.protocol import HubProtocol
+from interlock.transports.http.upgrades import Upgrader
 from interlock.wire.limits import DEFAULT, Limits
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ async def start(
     limits: Limits = DEFAULT,
     bounds: HttpBounds = DEFAULT_BOUNDS,
     is_mcp: Callable[[str], bool] = mcp_paths,
+    upgrader: Upgrader | None = None,
     lifespan: bool = False,
 ) -> HttpServer:
     """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
     `local_names` are further names of this machine, with the port of this server.
 
-    `app` gets whatever is not on an MCP path. Without `lifespan` it gets no lifespan events of ASGI: its owner starts
-    and stops it.
+    `app` gets whatever is not on an MCP path, `upgrader` the upgrades of its own path. Without `lifespan` the app gets
+    no lifespan events of ASGI: its owner starts and stops it.
     """
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -54,7 +56,7 @@ async def start(
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
     faces = allowed_hosts_for(host, port, hosts, origins, local_names)
-    listener = HttpListener(endpoint, faces, limits, bounds, is_mcp)
+    listener = HttpListener(endpoint, faces, limits, bounds, is_mcp, upgrader)
     server = HttpServer(listener, app, sock, host, port, lifespan=lifespan)
     await server.begin()
     return server

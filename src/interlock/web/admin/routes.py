@@ -45,7 +45,7 @@ def admin_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
 
 
 def _wide(path: str) -> str:
-    return path.replace("{agent}", "{agent:path}")
+    return path.replace("{agent}", "{agent:path}").replace("participants/{id}", "participants/{id:path}")
 
 
 def admin_paths(hub_app: HubApp) -> Callable[[Caller], dict[str, object]]:
@@ -88,14 +88,13 @@ class _Endpoint:
         """The params as JSON, from the path and from query or body. A parameter that is given twice is refused."""
         texts, kinds = dict(request.path_params), self._operation.api_fields()
         given: dict[str, msgspec.Raw] = {}
+        texts |= request.query_params
+        if len(request.query_params.multi_items()) + len(request.path_params) != len(texts):
+            raise Fault("INVALID_PARAMS", "a parameter is given twice")
         if self._operation.verb == "POST":
             given = await _body(request)
-        else:
-            texts |= request.query_params
-            if len(request.query_params.multi_items()) + len(request.path_params) != len(texts):
-                raise Fault("INVALID_PARAMS", "a parameter is given twice")
         if both := texts.keys() & given.keys():
-            raise Fault("INVALID_PARAMS", f"{sorted(both)[0]!r} is already given in the path")
+            raise Fault("INVALID_PARAMS", f"{sorted(both)[0]!r} is already given in the address")
         if unknown := sorted((texts.keys() | given.keys()) - kinds.keys()):
             hint = f"one of {', '.join(sorted(kinds))}" if kinds else "there are none"
             raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=hint)

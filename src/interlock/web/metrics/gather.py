@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from interlock.hub.app import HubApp
 from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import ServerState
+from interlock.rooms.gateway import Gateway
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
+
+if TYPE_CHECKING:
+    from interlock.rooms.room import Room
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """The values of a metric, each with its labels in the order of the table."""
@@ -24,13 +29,14 @@ class Gathered(msgspec.Struct, frozen=True):
     values: Mapping[str, Values]
 
 
-def gather(hub_app: HubApp, listener: HttpListener | None) -> Gathered:
+def gather(hub_app: HubApp, listener: HttpListener | None, rooms: Gateway | None = None) -> Gathered:
     counts = Snapshot.of(hub_app.counts)
     values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_audit_log(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
     values |= _of_loop()
     if listener is not None:
         values |= _of_http(listener)
+    values |= _of_rooms(() if rooms is None else rooms.rooms)
     return Gathered(counts, values)
 
 
@@ -101,6 +107,21 @@ def _of_http(listener: HttpListener) -> dict[str, Values]:
         sessions = [(("http",), len(listener.endpoint.sessions)), (("sse",), len(listener.endpoint.legacy_sse))]
         values["interlock_sessions_open"] = sessions
     return values
+
+
+def _of_rooms(topics: Iterable[Room]) -> dict[str, Values]:
+    rooms = list(topics)
+    return {
+        "interlock_room_participants": [((room.name,), len(room.members)) for room in rooms],
+        "interlock_room_proposals_open": [((room.name,), room.open_proposals) for room in rooms],
+        "interlock_room_joins_total": [((room.name,), room.counts.joined) for room in rooms],
+        "interlock_room_envelopes_total": [((room.name,), room.counts.passed) for room in rooms],
+        "interlock_room_deliveries_total": [((room.name,), room.delivered) for room in rooms],
+        "interlock_room_dropped_total": [((room.name,), room.counts.dropped) for room in rooms],
+        "interlock_room_refused_total": [
+            ((room.name, reason), count) for room in rooms for reason, count in room.counts.refused.items()
+        ],
+    }
 
 
 def _one(value: float) -> Values:

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
+from interlock.rooms.gateway import Gateway
 from interlock.transports.http.listener import HttpListener
 from interlock.web.metrics.gather import gather
 from interlock.web.rest.outcomes import RequestInfo, refusal
@@ -26,8 +27,9 @@ _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosni
 
 
 class MetricsPage:
-    def __init__(self, hub_app: HubApp, listener: HttpListener | None = None) -> None:
+    def __init__(self, hub_app: HubApp, listener: HttpListener | None = None, rooms: Gateway | None = None) -> None:
         self._hub_app = hub_app
+        self._rooms = rooms
         self._page = b""
         self._made_at = float("-inf")
         self._making: asyncio.Future[None] | None = None
@@ -68,7 +70,7 @@ class MetricsPage:
 
     async def _make(self) -> None:
         try:
-            gathered = gather(self._hub_app, self.listener)
+            gathered = gather(self._hub_app, self.listener, self._rooms)
             from interlock.web.metrics.render import render
 
             self._page = await asyncio.to_thread(render, gathered)

@@ -1,0 +1,254 @@
+"""`interlock rooms`: list topics, take part in one from the terminal, and change what participants may send."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from .failures import Failure, Refused, WrongUsage
+from .perform import Json, perform, performs, say_rows
+from .show import bold, coloured, counted, json_option, one_line, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.protocols.mcpx.envelopes import Envelope
+    from interlock.rooms.participant import Participant
+
+T = TypeVar("T")
+
+MAX_SHOWN_CHARS = 2_000
+TO = click.option("--to", multiple=True, metavar="ID", help="Address a participant; repeat it for several.")
+
+
+@click.group()
+def rooms() -> None:
+    """Take part in topics that agents and people share.
+
+    Topics are in `interlock.toml`, as [rooms.topics.NAME]. At the terminal you are `person:` and your user name.
+
+    \b
+    Example:
+      interlock rooms join build
+    """
+
+
+@rooms.command("list")
+@performs("rooms.list", "rooms")
+@click.argument("topic", required=False)
+def list_(rows: list[Json], topic: str | None) -> None:
+    """List topics and who is there.
+
+    \b
+    Example:
+      interlock rooms list
+    """
+    none = "There are no topics. → add [rooms.topics.NAME] to interlock.toml"
+    say_rows(rows, _row, none)
+    for row in rows:
+        for one in row["participants"] if topic else ():
+            say(f"  {bold(plain(one['id']))} {plain(', '.join(one['capabilities']))}")
+
+
+@rooms.command()
+@performs("rooms.capabilities")
+@click.argument("id")
+@click.option("--topic", metavar="NAME", help="The topic, where the participant is in several.")
+@click.option("--add", multiple=True, metavar="CAPABILITY", help="Add this one, such as mcp/request:tools/*.")
+@click.option("--remove", multiple=True, metavar="CAPABILITY", help="Remove this one, exactly as it is listed.")
+def capabilities(changed: Json, id: str, topic: str | None, **_: Any) -> None:
+    """Change what a participant may send. It holds at once and after restarts.
+
+    \b
+    Example:
+      interlock rooms capabilities coder --add "mcp/request:tools/*"
+    """
+    say(f"{plain(id)} may now send in {plain(changed['topic'])}: {plain(', '.join(changed['newCapabilities']))}")
+
+
+@rooms.command("say")
+@click.argument("topic")
+@click.argument("text")
+@TO
+@json_option
+def say_(topic: str, text: str, to: tuple[str, ...], as_json: bool) -> None:
+    """Say something in a topic.
+
+    \b
+    Example:
+      interlock rooms say build "The tests are green again."
+    """
+    sent = _run(_say(topic, text, to))
+    if as_json:
+        show_json({"id": sent})
+
+
+@rooms.command()
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
+@json_option
+def watch(topic: str, count: int | None, as_json: bool) -> None:
+    """Show what is said in a topic, as it happens; stop with Ctrl-C.
+
+    \b
+    Example:
+      interlock rooms watch build
+    """
+    _run(_watch(topic, count, as_json))
+
+
+@rooms.command()
+@click.argument("topic")
+@json_option
+def join(topic: str, as_json: bool) -> None:
+    """Talk in a topic: each line you type is said there. End with Ctrl-D.
+
+    A line `/fulfil PROPOSAL TARGET` sends the proposed request to a participant in your name, and
+    `/reject PROPOSAL REASON` says no to it. The first characters of a proposal's id are enough.
+
+    \b
+    Example:
+      interlock rooms join build
+    """
+    _run(_Talk(topic, as_json).run())
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    from interlock.rooms.participant import RoomError
+
+    try:
+        return asyncio.run(work)
+    except RoomError as error:
+        failure = Refused if error.reason.startswith("http_4") or error.fix else Failure
+        raise failure(error.message, error.fix or "see `interlock rooms list`") from None
+
+
+def _participant(topic: str, *, apart: bool) -> Participant:
+    """Yourself in a topic; `apart` from a terminal that has joined already."""
+    from interlock.rooms.participant import Participant
+
+    made = perform("rooms.join", {"topic": topic, "apart": apart})
+    return Participant(made["url"], topic, made["ticket"], reconnect=False)
+
+
+async def _say(topic: str, text: str, to: tuple[str, ...]) -> str:
+    """Returns the id of the envelope."""
+    from interlock.rooms.participant import RoomError
+
+    async with _participant(topic, apart=True) as me:
+        sent = await me.chat(text, to)
+    # The gateway judges an envelope before it answers the end of the connection.
+    async for envelope in me:
+        if envelope.correlation_id == sent:
+            error = msgspec.json.decode(envelope.payload)
+            raise RoomError(error["error"], error["message"], error.get("fix", ""))
+    return sent
+
+
+async def _watch(topic: str, count: int | None, as_json: bool) -> None:
+    shown = 0
+    async with _participant(topic, apart=True) as me:
+        if not as_json:
+            say(f"You are {plain(me.id)}, with {counted(len(me.participants), 'other participant')}.", err=True)
+        async for envelope in me:
+            if as_json:
+                click.echo(envelope.raw)
+            elif envelope.kind.text != "system/welcome":
+                say(_line(envelope))
+            shown += 1
+            if shown == count:
+                return
+
+
+class _Talk:
+    """A person at the terminal in a topic."""
+
+    def __init__(self, topic: str, as_json: bool) -> None:
+        self._topic = topic
+        self._as_json = as_json
+        self._proposals: dict[str, Envelope] = {}
+
+    async def run(self) -> None:
+        async with _participant(self._topic, apart=False) as me:
+            others = ", ".join(sorted(me.participants)) or "nobody else"
+            say(f"You are {bold(plain(me.id))}; here: {plain(others)}. Type a line to say it.", err=True)
+            showing = asyncio.create_task(self._show(me))
+            try:
+                while line := await asyncio.to_thread(sys.stdin.readline):
+                    if showing.done():
+                        break
+                    await self._do(me, line.strip())
+            finally:
+                showing.cancel()
+            if me.ended is not None:
+                raise Failure(me.ended.message, "join again")
+
+    async def _show(self, me: Participant) -> None:
+        async for envelope in me:
+            if envelope.kind.type == "mcp/proposal":
+                self._proposals[envelope.id] = envelope
+                while len(self._proposals) > 256:
+                    del self._proposals[next(iter(self._proposals))]
+            if self._as_json:
+                click.echo(envelope.raw)
+            elif envelope.kind.text != "system/welcome":
+                say(_line(envelope))
+
+    async def _do(self, me: Participant, line: str) -> None:
+        from interlock.rooms.participant import RoomError
+
+        try:
+            if line.startswith("/fulfil "):
+                await self._fulfil(me, line)
+            elif line.startswith("/reject "):
+                _, id_, *reason = line.split(maxsplit=2)
+                await me.reject(self._found(id_).id, " ".join(reason))
+            elif line:
+                await me.chat(line)
+        except (RoomError, WrongUsage) as error:
+            say(coloured(plain(error.message), "red"), err=True)
+
+    async def _fulfil(self, me: Participant, line: str) -> None:
+        parts = line.split()
+        if len(parts) != 3:
+            raise WrongUsage("`/fulfil` needs a proposal and a target", "write /fulfil PROPOSAL TARGET")
+        proposal = self._found(parts[1])
+        payload = msgspec.json.decode(proposal.payload)
+        result = await me.request(payload["method"], payload.get("params", {}), [parts[2]], fulfils=proposal.id)
+        say(f"{coloured('done', 'green')} {one_line(msgspec.json.encode(result).decode(), 160)}")
+
+    def _found(self, id: str) -> Envelope:
+        found = [one for one in self._proposals.values() if one.id.startswith(id)]
+        if len(found) != 1:
+            raise WrongUsage(f"{counted(len(found), 'proposal')} begin with {id!r}", "write more of the id")
+        return found[0]
+
+
+def _line(envelope: Envelope) -> str:
+    """One envelope for the terminal. Proposals show all of what they propose, up to a bound."""
+    to = f" → {', '.join(envelope.to)}" if envelope.to else ""
+    who = f"{bold(plain(envelope.sender))}{plain(to)}"
+    payload = msgspec.json.decode(envelope.payload)
+    match envelope.kind.type:
+        case "chat":
+            return f"{who}: {one_line(payload['text'], MAX_SHOWN_CHARS)}"
+        case "system/presence":
+            event = "joined" if payload["event"] == "join" else "left"
+            return f"{bold(plain(payload['participant']['id']))} {event}"
+        case "system/error":
+            return coloured(plain(f"{payload['error']}: {payload['message']}"), "red")
+    shown = one_line(msgspec.json.encode(payload).decode(), MAX_SHOWN_CHARS)
+    return f"{who} {coloured(plain(envelope.kind.text), 'yellow')} {plain(envelope.id)}\n    {shown}"
+
+
+def _row(row: Json) -> tuple[str, ...]:
+    return (
+        bold(plain(row["topic"])),
+        row["visibility"],
+        "strict" if row["strict"] else "",
+        counted(len(row["participants"]), "participant"),
+        counted(row["open_proposals"], "open proposal"),
+    )

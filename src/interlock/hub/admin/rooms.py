@@ -1,0 +1,127 @@
+"""Operations on rooms: list topics with their participants, change capabilities, and let the hub's user join.
+
+The gateway is a layer above the hub, so these operations reach it through `RoomGateway`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Protocol
+
+import msgspec
+
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpx.capabilities import MOST_CAPABILITIES
+from interlock.wire.errors import Fault
+
+ParticipantId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Capabilities = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=2048)], ...], msgspec.Meta(max_length=64)]
+assert MOST_CAPABILITIES == 64
+
+
+class ListRooms(msgspec.Struct):
+    """Which topics to list."""
+
+    topic: TopicName | None = None
+    """Only this one."""
+
+
+class ParticipantRow(msgspec.Struct):
+    """One participant that is connected."""
+
+    id: str
+    capabilities: list[str]
+    mode: str
+    connected_at: datetime
+
+
+class RoomRow(msgspec.Struct):
+    """One topic."""
+
+    topic: str
+    visibility: str
+    strict: bool
+    proposals: str
+    open_proposals: int
+    participants: list[ParticipantRow]
+
+
+class RoomRows(msgspec.Struct):
+    """All topics of the configuration."""
+
+    rooms: list[RoomRow]
+
+
+class ChangeCapabilities(msgspec.Struct):
+    """A change of what a participant may send (MCPx, Capability Promotion API)."""
+
+    id: ParticipantId
+    topic: TopicName | None = None
+    """May be left out where the participant is in one topic only."""
+    add: Capabilities = ()
+    remove: Capabilities = ()
+
+
+class ChangedCapabilities(msgspec.Struct, rename="camel"):
+    """What a participant could send before, and can from now on."""
+
+    participant_id: str
+    topic: str
+    old_capabilities: list[str]
+    new_capabilities: list[str]
+    modified_by: str
+    modified_at: datetime
+
+
+class JoinRoom(msgspec.Struct):
+    """The topic to join."""
+
+    topic: TopicName
+    apart: bool = False
+    """Join beside other connections of the user, under an id of its own."""
+
+
+class Ticket(msgspec.Struct):
+    """Admits the hub's user to one topic, once, for a minute: the bearer token of `/ws`."""
+
+    ticket: str
+    topic: str
+    url: str
+
+
+class RoomGateway(Protocol):
+    """The rooms of a running hub."""
+
+    def rows(self, topic: str | None) -> list[RoomRow]:
+        """The topics with their participants."""
+
+    async def change_capabilities(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
+        """Change what a participant may send."""
+
+    def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
+        """Admit the hub's user to a topic."""
+
+
+class RoomOperations:
+    """The operations on the rooms of one hub."""
+
+    def __init__(self, gateway: RoomGateway | None) -> None:
+        self._gateway = gateway
+
+    async def list(self, by: Principal, params: ListRooms, trace: str) -> RoomRows:
+        """Every topic, with its participants."""
+        return RoomRows([] if self._gateway is None else self._gateway.rows(params.topic))
+
+    async def change(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
+        """Change what a participant may send. It holds from its next envelope on, and all participants learn of it."""
+        return await self._known().change_capabilities(by, params, trace)
+
+    async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
+        """A ticket for the hub's own user."""
+        return self._known().ticket(by, params.topic, params.apart)
+
+    def _known(self) -> RoomGateway:
+        if self._gateway is None:
+            raise Fault("NOT_FOUND", "this hub has no rooms", hint="add [rooms.topics.NAME] to interlock.toml")
+        return self._gateway

@@ -1,0 +1,23 @@
+"""Rooms: topics that agents and people share over WebSocket, in MCPx 0.1.
+
+`Participant` is the library for those who take part; `gateway.py` is the hub's side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.rooms.participant import Participant as Participant
+    from interlock.rooms.participant import RoomError as RoomError
+
+__all__ = ["Participant", "RoomError"]
+
+
+def __getattr__(name: str) -> object:
+    """Import the library when it is first used: a hub does without it."""
+    if name not in __all__:
+        raise AttributeError(name)
+    from interlock.rooms import participant
+
+    return getattr(participant, name)

@@ -1,0 +1,104 @@
+"""One connected participant: its credential, its connection, and how much it may send."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.rate_meter import Meter
+from interlock.protocols.mcpx.errors import Reason
+
+if TYPE_CHECKING:
+    from interlock.rooms.room import Room
+    from interlock.transports.websocket import WebSocketConnection
+
+RECORD_EVERY_S: Final = 10.0
+"""Refusals of one participant for one reason are recorded once in this time, with their count."""
+APART: Final = "~"
+"""Divides the id of a participant that joined beside other connections of its principal."""
+
+
+def subject_of(id: str, principal: Principal | None) -> str:
+    """The id under which capabilities are changed: the principal's, whichever of its connections this is."""
+    return id if principal is None else principal.id
+
+
+class Member:
+    """A participant's connection, as its room sees it (`websocket.MessageReceiver`)."""
+
+    __slots__ = ("_room", "_timer", "_unrecorded", "connected_at", "connection", "gone", "id", "meter", "principal")
+
+    def __init__(self, room: Room, id: str, principal: Principal | None, meter: Meter, connected_at: datetime) -> None:
+        self._room = room
+        self.id = id
+        self.principal = principal
+        """None for a participant without a credential."""
+        self.meter = meter
+        self.connected_at = connected_at
+        self.connection: WebSocketConnection
+        """Set by `attach`."""
+        self.gone = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._unrecorded: dict[Reason, tuple[float, int]] | None = None
+
+    @property
+    def subject(self) -> str:
+        """The id under which its capabilities are changed."""
+        return subject_of(self.id, self.principal)
+
+    def attach(self, connection: WebSocketConnection) -> None:
+        """This is the participant's connection."""
+        self.connection = connection
+
+    # The connection calls these.
+
+    def on_open(self) -> None:
+        """The upgrade is answered."""
+        self._room.enter(self)
+
+    def on_message(self, data: bytes, binary: bool) -> bool:
+        """An envelope."""
+        if self.gone:
+            return True
+        return self._timer is None and self._room.receive(self, data, binary)
+
+    def on_lost(self) -> None:
+        """The connection has gone. Called once or twice."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._room.lose(self)
+
+    def expel(self, message: str, fix: str) -> None:
+        """End the connection of a participant that may no longer be here."""
+        self._room.expel(self, message, fix)
+
+    # The room calls these.
+
+    def pause(self, seconds: float) -> None:
+        """Take no further envelope for this time: a sender that is too fast is slowed by its own connection."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
+
+    def count_refusal(self, reason: Reason, now: float) -> int:
+        """How many refusals the audit record of this one stands for; 0 where it is not recorded yet."""
+        known = self._unrecorded
+        if known is None:
+            known = self._unrecorded = {}
+        last, count = known.get(reason, (-RECORD_EVERY_S, 0))
+        if now - last < RECORD_EVERY_S:
+            known[reason] = last, count + 1
+            return 0
+        known[reason] = now, 0
+        return count + 1
+
+    def unrecorded(self) -> dict[Reason, int]:
+        """Refusals that no record stands for yet. The caller records them."""
+        known, self._unrecorded = self._unrecorded or {}, None
+        return {reason: count for reason, (_, count) in known.items() if count}
+
+    def _resume(self) -> None:
+        self._timer = None
+        self.connection.resume()

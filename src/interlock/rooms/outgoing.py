@@ -1,0 +1,74 @@
+"""Frames on their way to participants, in one order for all, a bounded number in each turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from interlock.rooms.member import Member
+
+AT_ONCE: Final = 256
+"""Frames written in one turn of the loop, so that a large topic does not hold it."""
+MOST_WAITING: Final = 64
+"""Envelopes that may wait for their delivery before nothing more is read from senders."""
+
+
+class Outgoing:
+    """The frames of one topic that are not written yet."""
+
+    __slots__ = ("_blocked", "_drop", "_position", "_queue", "delivered")
+
+    def __init__(self, drop: Callable[[Member], None]) -> None:
+        self._drop = drop
+        """Ends a participant that left too much unread."""
+        self._queue: deque[tuple[bytes, Sequence[Member]]] = deque()
+        self._position = 0
+        """Participants that have the first frame of the queue already."""
+        self._blocked: dict[Member, None] = {}
+        """Senders that wait."""
+        self.delivered = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether senders have to wait."""
+        return len(self._queue) >= MOST_WAITING
+
+    def wait(self, member: Member) -> None:
+        """Resume this sender once there is space."""
+        self._blocked[member] = None
+
+    def send(self, frame: bytes, members: Sequence[Member]) -> None:
+        """Write a frame to each of these, after all frames before it."""
+        if not self._queue and len(members) <= AT_ONCE:
+            self._write(frame, members)
+            return
+        self._queue.append((frame, members))
+        if len(self._queue) == 1:
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        left = AT_ONCE
+        while self._queue and left > 0:
+            frame, members = self._queue[0]
+            piece = members[self._position : self._position + left]
+            self._position += len(piece)
+            left -= max(1, len(piece))
+            if self._position >= len(members):
+                self._queue.popleft()
+                self._position = 0
+            self._write(frame, piece)
+        if self._queue:
+            asyncio.get_running_loop().call_soon(self._pump)
+        if self._blocked and not self.full:
+            blocked, self._blocked = self._blocked, {}
+            for member in blocked:
+                if not member.gone:
+                    member.connection.resume()
+
+    def _write(self, frame: bytes, members: Sequence[Member]) -> None:
+        slow = [member for member in members if not member.connection.send(frame)]
+        self.delivered += len(members)
+        for member in slow:
+            self._drop(member)

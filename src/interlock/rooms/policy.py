@@ -1,0 +1,67 @@
+"""Who may join a topic, under which id, with which capabilities: decided by the credential, never by a peer's word.
+
+A stored change of a participant's capabilities stands on top of its profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from interlock.config.settings import Topic
+from interlock.hub.auth.principals import Principal
+from interlock.hub.room_capabilities import CapabilityChange
+from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
+from interlock.protocols.mcpx.ledger import LedgerBounds
+from interlock.protocols.mcpx.topic import TopicRules
+from interlock.wire.errors import Fault
+
+ANONYMOUS: Final = "anonymous"
+"""The owner of all participants without a credential: they may be one and the same person."""
+GUEST: Final = "guest-"
+"""Begins the id of a participant without a credential."""
+
+
+def check_member(name: str, topic: Topic, principal: Principal | None) -> None:
+    """Refuse a principal that may not join. Raises Fault; a private topic is unknown to those outside it."""
+    if principal is None:
+        if topic.visibility != "public":
+            hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
+            raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
+    elif topic.visibility == "private" and principal.id not in topic.members:
+        raise unknown_topic(name)
+
+
+def capabilities_of(
+    topic: Topic,
+    profiles: Mapping[str, tuple[str, ...]],
+    principal: Principal | None,
+    change: CapabilityChange | None,
+) -> CapabilitySet:
+    """What a participant may send. A profile that does not exist covers nothing."""
+    name = topic.profile
+    if principal is not None:
+        name = topic.members.get(principal.id) or topic.kinds.get(principal.kind) or name
+    texts = PROFILES.get(name) or profiles.get(name) or ()
+    return _compiled(texts if change is None else change.apply(texts))
+
+
+def rules_of(topic: Topic) -> TopicRules:
+    """How a topic is governed, as the pure topic has it."""
+    return TopicRules(
+        strict=topic.strict,
+        arbitrate=topic.proposals == "gateway",
+        participants=topic.participants,
+        ledger=LedgerBounds(lifetime=topic.proposal_s),
+    )
+
+
+def unknown_topic(name: str) -> Fault:
+    """The same for a topic that does not exist and for one that the caller is no member of."""
+    return Fault("NOT_FOUND", f"no topic {name[:64]!r}", hint="`interlock rooms list` shows all topics")
+
+
+@lru_cache(maxsize=256)
+def _compiled(texts: tuple[str, ...]) -> CapabilitySet:
+    return CapabilitySet(texts)

@@ -1,0 +1,50 @@
+"""Tickets for the hub's own user: a bearer token of `/ws` that is good once, for one topic, for a minute."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from interlock.hub.auth.principals import Principal
+
+PREFIX: Final = "room-ticket-"
+VALID_S: Final = 60.0
+MOST: Final = 256
+
+
+class Admitted(NamedTuple):
+    """What a credential admits to a topic."""
+
+    principal: Principal | None
+    apart: bool = False
+    """Whether it joins beside other connections of the same principal, under an id of its own."""
+
+
+class Tickets:
+    """The tickets that were not used yet. Only their hashes are kept."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[bytes, tuple[Admitted, str, float]] = {}
+
+    def make(self, admitted: Admitted, topic: str) -> str:
+        """A new ticket. Beyond the bound the oldest is worth nothing any more."""
+        text = PREFIX + secrets.token_urlsafe(32)
+        while len(self._open) >= MOST:
+            del self._open[next(iter(self._open))]
+        self._open[_hash(text)] = admitted, topic, self._clock() + VALID_S
+        return text
+
+    def redeem(self, text: str, topic: str) -> Admitted | None:
+        """Who a ticket admits to a topic, once; None for any other text."""
+        found = self._open.pop(_hash(text), None)
+        if found is None or found[1] != topic or self._clock() >= found[2]:
+            return None
+        return found[0]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,58 @@
+"""`interlock rooms` with a real hub: what two terminals see of each other."""
+
+from __future__ import annotations
+
+import getpass
+import json
+
+from .conftest import User
+
+CONFIG = """
+[hub]
+listen = "127.0.0.1:0"
+[rooms.topics.build]
+visibility = "restricted"
+kinds = { person = "full-access" }
+[rooms.topics.closed]
+[rooms.topics.quiet]
+visibility = "restricted"
+kinds = { person = "listener" }
+[rooms.profiles]
+listener = ["mcp/response:*"]
+"""
+
+
+def test_what_one_terminal_says_another_one_sees(user: User) -> None:
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    user.config.write_text(CONFIG)
+    assert user.finished("up", "-d")[0] == 0
+    try:
+        me = f"person:{getpass.getuser()}"
+        code, out, err = user.finished("rooms", "list")
+        assert code == 0, err
+        assert "build" in out
+        assert "restricted" in out
+        watcher = user.process("rooms", "watch", "build", "--json", "--count", "5")
+        assert watcher.stdout is not None
+        welcome = json.loads(watcher.stdout.readline())
+        watching = welcome["payload"]["you"]["id"]
+        assert watching.startswith(f"{me}~")
+        assert welcome["payload"]["you"]["capabilities"] == ["mcp/*", "chat"]
+        listed = json.loads(user.finished("rooms", "list", "--json")[1])
+        assert [one["id"] for one in listed[0]["participants"]] == [watching]
+        sent = json.loads(user.finished("rooms", "say", "build", "hello", "--json")[1])
+        rest = [json.loads(watcher.stdout.readline()) for _ in range(4)]
+        assert [each["kind"] for each in rest] == ["system/presence", "system/presence", "chat", "system/presence"]
+        assert (rest[2]["id"], rest[2]["payload"]["text"]) == (sent["id"], "hello")
+        watcher.communicate(timeout=30)
+        assert watcher.returncode == 0
+        code, out, err = user.finished("rooms", "say", "closed", "hello")
+        assert code == 5, (out, err)
+        code, out, err = user.finished("rooms", "say", "quiet", "hello")
+        assert code == 5, (out, err)
+        assert "You lack capability for 'chat'" in err
+        code, out, err = user.finished("rooms", "join", "build", stdin=b"good morning\n/reject nothing no\n")
+        assert code == 0, err
+        assert "0 proposals begin with 'nothing'" in err
+    finally:
+        user.finished("down")

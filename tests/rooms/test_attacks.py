@@ -1,0 +1,265 @@
+"""Bad input over real WebSockets: each is answered with `system/error`, counted, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from hub.running_hub import until
+from interlock.config.settings import Rate, Topic
+
+from .running import RunningRooms, running_rooms
+
+pytestmark = pytest.mark.anyio
+
+OPEN = Topic(visibility="restricted", profile="full-access")
+SHY = Topic(visibility="restricted", profile="proposal-only")
+
+
+def raw(**changes: Any) -> str:
+    envelope = {"protocol": "mcpx/v0.1", "id": "x-1", "from": "eve", "kind": "chat", "payload": {"text": "hi"}}
+    return json.dumps({name: value for name, value in (envelope | changes).items() if value is not ...})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "correlation"),
+    [
+        (raw(**{"from": "ann"}), "from_mismatch", "x-1"),
+        (raw(**{"from": "system:gateway"}), "from_mismatch", "x-1"),
+        (raw(**{"from": ...}), "missing_member", "x-1"),
+        (raw(**{"from": ""}), "invalid_participant", "x-1"),
+        (raw(**{"from": ["eve"]}), "wrong_type", "x-1"),
+        (raw(kind="system/error"), "capability_violation", "x-1"),
+        (raw(kind="system/welcome"), "capability_violation", "x-1"),
+        (raw(kind="system/anything"), "capability_violation", "x-1"),
+        (raw(kind="mcp/request:tools/call:rm"), "capability_violation", "x-1"),
+        (raw(kind="presence"), "invalid_kind", "x-1"),
+        (raw(kind="mcp/request"), "invalid_kind", "x-1"),
+        (raw(protocol="mcp-x/v0"), "unsupported_protocol", "x-1"),
+        (raw(protocol="mcpx/v0.2"), "unsupported_protocol", "x-1"),
+        (raw(payload=[1]), "not_an_object", "x-1"),
+        (raw(payload=...), "missing_member", "x-1"),
+        (raw(ts="yesterday"), "invalid_timestamp", "x-1"),
+        (raw(to="ann"), "wrong_type", "x-1"),
+        (raw(to=["ann"] * 65), "too_many_recipients", "x-1"),
+        (raw(id="x" * 129), "invalid_id", None),
+        (raw(kind="mcp/proposal:tools/call", correlation_id="p"), "correlation_forbidden", "x-1"),
+        (raw(kind="mcp/response:tools/call"), "correlation_missing", "x-1"),
+        (raw(kind="mcp/withdraw", correlation_id="nothing"), "unknown_proposal", "x-1"),
+        (raw()[:-1], "not_json", None),
+        ("", "not_json", None),
+        ("null", "not_an_object", None),
+        ('{"id":"a","id":"b"}', "duplicate_member", None),
+        (raw(ID="x-2"), "wrong_case", None),
+        (raw(payload={"text": "x" * 600_000}), "too_large", None),
+        (raw(payload={"text": json.loads("[" * 100 + "]" * 100)}), "nested_too_deeply", None),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+async def test_t33_a_bad_envelope_is_answered_and_the_connection_kept(
+    shy: RunningRooms, text: str, reason: str, correlation: str | None
+) -> None:
+    ann, eve = await shy.join("ann"), await shy.join("eve")
+    await eve.socket.send(text)
+    error = await eve.error()
+    assert error["payload"]["error"] == reason
+    assert error.get("correlation_id") == correlation
+    assert (error["from"], error["to"]) == ("system:gateway", ["eve"])
+    assert error["payload"]["your_capabilities"] == ["mcp/proposal:*", "mcp/response:*", "chat"]
+    # The connection is kept, and nobody else has seen anything of it.
+    await eve.send("chat", {"text": "still here"})
+    assert (await ann.next("chat", "system/error", "system/welcome"))["payload"] == {"text": "still here"}
+    await ann.leave()
+    await eve.leave()
+
+
+@pytest.fixture(scope="module")
+async def shy(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    async with running_rooms(tmp_path_factory.mktemp("rooms"), build=SHY) as rooms:
+        yield rooms
+
+
+async def test_a_violation_names_the_kind_and_the_capabilities_and_is_recorded(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=SHY) as rooms:
+        eve = await rooms.join("eve")
+        sent = await eve.send("mcp/request:tools/call:rm", {})
+        error = await eve.error()
+        assert error["correlation_id"] == sent
+        assert error["payload"]["attempted_kind"] == "mcp/request:tools/call:rm"
+        assert error["payload"]["message"] == "You lack capability for 'mcp/request:tools/call:rm'"
+        for _ in range(20):
+            await eve.send("mcp/request:tools/call:rm", {})
+            await eve.error()
+        room = next(iter(rooms.gateway.rooms))
+        assert room.counts.refused["capability_violation"] == 21
+        await eve.leave()
+        await until(lambda: not room.members)
+        await rooms.hub_app.recorder.flushed()
+        found = await rooms.operate("audit.search", event="dev.interlock.room_refused")
+        rows = [entry["record"] for entry in found["entries"]]
+        assert [(row["actor"], row["rule"]) for row in rows] == [("eve", "capability_violation")] * 2
+        assert sum(row["details"]["count"] for row in rows) == 21, "two records stand for all of them"
+
+
+async def test_a_binary_message_is_refused_and_the_connection_kept(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        await eve.socket.send(raw().encode())
+        assert (await eve.error())["payload"]["error"] == "not_json"
+        await eve.send("chat")
+        await ann.next("chat")
+
+
+async def test_a_text_message_that_is_not_utf8_ends_the_connection_as_websocket_says(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        eve = await rooms.join("eve")
+        await eve.socket.send(b'{"id":"\xff"}', text=True)
+        assert (await eve.closed())[1] == 1007
+
+
+async def test_a_message_beyond_all_bounds_ends_the_connection(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        await eve.socket.send("x" * (2 * 1024 * 1024))
+        assert (await eve.closed())[1] == 1009
+        gone = await ann.next("system/presence")
+        while gone["payload"]["event"] != "leave":
+            gone = await ann.next("system/presence")
+        assert gone["payload"]["participant"] == {"id": "eve"}
+
+
+async def test_a_used_id_is_refused_for_everyone(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        await ann.send("chat", id="once")
+        await eve.next("chat")
+        for peer in (eve, ann):
+            await peer.send("chat", id="once")
+            assert (await peer.error())["payload"]["error"] == "duplicate_id"
+        await eve.send("chat", id=ann.welcome["id"])
+        assert (await eve.error())["payload"]["error"] == "duplicate_id"
+
+
+async def test_a_second_connection_replaces_the_first_which_is_told(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, first = await rooms.join("ann"), await rooms.join("eve")
+        second = await rooms.join("eve")
+        found, code, reason = await first.closed()
+        assert found[-1]["payload"]["error"] == "replaced"
+        assert (code, reason) == (1008, "replaced")
+        await second.send("chat")
+        seen = [each for each in await ann.nothing() if each["kind"] in ("system/presence", "chat")]
+        # Ann's own join, Eve's join, the chat: nothing of the change of connections.
+        assert [each["kind"] for each in seen] == ["system/presence", "system/presence", "chat"]
+
+
+async def test_a_flood_is_slowed_and_answered(tmp_path: Path) -> None:
+    slow = Topic(visibility="restricted", profile="full-access", rate=Rate(per_minute=50))
+    async with running_rooms(tmp_path, build=slow) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        for number in range(60):
+            await eve.send("chat", {"text": str(number)}, id=f"flood-{number}")
+        error = await eve.error()
+        assert error["payload"]["error"] == "rate_limited"
+        assert error["correlation_id"] == "flood-49", "the join counts as one"
+        await ann.send("chat", {"text": "mine"})
+        assert (await eve.next("chat"))["payload"] == {"text": "mine"}
+        chats = [each for each in await ann.nothing() if each["kind"] == "chat"]
+        assert [each["payload"]["text"] for each in chats] == [str(number) for number in range(49)]
+
+
+async def test_joining_again_and_again_is_limited(tmp_path: Path) -> None:
+    slow = Topic(visibility="restricted", rate=Rate(per_minute=3))
+    async with running_rooms(tmp_path, build=slow) as rooms:
+        for _ in range(3):
+            await (await rooms.join("eve")).leave()
+        headers = {"Authorization": f"Bearer {await rooms.key('eve')}"}
+        status, body = await rooms.refused("build", headers)
+        assert status == 429
+        assert "3 envelopes in 60 seconds" in json.dumps(body)
+
+
+async def test_a_participant_that_never_reads_is_cut_off_and_the_others_are_served(tmp_path: Path) -> None:
+    fast = Topic(visibility="restricted", profile="full-access", rate=Rate())
+    async with running_rooms(tmp_path, build=fast) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        deaf = await connect(
+            rooms.url("build"),
+            additional_headers={"Authorization": f"Bearer {await rooms.key('deaf')}"},
+            compression=None,
+            max_queue=1,
+            ping_interval=None,
+        )
+        deaf.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await bob.next("system/presence")
+        deaf.transport.pause_reading()
+        room = next(iter(rooms.gateway.rooms))
+        text, sent = "x" * 400_000, 0
+        async with asyncio.timeout(60):
+            while room.counts.dropped == 0:
+                await ann.send("chat", {"text": text})
+                assert len((await bob.next("chat"))["payload"]["text"]) == len(text)
+                sent += 1
+        assert sent < 60, "what waits for one participant is bounded"
+        assert {member.id for member in room.members} == {"ann", "bob"}
+        left = await bob.next("system/presence")
+        while left["payload"]["event"] != "leave":
+            left = await bob.next("system/presence")
+        assert left["payload"]["participant"] == {"id": "deaf"}
+        deaf.transport.abort()
+
+
+async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:
+    topics = {"build": OPEN, "closed": Topic(members={"ann": "full-access"}), "open": Topic(visibility="public")}
+    async with running_rooms(tmp_path, **topics) as rooms:
+        key = {"Authorization": f"Bearer {await rooms.key('eve')}"}
+        assert (await rooms.refused("nowhere", key))[0] == 404
+        assert (await rooms.refused("closed", key))[0] == 404, "a private topic is unknown to others"
+        assert (await rooms.refused("build"))[0] == 401
+        assert (await rooms.refused("build", {"Authorization": "Bearer wrong"}))[0] == 401
+        assert (await rooms.refused("open", {"Authorization": "Bearer wrong"}))[0] == 401, "never taken for a guest"
+        assert (await rooms.refused("build", key | {"Origin": "https://evil.example"}))[0] == 403
+        assert (await rooms.refused("build", key, mode="some"))[0] == 400
+        assert (await rooms.refused("build&topic=open", key))[0] == 400
+        assert (await rooms.refused("", key))[0] == 400
+        guest = await rooms.join(None, "open")
+        assert guest.id.startswith("guest-")
+        other = await rooms.join(None, "open")
+        assert other.id != guest.id
+
+
+async def test_a_browser_sends_its_key_as_a_subprotocol_which_is_never_echoed(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        key = await rooms.key("eve")
+        origin = f"http://127.0.0.1:{rooms.port}"
+        offered: Any = ["mcpx.v0.1", f"bearer.{key}"]
+        async with connect(rooms.url("build"), subprotocols=offered, origin=origin) as page:  # type: ignore[arg-type]
+            assert page.subprotocol == "mcpx.v0.1"
+            assert json.loads(await page.recv())["payload"]["you"]["id"] == "eve"
+        headers = {"Authorization": f"Bearer {key}", "Sec-WebSocket-Protocol": f"mcpx.v0.1, bearer.{key}"}
+        assert (await rooms.refused("build", headers))[0] == 400
+
+
+async def test_a_revoked_key_ends_its_connection_at_the_next_envelope(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        await rooms.operate("keys.revoke", agent="eve")
+        await eve.send("chat")
+        found, code, reason = await eve.closed()
+        assert found[-1]["payload"]["error"] == "access_ended"
+        assert (code, reason) == (1008, "access_ended")
+        assert not [each for each in await ann.nothing() if each["kind"] == "chat"]
+
+
+async def test_plain_http_at_the_address_is_told_to_upgrade(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=OPEN) as rooms:
+        reader, writer = await asyncio.open_connection("127.0.0.1", rooms.port)
+        writer.write(b"GET /ws?topic=build HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % rooms.port)
+        assert b" 426 " in await reader.readline()
+        writer.close()

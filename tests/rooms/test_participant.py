@@ -1,0 +1,118 @@
+"""`interlock.rooms.Participant` against the real gateway, and against one that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from hub.running_hub import until
+from interlock.config.settings import Topic
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.rooms import Participant, RoomError
+from interlock.rooms import participant as module
+
+from .running import RunningRooms, running_rooms
+
+pytestmark = pytest.mark.anyio
+
+BUILD = Topic(members={"coder": "proposal-only", "boss": "full-access", "worker": "response-only"})
+
+
+async def participant(rooms: RunningRooms, name: str, **more: object) -> Participant:
+    return Participant(f"http://127.0.0.1:{rooms.port}", "build", await rooms.key(name), **more)  # type: ignore[arg-type]
+
+
+async def read(me: Participant, kind: str) -> Envelope:
+    async with asyncio.timeout(30):
+        async for envelope in me:
+            if envelope.kind.text.startswith(kind):
+                return envelope
+    raise AssertionError(me.ended)
+
+
+async def test_a_proposal_is_fulfilled_by_one_and_answered_by_another(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        async with (
+            await participant(rooms, "coder", mode="directed") as coder,
+            await participant(rooms, "boss") as boss,
+            await participant(rooms, "worker") as worker,
+        ):
+            await until(lambda: len(coder.participants) == 2)
+            assert coder.capabilities == ("mcp/proposal:*", "mcp/response:*", "chat")
+            assert worker.participants["boss"] == ("mcp/*", "chat")
+            params = {"name": "write_file", "arguments": {"path": "a.txt"}}
+            with pytest.raises(RoomError, match="capability_violation"):
+                await coder.request("tools/call", params, ["worker"])
+            proposal = await coder.propose("tools/call", params)
+            seen = await read(boss, "mcp/proposal")
+            assert (seen.id, seen.kind.context) == (proposal, "write_file")
+            asked = asyncio.create_task(boss.request("tools/call", params, ["worker"], fulfils=proposal))
+            request = await read(worker, "mcp/request")
+            await worker.respond(request, {"content": [{"type": "text", "text": "done"}]})
+            assert (await asked)["content"][0]["text"] == "done"
+            assert (await read(coder, "mcp/response")).correlation_id == request.id
+            await boss.chat("well done")
+            assert b"well done" in (await read(coder, "chat")).payload
+        await until(lambda: not next(iter(rooms.gateway.rooms)).members)
+
+
+async def test_a_spoofed_envelope_never_reaches_the_application(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        async with await participant(rooms, "worker") as worker:
+            boss = await rooms.join("boss")
+            payload = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "dangerous"}}
+            await boss.send("mcp/request:tools/call:safe", payload)
+            await boss.send("chat", {"text": "after it"})
+            await read(worker, "chat")
+            assert worker.misbehaviour == {"boss": 1}
+
+
+async def test_it_comes_back_after_the_hub_was_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        async with await participant(rooms, "worker") as worker:
+            (member,) = next(iter(rooms.gateway.rooms)).members
+            member.connection.close(1001, "the hub stops")
+            await until(lambda: next(iter(rooms.gateway.rooms)).counts.joined == 2)
+            boss = await rooms.join("boss")
+            await boss.send("chat", {"text": "hello again"}, to=["worker"])
+            await read(worker, "chat")
+
+
+async def test_it_does_not_fight_with_its_own_replacement(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        async with await participant(rooms, "worker") as first, await participant(rooms, "worker"):
+            async with asyncio.timeout(30):
+                async for _ in first:
+                    pass
+            assert first.ended is not None
+            assert first.ended.reason == "replaced"
+
+
+async def test_a_refused_connection_says_why(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        with pytest.raises(RoomError, match="no topic 'other'"):
+            async with Participant(f"http://127.0.0.1:{rooms.port}", "other", await rooms.key("worker")):
+                pass
+
+
+async def test_presence_may_come_before_the_welcome() -> None:
+    async def other_gateway(peer: ServerConnection) -> None:
+        base = {"protocol": "mcpx/v0.1", "from": "system:gateway"}
+        you = {"id": "me", "capabilities": ["chat"]}
+        joined = {"kind": "system/presence", "payload": {"event": "join", "participant": you}}
+        welcome = {"kind": "system/welcome", "to": ["me"], "payload": {"you": you, "participants": []}}
+        await peer.send(json.dumps(base | {"id": "1"} | joined))
+        await peer.send("not an envelope")
+        await peer.send(json.dumps(base | {"id": "2"} | welcome))
+        await peer.wait_closed()
+
+    async with serve(other_gateway, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
+            assert (me.id, me.capabilities, me.participants) == ("me", ("chat",), {})
+            assert me.misbehaviour == {"": 1}

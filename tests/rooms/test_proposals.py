@@ -1,0 +1,224 @@
+"""The specification's examples through the real gateway, and the life of proposals between real participants."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Topic
+from protocols.mcpx import vectors
+
+from .running import Peer, RunningRooms, running_rooms
+
+pytestmark = pytest.mark.anyio
+
+CALL = {"name": "write", "arguments": {"path": "a"}}
+MEMBERS = {
+    "human-user": "full-access",
+    "trusted-agent": "full-access",
+    "target-agent": "response-only",
+    "untrusted-agent": "proposal-only",
+    "user-alice": "response-only",
+    "robot-alpha": "tool-only",
+}
+BUILD = Topic(members=MEMBERS)
+HISTORIES = 60
+STEPS = 15
+
+
+def call(number: int, name: str = "write") -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": CALL | {"name": name}}
+
+
+async def propose(peer: Peer, **members: object) -> str:
+    return await peer.send("mcp/proposal:tools/call:write", {"method": "tools/call", "params": CALL}, **members)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_every_example_of_the_specification_passes_or_is_refused_as_its_text_says(
+    tmp_path: Path, strict: bool
+) -> None:
+    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, strict=strict)) as rooms:
+        peers = {name: await rooms.join(name) for name in MEMBERS}
+        observer = peers["user-alice"]
+        order = [vectors.REQUEST, vectors.RESPONSE, vectors.PROPOSAL, vectors.FULFILMENT, vectors.FULFILMENT_RESPONSE]
+        for example in order:
+            await peers[json.loads(example)["from"]].socket.send(example)
+            got = await observer.socket.recv()
+            while json.loads(got)["kind"].startswith("system/"):
+                got = await observer.socket.recv()
+            assert got == example, "byte for byte"
+        await observer.socket.send(vectors.CHAT)
+        assert (await peers["human-user"].next("chat"))["payload"]["text"] == "Hello everyone!"
+        robot = peers["robot-alpha"]
+        await robot.socket.send(vectors.ENVELOPE)
+        if strict:
+            assert (await robot.error())["payload"]["error"] == "invalid_payload", "its payload is left out in the text"
+        else:
+            await peers["human-user"].next("mcp/request:tools/call")
+        for example in (vectors.PRESENCE, vectors.WELCOME, vectors.VIOLATION):
+            forged = json.loads(example) | {"from": robot.id, "id": json.loads(example)["id"] + "-forged"}
+            await robot.socket.send(json.dumps(forged))
+            error = await robot.error()
+            assert error["payload"]["error"] == "capability_violation"
+            assert error["payload"]["attempted_kind"] == forged["kind"]
+
+
+async def test_the_first_fulfilment_wins_and_its_answer_reaches_the_proposer(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        proposer = await rooms.join("untrusted-agent", mode="directed")
+        ann, bob = await rooms.join("human-user"), await rooms.join("trusted-agent")
+        target = await rooms.join("target-agent")
+        proposal = await propose(proposer)
+        await ann.next("mcp/proposal:tools/call:write")
+        kind = "mcp/request:tools/call:write"
+        request = await ann.send(kind, call(1), to=["target-agent"], correlation_id=proposal)
+        await target.next(kind)
+        await bob.send(kind, call(2), to=["target-agent"], correlation_id=proposal)
+        error = await bob.error()
+        assert error["payload"]["error"] == "proposal_already_fulfilled"
+        answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
+        # The target cannot know who proposed, and the proposer hears only what is directed to it.
+        await target.send(kind.replace("request", "response"), answer, to=["human-user"], correlation_id=request)
+        got = await proposer.next("mcp/response:tools/call:write")
+        assert got["payload"] == answer
+        assert not [each for each in await target.nothing() if each["kind"] == kind], "the second never arrived"
+
+
+async def test_nobody_fulfils_its_own_proposal(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        ann = await rooms.join("human-user")
+        proposal = await propose(ann)
+        await ann.send("mcp/request:tools/call:write", call(1), correlation_id=proposal)
+        assert (await ann.error())["payload"]["error"] == "own_proposal"
+
+
+async def test_guests_are_one_owner(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=Topic(visibility="public", profile="full-access")) as rooms:
+        one, other = await rooms.join(None), await rooms.join(None)
+        proposal = await propose(one)
+        await other.next("mcp/proposal:tools/call:write")
+        await other.send("mcp/request:tools/call:write", call(1), correlation_id=proposal)
+        assert (await other.error())["payload"]["error"] == "own_proposal"
+
+
+async def test_withdrawn_and_rejected_proposals_cannot_be_fulfilled(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        proposer, ann = await rooms.join("untrusted-agent"), await rooms.join("human-user")
+        watcher = await rooms.join("target-agent")
+        withdrawn, rejected = await propose(proposer), await propose(proposer)
+        await ann.send("mcp/withdraw", {}, correlation_id=withdrawn)
+        assert (await ann.error())["payload"]["error"] == "not_the_proposer"
+        await watcher.send("mcp/reject", {"reason": "no"}, correlation_id=rejected)
+        assert (await watcher.error())["payload"]["error"] == "cannot_reject"
+        await proposer.send("mcp/withdraw", {"reason": "changed my mind"}, correlation_id=withdrawn)
+        await ann.next("mcp/withdraw")
+        await ann.send("mcp/reject", {"reason": "too risky"}, correlation_id=rejected)
+        assert (await proposer.next("mcp/reject"))["payload"] == {"reason": "too risky"}
+        for proposal, reason in ((withdrawn, "proposal_withdrawn"), (rejected, "proposal_rejected")):
+            await ann.send("mcp/request:tools/call:write", call(1), correlation_id=proposal)
+            assert (await ann.error())["payload"]["error"] == reason
+
+
+async def test_a_proposal_expires_and_its_proposer_is_told(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, proposal_s=0.2)) as rooms:
+        proposer, ann = await rooms.join("untrusted-agent"), await rooms.join("human-user")
+        proposal = await propose(proposer)
+        error = await proposer.error()
+        assert (error["payload"]["error"], error["correlation_id"]) == ("proposal_expired", proposal)
+        await ann.send("mcp/request:tools/call:write", call(1), correlation_id=proposal)
+        assert (await ann.error())["payload"]["error"] == "proposal_expired"
+        await rooms.hub_app.recorder.flushed()
+        found = await rooms.operate("audit.search", event="dev.interlock.room_proposal_expired")
+        assert [entry["record"]["details"]["proposal"] for entry in found["entries"]] == [proposal]
+
+
+async def test_agents_can_track_proposals_themselves(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, proposals="agents")) as rooms:
+        proposer, ann = await rooms.join("untrusted-agent"), await rooms.join("human-user")
+        target = await rooms.join("target-agent")
+        proposal = await propose(proposer)
+        for number in (1, 2):
+            await ann.send("mcp/request:tools/call:write", call(number), correlation_id=proposal)
+            assert (await target.next("mcp/request:tools/call:write"))["payload"]["id"] == number
+
+
+async def test_a_strict_topic_refuses_a_kind_that_does_not_match_its_payload(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=Topic(members=MEMBERS, strict=True), lax=BUILD) as rooms:
+        for topic, refused in (("build", True), ("lax", False)):
+            eve, target = await rooms.join("robot-alpha", topic), await rooms.join("target-agent", topic)
+            await eve.send("mcp/request:tools/call:safe", call(1, "dangerous"))
+            if refused:
+                assert (await eve.error())["payload"]["error"] == "context_mismatch"
+            else:
+                await target.next("mcp/request:tools/call:safe")
+
+
+class Model:
+    """What is true of proposals, simply."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] = {}
+        self.proposers: dict[str, str] = {}
+
+    def judge(self, action: str, who: str, proposal: str) -> str:
+        """The reason of a refusal; empty where the envelope is passed on."""
+        state = self.states[proposal]
+        own = self.proposers[proposal] == who
+        if action == "withdraw" and not own:
+            return "not_the_proposer"
+        if action == "reject" and own:
+            return "cannot_reject"
+        if state != "open":
+            return {"fulfilled": "proposal_already_fulfilled"}.get(state, f"proposal_{state}")
+        if action == "fulfil" and own:
+            return "own_proposal"
+        self.states[proposal] = {"fulfil": "fulfilled", "withdraw": "withdrawn", "reject": "rejected"}[action]
+        return ""
+
+
+async def test_random_histories_of_proposals_match_a_model(tmp_path: Path) -> None:
+    topics = {f"topic-{seed}": Topic(visibility="restricted", profile="full-access") for seed in range(HISTORIES)}
+    async with running_rooms(tmp_path, None, None, **topics) as rooms:
+        for seed, topic in enumerate(topics):
+            await _history(rooms, topic, random.Random(seed))
+
+
+async def _history(rooms: RunningRooms, topic: str, chance: random.Random) -> None:
+    names = ("ann", "bob", "cat")
+    watcher = await rooms.join("watcher", topic)
+    present: dict[str, Peer] = {}
+    model, passed = Model(), Counter[str]()
+    for _ in range(STEPS):
+        who, action = chance.choice(names), chance.choice(["join", "leave", "propose", "fulfil", "withdraw", "reject"])
+        if action == "join" or who not in present:
+            present[who] = await rooms.join(who, topic)
+        elif action == "leave":
+            await present.pop(who).leave()
+        elif action == "propose" or not model.states:
+            peer = present[who]
+            proposal = await propose(peer)
+            await peer.nothing()  # it was judged: what others send comes after it
+            model.states[proposal], model.proposers[proposal] = "open", who
+            passed[proposal] += 1
+        else:
+            peer, proposal = present[who], chance.choice(list(model.states))
+            kind = {"fulfil": "mcp/request:tools/call:write"}.get(action, f"mcp/{action}")
+            wanted = model.judge(action, who, proposal)
+            sent = await peer.send(kind, call(1) if action == "fulfil" else {}, correlation_id=proposal)
+            marker = await peer.send("system/marker")
+            error = await peer.error()
+            assert (error["payload"]["error"] if error["correlation_id"] == sent else "") == wanted
+            if error["correlation_id"] == sent:
+                assert (await peer.error())["correlation_id"] == marker
+            else:
+                passed[sent] += 1
+    seen: list[dict[str, Any]] = [each for each in await watcher.nothing() if not each["kind"].startswith("system/")]
+    assert Counter(each["id"] for each in seen) == passed, "everything that was passed on, once, and nothing else"
+    for peer in (watcher, *present.values()):
+        await peer.leave()
