@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from interlock.store import Conflict, NotRecorded, StoreBusy, StoreError
@@ -24,11 +25,13 @@ class CommitDeadline:
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._overdue_at = 0.0
 
     def start(self, waited_s: float) -> None:
         """A batch leaves for the database whose oldest entry has waited so long already."""
         if self._timer is None:
-            self._timer = self._loop.call_later(max(0.0, MAX_UNWRITTEN_S - waited_s), self._report)
+            self._overdue_at = monotonic() + MAX_UNWRITTEN_S - waited_s
+            self._wait(MAX_UNWRITTEN_S - waited_s)
 
     def stop(self) -> None:
         """The database has answered."""
@@ -36,11 +39,18 @@ class CommitDeadline:
             self._timer.cancel()
             self._timer = None
 
-    def _report(self) -> None:
-        # A loop that was held up finds the timer and the database's answer together: the answer goes first.
-        self._timer = self._loop.call_later(GRACE_S, self._report_now)
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(max(0.0, seconds), self._check)
 
-    def _report_now(self) -> None:
+    def _check(self) -> None:
+        left = self._overdue_at - monotonic()
+        if left > 0:  # the loop's clock is not this one
+            self._wait(left)
+        else:
+            # A loop that was held up finds the timer and the database's answer together: the answer goes first.
+            self._timer = self._loop.call_later(GRACE_S, self._report)
+
+    def _report(self) -> None:
         self._timer = None
         self._on_overdue(StoreBusy(f"the database has not committed an entry for {MAX_UNWRITTEN_S:g} s"))
 
