@@ -12,7 +12,7 @@ from typing import Final, Generic
 
 import msgspec
 
-from interlock.transports.sessions.session import S, Session
+from interlock.transports.sessions.session import S
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import Fault
 
@@ -120,14 +120,14 @@ class IdleOrder(Generic[S]):
     """Sessions by the time of their last use, without any work when a session is used.
 
     The heap has one entry for each session, with the last use that was known when it was pushed. A later use is seen
-    when the entry comes up.
+    when the entry comes up. Entries name sessions by handle, so that an ended session is freed at once.
     """
 
     __slots__ = ("_heap", "_members", "_number")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, S]] = []
-        self._members: set[Session] = set()
+        self._heap: list[tuple[float, int, str]] = []
+        self._members: dict[str, S] = {}
         self._number = 0
 
     def __len__(self) -> int:
@@ -135,12 +135,12 @@ class IdleOrder(Generic[S]):
 
     def add(self, session: S) -> None:
         """Take in a session."""
-        self._members.add(session)
+        self._members[session.handle] = session
         self._push(session.channel.last_used, session)
 
     def remove(self, session: S) -> None:
         """Forget a session. Its entry goes when it comes up, or when such entries are the most."""
-        self._members.discard(session)
+        self._members.pop(session.handle, None)
         if len(self._heap) > 2 * len(self._members) + _SPARE:
             self._heap = [entry for entry in self._heap if entry[2] in self._members]
             heapq.heapify(self._heap)
@@ -153,8 +153,9 @@ class IdleOrder(Generic[S]):
         best: S | None = None
         looks = 0
         while self._heap and looks < _LOOKS:
-            known, _, session = self._heap[0]
-            if session not in self._members:
+            known, _, handle = self._heap[0]
+            session = self._members.get(handle)
+            if session is None:
                 heapq.heappop(self._heap)
                 continue
             channel = session.channel
@@ -171,4 +172,4 @@ class IdleOrder(Generic[S]):
 
     def _push(self, last_used: float, session: S) -> None:
         self._number += 1
-        heapq.heappush(self._heap, (last_used, self._number, session))
+        heapq.heappush(self._heap, (last_used, self._number, session.handle))
