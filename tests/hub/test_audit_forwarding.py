@@ -73,6 +73,7 @@ async def echo(client: RawClient, text: str = "a") -> None:
 async def test_an_audit_server_hears_of_everything_in_the_format_of_the_protocol(tmp_path: Path) -> None:
     file = tmp_path / "heard"
     async with running_hub(tmp_path, {"busy": child("busy_server.py"), "auditor": auditor(file)}) as hub:
+        await begun(hub, "auditor")
         client = RawClient(hub.url + "/mcp", await hub.new_key("cursor"))
         await echo(client)
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})
@@ -116,6 +117,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     file = tmp_path / "heard"
     servers = {"busy": child("busy_server.py"), "auditor": auditor(file)}
     async with running_hub(tmp_path, servers) as hub:
+        await begun(hub, "auditor")
         await echo(RawClient(hub.url + "/mcp", hub.key("cursor")))
         first = await last_place(hub)
         await until(lambda: first in places(heard(file)))
@@ -139,6 +141,7 @@ async def test_a_server_gets_nothing_unless_the_operator_says_so(tmp_path: Path)
         "told": auditor(told, "silent", audit="all"),
     }
     async with running_hub(tmp_path, servers) as hub:
+        await begun(hub, "told")
         hub.hub_app.recorder.event("com.example.noted")
         last = await last_place(hub)
         await until(lambda: last in places(heard(told)))
@@ -152,6 +155,7 @@ async def test_t18_a_server_gets_no_entry_from_before_the_operator_named_it(tmp_
         await hub.new_key("early")
         before = await last_place(hub)
     async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
+        await begun(hub, "s")
         await hub.new_key("later")
         hub.hub_app.recorder.event("com.example.noted")
         last = await last_place(hub)
