@@ -36,6 +36,13 @@ class Command(msgspec.Struct, frozen=True):
     because: str = ""
     final: bool = False
     """The server was removed, or the hub stops: no later command starts the server."""
+    drain_s: float | None = None
+    """How long open calls may take to finish; None for the hub's own limit."""
+
+    @property
+    def suppresses_restart(self) -> bool:
+        """Whether the server stays down after it, whatever its restart policy says."""
+        return self.final or self.reason in (Reason.OPERATOR_REQUEST, Reason.KERNEL_SHUTDOWN)
 
     @property
     def explained(self) -> str:
@@ -51,3 +58,6 @@ class StateChange(msgspec.Struct, frozen=True):
     after: ServerState
     command: Command | None
     """The command that led to it; None if the server itself or a call did."""
+    reason: str
+    """Why, in one word: the command's reason, `call`, `ready`, `restart_policy`, `exited`, `restart_limit_exceeded`, or
+    the name of the error in lower case."""
