@@ -1,4 +1,4 @@
-"""Proposals in the approval inbox: every one is offered, a person or a rule fulfils it, and it ends with the proposal."""
+"""Proposals in the approval inbox: each is offered, a person or a rule fulfils it, and it ends with the proposal."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_person_fulfils_a_proposal_from_the_inbox_and_a_real_tool_runs(r
     assert done["response"]["result"]["content"][0]["text"] == "written"
     assert done["decision"]["state"] == "used"
     assert (await response(coder))["result"]["content"][0]["text"] == "written"
-    with pytest.raises(Fault, match="fulfilled|ended|used"):
+    with pytest.raises(Fault, match=r"fulfilled|ended|used"):
         await answer(rooms, decision, "no")
     await rooms.hub_app.recorder.flushed()
     owner = rooms.operations.owner.id
