@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from interlock.client.connection import Connection
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange
+from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.current_settings import CurrentSettings
@@ -33,18 +34,6 @@ RELIST_EVERY_S: Final = 1.0
 """The hub lists a server whose lists keep changing at most this often, one listing at a time."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
-_REASONS: Final = {ServerEvent.READY: "ready", ServerEvent.RETRY: "restart_policy"}
-"""Of changes that follow no command. A start without a command was for a call."""
-
-
-class Supervised(Protocol):
-    """The server that a supervisor keeps running."""
-
-    open_calls: int
-    tasks: int
-
-    def on_state(self, change: StateChange) -> None:
-        """The state changed."""
 
 
 class Supervisor:
@@ -63,6 +52,8 @@ class Supervisor:
         self.state = ServerState.REGISTERED
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
+        self.began = time.monotonic()
+        """When the hub began to start the server for the first time. Lists wait for it from then on."""
         self._upstream = upstream
         self._current = current
         self._pool = pool
@@ -94,6 +85,7 @@ class Supervisor:
     def begin(self) -> None:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
         self._cause = Command("start", Reason.CONFIGURATION_CHANGE)
+        self.began = time.monotonic()
         self._begin_loop(ServerEvent.START)
         if self._current.server.start == "eager":
             self._wanted.set()
@@ -157,6 +149,20 @@ class Supervisor:
                 raise self.down() from None
         return shared
 
+    @property
+    def starting(self) -> bool:
+        """Whether the server is starting and was never listed."""
+        return not self._lists.known and self.state in (
+            ServerState.CONNECTING,
+            ServerState.CONNECTED,
+            ServerState.RESTARTING,
+        )
+
+    async def started(self) -> None:
+        """Wait until the server is listed or down."""
+        while self.starting:
+            await self._state_changed.wait()
+
     def down(self) -> Fault:
         """Why the server cannot be called, by its state."""
         retry_ms = self.plan.retry_ms(self._clock())
@@ -165,7 +171,7 @@ class Supervisor:
     async def _obey(self, command: Command) -> None:
         async with self._commands:
             stopped = self.stopped
-            if stopped is not None and (stopped.final or _keeps_stopped(command)):
+            if stopped is not None and (stopped.final or command.keeps_stopped):
                 return
             self._cause = command
             if command.verb == "start":
@@ -376,15 +382,9 @@ class Supervisor:
         if self.state in (ServerState.CONNECTED, ServerState.ERROR, ServerState.DISCONNECTED):
             self._cause = None
         self._wake()
-        self.last_change = StateChange(before, self.state, command, reason or self._reason(event, command))
+        reason = reason or reason_of(event, command, self.problem, given_up=self.plan.given_up)
+        self.last_change = StateChange(before, self.state, command, reason)
         self._upstream.on_state(self.last_change)
-
-    def _reason(self, event: ServerEvent, command: Command | None) -> str:
-        if command is not None:
-            return command.reason.value
-        if event is not ServerEvent.FAILED:
-            return _REASONS.get(event, "call")
-        return "restart_limit_exceeded" if self.plan.given_up or self.problem is None else self.problem.name.lower()
 
     def _wake(self) -> None:
         """Wake the calls that wait for the server."""
@@ -393,8 +393,3 @@ class Supervisor:
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)
-
-
-def _keeps_stopped(command: Command) -> bool:
-    """Whether a stopped server stays stopped: only an operator starts it again."""
-    return command.verb in ("start", "restart") and command.reason is not Reason.OPERATOR_REQUEST
