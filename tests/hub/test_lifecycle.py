@@ -43,7 +43,7 @@ def after(hub: RunningHub, server: str = "busy") -> tuple[str, str]:
     return change.after.value, change.reason
 
 
-async def test_every_change_is_told_to_those_who_agreed_and_may_see_the_server(tmp_path: Path) -> None:
+async def test_t61_every_change_is_told_to_those_who_agreed_and_may_see_the_server(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         await hub.deny("denied", "busy")
         session, plain = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
@@ -139,7 +139,7 @@ async def test_a_server_that_ends_well_stays_away_until_a_call_where_the_policy_
         assert text_of(await call(hub, "busy__echo", text="a")) == "a"
 
 
-async def test_only_an_administrator_shuts_a_server_down_and_it_stays_down(tmp_path: Path) -> None:
+async def test_t60_only_an_administrator_shuts_a_server_down_and_it_stays_down(tmp_path: Path) -> None:
     async with gated(tmp_path) as (gate, hub, calling):
         address = hub.url + "/servers/gate/mcp"
         agent = RawClient(address, hub.key("agent"))

@@ -122,7 +122,7 @@ async def test_a_shutdown_lets_calls_finish_and_refuses_new_ones(modern: bool) -
     assert told == ([] if modern else ["draining"]), "nothing is sent unasked to a client of the stateless era"
 
 
-async def test_a_client_over_http_does_not_shut_a_server_down() -> None:
+async def test_t60_a_client_over_http_does_not_shut_a_server_down() -> None:
     server = Server("public")
     identity = Identity("visitor", "1", msgspec.json.encode(LIFECYCLE))
     async with server.http() as address:
