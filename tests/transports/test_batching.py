@@ -12,7 +12,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.transports.batching import LARGE, OFTEN, SELDOM, TOGETHER, Batching
+from interlock.transports.batching import BATCH_SIZE, LARGE, START_BATCHING_AFTER, STOP_BATCHING_AFTER, Batching
 
 
 class Wire(asyncio.Transport):
@@ -53,7 +53,7 @@ class Echo:
 @contextmanager
 def together(rounds: Batching, by: Echo) -> Iterator[None]:
     """Make it see that pieces come together, as they do under load."""
-    for _ in range(OFTEN + 1):
+    for _ in range(START_BATCHING_AFTER + 1):
         rounds.received(by, b"warm")
     rounds.settle()
     by.log.clear()
@@ -92,10 +92,10 @@ def test_the_first_of_a_long_round_does_not_wait_for_the_last() -> None:
         rounds = Batching.of(asyncio.get_running_loop())
         a = Echo("a", rounds, log)
         with together(rounds, a):
-            for number in range(3 * TOGETHER):
+            for number in range(3 * BATCH_SIZE):
                 rounds.received(a, b"%d" % number)
             await asyncio.sleep(0)
-        before_last = log.index(("took", "a", b"%d" % (3 * TOGETHER - 1)))
+        before_last = log.index(("took", "a", b"%d" % (3 * BATCH_SIZE - 1)))
         assert ("wrote", "a", b"0") in log[:before_last]
 
     asyncio.run(scenario())
@@ -126,7 +126,7 @@ def test_once_pieces_come_alone_again_they_are_taken_at_once_again() -> None:
         rounds = Batching.of(asyncio.get_running_loop())
         a = Echo("a", rounds, log)
         with together(rounds, a):
-            for _ in range(SELDOM):
+            for _ in range(STOP_BATCHING_AFTER):
                 rounds.received(a, b"alone")
                 await asyncio.sleep(0)
         log.clear()
