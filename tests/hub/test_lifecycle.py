@@ -139,6 +139,24 @@ async def test_a_server_that_ends_well_stays_away_until_a_call_where_the_policy_
         assert text_of(await call(hub, "busy__echo", text="a")) == "a"
 
 
+async def test_a_server_that_exits_too_often_within_the_window_stays_down_and_is_recorded_so(tmp_path: Path) -> None:
+    rules = Restart(max_restarts=1, window_s=3600, backoff_base_ms=1, backoff_max_ms=1)
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", restart=rules)}) as hub:
+        upstream = hub.hub_app.upstreams["busy"]
+        for exits in (1, 2):
+            first = upstream.pid
+            await call(hub, "busy__leave", code=1)
+            await until(lambda first=first: upstream.pid not in (None, first) or upstream.given_up)  # type: ignore[misc]
+            assert upstream.given_up is (exits == 2)
+        assert after(hub) == ("error", "restart_limit_exceeded")
+        error = (await call(hub, "busy__echo", text="a"))["error"]
+        assert (error["data"]["name"], error["data"]["retry_after_ms"] > 2000) == ("SERVER_NOT_READY", True)
+        gone = [entry.record.details for entry in await entries(hub, event="SERVER_DISCONNECTED")]
+        assert [details.get("restart_limit_exceeded") for details in gone] == [None, True]
+        await hub.operate("servers.start", server="busy")
+        assert text_of(await call(hub, "busy__echo", text="a")) == "a", "a command counts anew"
+
+
 async def test_t60_only_an_administrator_shuts_a_server_down_and_it_stays_down(tmp_path: Path) -> None:
     async with gated(tmp_path) as (gate, hub, calling):
         address = hub.url + "/servers/gate/mcp"
