@@ -21,6 +21,7 @@ from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -52,6 +53,7 @@ class Handlers(msgspec.Struct, frozen=True):
     search: ToolSearchHandler
     access: AccessMethods
     health: HealthHandler
+    rooms: RoomHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -94,6 +96,7 @@ class HubService:
         self.calls = handlers.calls
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
+        self.rooms = handlers.rooms
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits

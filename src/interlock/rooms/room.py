@@ -76,6 +76,16 @@ class Room:
         return tuple(self._members.values())
 
     @property
+    def participants(self) -> tuple[Participant, ...]:
+        """Everyone who is there, the hub's own participants too."""
+        return self._topic.participants
+
+    @property
+    def activity(self) -> int:
+        """Grows with everything that happens here."""
+        return self.counts.passed + self.counts.presences
+
+    @property
     def open_proposals(self) -> int:
         return self._topic.open_proposals
 
@@ -304,6 +314,7 @@ class Room:
         self._broadcast(system.welcome(self._id(), you.info, others, _timestamp()), (self._members[id],))
 
     def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
+        self.counts.presences += 1
         self._broadcast(system.presence(self._id(), event, participant.info, _timestamp()), self._members.values())
 
     def _tell(self, member: Member, refusal: Refusal) -> None:

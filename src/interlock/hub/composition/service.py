@@ -14,6 +14,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -50,6 +51,7 @@ def build_service(
         info,
         background,
     )
+    rooms = RoomHandler(listings.recorded_requests, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         authentication.audit_subscribers,
@@ -57,16 +59,18 @@ def build_service(
         calls.names,
         calls.pipeline,
         calls.task_handler,
+        rooms,
         background,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background),
         lists,
         subscriptions,
         calls.task_handler,
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        rooms,
     )
     sessions = SessionServices(
         discovery_tools,
