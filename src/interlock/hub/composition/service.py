@@ -13,7 +13,9 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
@@ -54,7 +56,7 @@ def build_service(
     rooms = RoomHandler(listings.recorded_requests, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        authentication.audit_subscribers,
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -70,6 +72,7 @@ def build_service(
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         rooms,
     )
     sessions = SessionServices(
