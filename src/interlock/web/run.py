@@ -140,6 +140,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)
+    await rooms.close()
     await hub_app.stop()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
