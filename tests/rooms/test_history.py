@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 
@@ -135,7 +136,7 @@ async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_tw
         ann, url = await rooms.join("ann"), f"http://127.0.0.1:{rooms.port}"
         heard: list[str] = []
         async with Participant(url, "build", await rooms.key("bob")) as bob:
-            reading = asyncio.create_task(_read(bob, heard))
+            reading = asyncio.create_task(_hear(bob, heard))
             for number in range(120):
                 if chance.random() < 0.1:
                     cut(rooms, "bob")
@@ -146,10 +147,11 @@ async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_tw
             reading.cancel()
 
 
-async def _read(bob: Participant, heard: list[str]) -> None:
+async def _hear(bob: Participant, heard: list[str]) -> None:
     async for envelope in bob:
         if envelope.kind.type == "chat":
-            heard.append(envelope.payload.decode().partition('"text": "')[2].partition('"')[0])
+            text: str = json.loads(envelope.payload)["text"]
+            heard.append(text)
 
 
 def cut(rooms: RunningRooms, id: str) -> None:

@@ -22,6 +22,8 @@ from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.admin.rooms import (
     ChangeCapabilities,
     ChangedCapabilities,
+    ChangedMode,
+    ChangeMode,
     ParticipantRow,
     ProposalAnswer,
     RoomRow,
@@ -249,6 +251,17 @@ class Gateway:
         new = self._current(topic, id_)
         return ChangedCapabilities(id_, topic, list(old.texts), list(new.texts), by.id, change.at)
 
+    def change_mode(self, params: ChangeMode) -> ChangedMode:
+        """Choose which envelopes a connected participant receives, from the next one on."""
+        topic = self._topic_of(params)
+        room = self._rooms.get(topic)
+        members = [one for one in (() if room is None else room.members) if one.subject == params.id]
+        if room is None or not members:
+            raise Fault("NOT_FOUND", f"{params.id!r} is not in {topic!r}", hint="`interlock rooms list` shows them")
+        for member in members:
+            room.route(member.id, Mode(params.mode))
+        return ChangedMode(params.id, topic, params.mode)
+
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
@@ -276,7 +289,7 @@ class Gateway:
         servers = list(settings.servers)
         return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, servers, rows)
 
-    def _topic_of(self, params: ChangeCapabilities) -> str:
+    def _topic_of(self, params: ChangeCapabilities | ChangeMode) -> str:
         self._follow_configuration()
         if params.topic is not None:
             if params.topic not in self._applied.topics:

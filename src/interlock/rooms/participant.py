@@ -59,7 +59,8 @@ class Participant:
         since: str | None = None,
     ) -> None:
         base = url.replace("http", "ws", 1) if url.startswith("http") else url
-        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}&mode={mode}"
+        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}"
+        self._mode: Literal["all", "directed"] = mode
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._reconnect = reconnect
         self._socket: ClientConnection | None = None
@@ -117,6 +118,19 @@ class Participant:
                 return
             self._arrived.clear()
             await self._arrived.wait()
+
+    async def set_mode(self, mode: Literal["all", "directed"]) -> None:
+        """Receive everything, or broadcasts and what is addressed here. It connects again, in the place of before."""
+        if mode != self._mode:
+            self._mode = mode
+            former, task = self._socket, self._task
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            await self._open()
+            self._task = asyncio.create_task(self._run(), name="room participant")
+            if former is not None:
+                await former.close()
 
     @property
     def ended(self) -> RoomError | None:
@@ -219,7 +233,7 @@ class Participant:
         try:
             since = "" if self.cursor is None else f"&since={quote(self.cursor, safe='')}"
             self._socket = await connect(
-                self._url + since,
+                f"{self._url}&mode={self._mode}{since}",
                 additional_headers=self._headers,
                 compression=None,
                 max_size=2 * DEFAULT_BOUNDS.envelope_bytes,

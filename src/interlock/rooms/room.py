@@ -311,6 +311,12 @@ class Room:
         for meter in self._meters.values():
             meter.limit(settings.rate)
 
+    def route(self, id: str, mode: Mode) -> None:
+        """Choose what a connected participant receives, from the next envelope on."""
+        participant = self._topic.participant(id)
+        if participant is not None:
+            self._topic.join(msgspec.structs.replace(participant, mode=mode))
+
     def grant(self, id: str, capabilities: CapabilitySet) -> None:
         """Give a connected participant other capabilities. It gets a fresh welcome, and all others learn of it."""
         participant = self._topic.participant(id)
