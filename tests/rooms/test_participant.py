@@ -93,6 +93,20 @@ async def test_it_does_not_fight_with_its_own_replacement(tmp_path: Path) -> Non
             assert first.ended.reason == "replaced"
 
 
+async def test_it_changes_its_mode_and_stays_the_same_participant(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        boss = await rooms.join("boss")
+        async with await participant(rooms, "worker") as worker:
+            await until(lambda: "worker" in [one.id for room in rooms.gateway.rooms for one in room.members])
+            await worker.set_mode("directed")
+            await boss.send("chat", {"text": "for coder"}, to=["coder"])
+            await boss.send("chat", {"text": "for all"})
+            assert b"for all" in (await read(worker, "chat")).payload
+            await worker.chat("still here")
+            await boss.next("chat")
+            assert worker.ended is None
+
+
 async def test_a_refused_connection_says_why(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=BUILD) as rooms:
         with pytest.raises(RoomError, match="no topic 'other'"):

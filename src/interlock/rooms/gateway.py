@@ -22,6 +22,8 @@ from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.admin.rooms import (
     ChangeCapabilities,
     ChangedCapabilities,
+    ChangedMode,
+    ChangeMode,
     ParticipantRow,
     ProposalAnswer,
     RoomRow,
@@ -43,6 +45,7 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
+from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
@@ -74,12 +77,14 @@ class Gateway:
         self._tool_participants: ToolParticipants | None = None
         self._told: dict[str, int] = {}
         """The activity of each topic that subscribers of its resource were told of."""
+        self._histories = Histories(hub_app)
         self.tickets = Tickets()
 
     async def start(self) -> None:
         """Load the changes of capabilities. The hub has started."""
         await self._changes.start(self._hub_app.store, self._on_change)
         await end_former_proposals(self._hub_app)
+        await self._histories.load(self._applied)
         self._hub_app.hub.rooms.open(self)
         if (loading := self._load()) is not None:
             await loading
@@ -89,6 +94,10 @@ class Gateway:
         """Follow nothing more. The listener closes the connections."""
         if self._timer is not None:
             self._timer.cancel()
+
+    async def close(self) -> None:
+        """Store the histories. All connections have ended, and the store is open."""
+        await self._histories.close()
 
     @property
     def rooms(self) -> Iterable[Room]:
@@ -102,8 +111,8 @@ class Gateway:
         if loading is not None and not loading.done():
             raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
-    def admit(self, topic: str, admitted: Admitted, mode: Mode) -> Member:
-        """Admit a connection that is being upgraded. Raises Fault."""
+    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> Member:
+        """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
@@ -122,7 +131,8 @@ class Gateway:
         if room is None:
             room = self._open_room(topic, settings)
         try:
-            return room.admit(id_, principal, self.capabilities(topic, subject_of(id_, principal), principal), mode)
+            capabilities = self.capabilities(topic, subject_of(id_, principal), principal)
+            return room.admit(id_, principal, capabilities, mode, since)
         except Refusal as refusal_:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
@@ -130,7 +140,8 @@ class Gateway:
     def _open_room(self, topic: str, settings: TopicSettings) -> Room:
         from interlock.rooms.room import Room
 
-        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+        history = self._histories.of(topic, settings)
+        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, history)
         self._seat(room)
         return room
 
@@ -240,6 +251,17 @@ class Gateway:
         new = self._current(topic, id_)
         return ChangedCapabilities(id_, topic, list(old.texts), list(new.texts), by.id, change.at)
 
+    def change_mode(self, params: ChangeMode) -> ChangedMode:
+        """Choose which envelopes a connected participant receives, from the next one on."""
+        topic = self._topic_of(params)
+        room = self._rooms.get(topic)
+        members = [one for one in (() if room is None else room.members) if one.subject == params.id]
+        if room is None or not members:
+            raise Fault("NOT_FOUND", f"{params.id!r} is not in {topic!r}", hint="`interlock rooms list` shows them")
+        for member in members:
+            room.route(member.id, Mode(params.mode))
+        return ChangedMode(params.id, topic, params.mode)
+
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
@@ -267,7 +289,7 @@ class Gateway:
         servers = list(settings.servers)
         return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, servers, rows)
 
-    def _topic_of(self, params: ChangeCapabilities) -> str:
+    def _topic_of(self, params: ChangeCapabilities | ChangeMode) -> str:
         self._follow_configuration()
         if params.topic is not None:
             if params.topic not in self._applied.topics:
@@ -331,9 +353,10 @@ class Gateway:
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
                 room.close()
+                self._histories.forget(name)
                 self._inboxes.pop(name, None)
                 continue
-            room.govern(settings)
+            room.govern(settings, self._histories.of(name, settings))
             self._seat(room)
             for member in room.members:
                 try:
@@ -362,3 +385,4 @@ class Gateway:
         if self._tool_participants is not None:
             self._tool_participants.tick()
         self._tell_subscribers()
+        self._histories.tick()

@@ -56,9 +56,11 @@ class Participant:
         *,
         mode: Literal["all", "directed"] = "all",
         reconnect: bool = True,
+        since: str | None = None,
     ) -> None:
         base = url.replace("http", "ws", 1) if url.startswith("http") else url
-        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}&mode={mode}"
+        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}"
+        self._mode: Literal["all", "directed"] = mode
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._reconnect = reconnect
         self._socket: ClientConnection | None = None
@@ -79,6 +81,12 @@ class Participant:
         """Envelopes that were dropped, by sender."""
         self.lost = 0
         """Envelopes that the application did not read in time."""
+        self.cursor = since
+        """Where it is in a topic that keeps a history. Give it as `since` to go on there, also in another process."""
+        self.gaps = 0
+        """How often the gateway no longer had what this participant missed."""
+        self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
+        """Envelopes since the cursor, which come again after a reconnection."""
 
     async def __aenter__(self) -> Participant:
         await self._open()
@@ -110,6 +118,19 @@ class Participant:
                 return
             self._arrived.clear()
             await self._arrived.wait()
+
+    async def set_mode(self, mode: Literal["all", "directed"]) -> None:
+        """Receive everything, or broadcasts and what is addressed here. It connects again, in the place of before."""
+        if mode != self._mode:
+            self._mode = mode
+            former, task = self._socket, self._task
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            await self._open()
+            self._task = asyncio.create_task(self._run(), name="room participant")
+            if former is not None:
+                await former.close()
 
     @property
     def ended(self) -> RoomError | None:
@@ -210,8 +231,9 @@ class Participant:
 
     async def _open(self) -> None:
         try:
+            since = "" if self.cursor is None else f"&since={quote(self.cursor, safe='')}"
             self._socket = await connect(
-                self._url,
+                f"{self._url}&mode={self._mode}{since}",
                 additional_headers=self._headers,
                 compression=None,
                 max_size=2 * DEFAULT_BOUNDS.envelope_bytes,
@@ -280,6 +302,10 @@ class Participant:
         except Refusal:
             self.misbehaviour[_sender(raw)] += 1
             return None
+        if not envelope.kind.reserved:
+            if self._seen.get(envelope.id, 0.0):
+                return None  # it comes again, from the history
+            self._seen.add(envelope.id, True, "", 0.0)
         self._remember(envelope)
         self._note(envelope)
         waiting = self._waiting.get(envelope.correlation_id or "")
@@ -309,6 +335,9 @@ class Participant:
             welcome = msgspec.json.decode(envelope.payload, type=system.WelcomePayload)
             self.id, self.capabilities = welcome.you.id, welcome.you.capabilities or ()
             self.participants = {one.id: one.capabilities or () for one in welcome.participants}
+            self._note_history(welcome.history)
+        elif envelope.kind.type == kinds.HISTORY:
+            self.cursor = msgspec.json.decode(envelope.payload, type=system.HistoryPayload).cursor
         elif envelope.kind.type == kinds.PRESENCE:
             presence = msgspec.json.decode(envelope.payload, type=system.PresencePayload)
             who = presence.participant
@@ -316,6 +345,14 @@ class Participant:
                 self.participants.pop(who.id, None)
             elif who.id != self.id:
                 self.participants[who.id] = who.capabilities or ()
+
+    def _note_history(self, history: system.HistoryPayload | msgspec.UnsetType) -> None:
+        if isinstance(history, msgspec.UnsetType):
+            self.gaps += self.cursor is not None
+            self.cursor = None
+        else:
+            self.gaps += history.recovered is False
+            self.cursor = history.cursor
 
     def _end(self, why: RoomError) -> None:
         if self._ended is None:
