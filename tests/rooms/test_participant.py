@@ -130,3 +130,30 @@ async def test_presence_may_come_before_the_welcome() -> None:
         async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
             assert (me.id, me.capabilities, me.participants) == ("me", ("chat",), {})
             assert me.misbehaviour == {"": 1}
+
+
+async def test_it_works_with_a_gateway_that_reads_the_specification_in_another_way() -> None:
+    """One that wants `ts`, sends envelopes back to their senders, and says no without naming the envelope."""
+
+    async def other_gateway(peer: ServerConnection) -> None:
+        base = {"protocol": "mcpx/v0.1", "from": "system:gateway", "to": ["me"], "ts": "2025-08-26T14:00:00Z"}
+        you = {"id": "me", "capabilities": ["chat"]}
+        welcome = {"kind": "system/welcome", "payload": {"you": you, "participants": []}}
+        await peer.send(json.dumps(base | {"id": "1"} | welcome))
+        async for text in peer:
+            envelope = json.loads(text)
+            assert envelope["ts"].endswith("Z")
+            if envelope["kind"] == "chat":
+                await peer.send(text)
+                await peer.send(json.dumps(envelope | {"id": "2", "from": "other"}))
+            else:
+                said = {"error": "capability_violation", "message": "no", "attempted_kind": envelope["kind"]}
+                await peer.send(json.dumps(base | {"id": "3", "kind": "system/error", "payload": said}))
+
+    async with serve(other_gateway, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
+            await me.chat("hello")
+            assert (await read(me, "chat")).sender == "other", "its own envelope is nothing new"
+            with pytest.raises(RoomError, match="capability_violation: no"):
+                await me.request("tools/call", {"name": "x"}, ["other"])

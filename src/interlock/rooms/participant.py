@@ -12,6 +12,7 @@ import random
 import uuid
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -71,6 +72,8 @@ class Participant:
         self._pausing = False
         """Whether it waits to connect again."""
         self._waiting: dict[str, asyncio.Future[Envelope]] = {}
+        self._waiting_kinds: dict[str, str] = {}
+        """The kinds of the requests that wait, by envelope id."""
         self._requests: Recent[Asked] = Recent(3_600.0, 1_024, 8_192)
         self._numbers = 0
         self.id = ""
@@ -86,7 +89,7 @@ class Participant:
         self.gaps = 0
         """How often the gateway no longer had what this participant missed."""
         self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
-        """Envelopes since the cursor, which come again after a reconnection."""
+        """Envelopes since the cursor, which come again after a reconnection, and its own."""
 
     async def __aenter__(self) -> Participant:
         await self._open()
@@ -195,7 +198,9 @@ class Participant:
     ) -> str:
         """Send an envelope. Raises RoomError where no connection is open."""
         id_ = id or str(uuid.uuid4())
-        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "from": self.id}
+        # The specification's own gateway takes no envelope without `ts`.
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "ts": now, "from": self.id}
         if to:
             members["to"] = list(to)
         members["kind"] = kind
@@ -204,6 +209,7 @@ class Participant:
         members["payload"] = payload
         data = msgspec.json.encode(members)
         self._remember(decode(data))
+        self._seen.add(id_, True, "", 0.0)  # other gateways also send it back
         try:
             if self._socket is None:
                 raise RoomError("not_connected", "no connection is open")
@@ -217,7 +223,7 @@ class Participant:
     ) -> Envelope:
         id_ = str(uuid.uuid4())
         waiting: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._waiting[id_] = waiting
+        self._waiting[id_], self._waiting_kinds[id_] = waiting, kind
         try:
             await self.send(kind, payload, to, fulfils, id_)
             async with asyncio.timeout(timeout):
@@ -225,7 +231,7 @@ class Participant:
         except TimeoutError:
             raise RoomError("timeout", f"no answer within {timeout:g} s") from None
         finally:
-            self._waiting.pop(id_, None)
+            del self._waiting[id_], self._waiting_kinds[id_]
 
     # Receiving.
 
@@ -308,7 +314,7 @@ class Participant:
             self._seen.add(envelope.id, True, "", 0.0)
         self._remember(envelope)
         self._note(envelope)
-        waiting = self._waiting.get(envelope.correlation_id or "")
+        waiting = self._waiting.get(envelope.correlation_id or self._refused(envelope))
         if waiting is not None and not waiting.done():
             if envelope.kind.type == kinds.RESPONSE:
                 waiting.set_result(envelope)
@@ -321,6 +327,13 @@ class Participant:
         self._inbox.append(envelope)
         self._arrived.set()
         return envelope
+
+    def _refused(self, envelope: Envelope) -> str:
+        """The request that an error without `correlation_id` is about: SHOULD is no MUST, so its kind has to do."""
+        if envelope.kind.type != kinds.ERROR:
+            return ""
+        kind = msgspec.json.decode(envelope.payload, type=system.ErrorPayload).attempted_kind
+        return next((id_ for id_, waiting in self._waiting_kinds.items() if waiting == kind), "")
 
     def _remember(self, envelope: Envelope) -> None:
         """Remember a request, so that its responses can be checked."""

@@ -279,10 +279,9 @@ class Room:
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
-        members, recipients = self._members, accepted.recipients
-        if self._residents:
-            recipients = tuple(id_ for id_ in recipients if id_ in members)
-        self._outgoing.send(text_frame(envelope.raw), [members[id_] for id_ in recipients])
+        members = self._members
+        to = [members[id_] for id_ in accepted.recipients if id_ in members]
+        self._outgoing.send(text_frame(envelope.raw), to)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
