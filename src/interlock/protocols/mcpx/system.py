@@ -36,7 +36,7 @@ class HistoryPayload(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WelcomePayload(msgspec.Struct, frozen=True):
-    """What a newcomer learns: its own id and authoritative capabilities, and who else is there."""
+    """The greeting for a newcomer: its own id and authoritative capabilities, and who else is there."""
 
     you: ParticipantInfo
     participants: tuple[ParticipantInfo, ...]
@@ -45,7 +45,7 @@ class WelcomePayload(msgspec.Struct, frozen=True):
 
 
 class PresencePayload(msgspec.Struct, frozen=True):
-    """Who came, changed or left."""
+    """A participant that came, changed or left."""
 
     event: PresenceEvent
     participant: ParticipantInfo
