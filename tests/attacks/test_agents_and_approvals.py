@@ -1,4 +1,4 @@
-"""An agent gets neither the command that approves nor a call that outlives its patience, and cannot answer for itself."""
+"""An agent is not told how to approve, cannot answer for itself, and its calls do not outlive its patience."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, messages, running_hub, until
 from interlock.cli.agent_environment import AGENTS, agent_of, with_environment
@@ -38,9 +39,7 @@ async def test_t125_only_a_call_that_reports_progress_is_held_long(
         async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=SETTINGS, agents=agents) as hub:
             client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
             refused = await client.modern("tools/call", CALL)
-            error = (
-                refused["result"]["_meta"]["dev.interlock/error"] if "result" in refused else refused["error"]["data"]
-            )
+            error = error_of(refused)
             assert error["name"] == "APPROVAL_PENDING"
             # The model is told to ask, and not how to approve.
             assert "interlock" not in json.dumps(refused).replace("dev.interlock/", "")
@@ -49,12 +48,8 @@ async def test_t125_only_a_call_that_reports_progress_is_held_long(
             assert "result" in await client.modern("tools/call", CALL)
             assert web.called == 1
 
-            body = {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "tools/call",
-                "params": {**CALL, "_meta": {"progressToken": 7}},
-            }
+            params = {**CALL, "_meta": {"progressToken": 7}}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
             old = RawClient(hub.url + "/mcp", client.key)
             await old.initialize()
             held = asyncio.create_task(old.post(msgspec.json.encode(body)))
