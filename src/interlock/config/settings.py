@@ -140,7 +140,8 @@ class Approvals(msgspec.Struct, frozen=True):
     """`[hub.approvals]`: approval requests to a person."""
 
     hold_s: Annotated[float, Meta(ge=0, le=3600)] = 45
-    """How long a call waits for the answer before the agent is asked to call again later."""
+    """How long a call waits for the answer before the agent is asked to call again later. A call whose client does not
+    follow its progress waits 4 s at most: many clients give up after 5 s without saying so."""
     valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
     """How long an approval request can be answered, and how long an answer is valid."""
     desktop: bool = False
@@ -535,6 +536,8 @@ class Agent(msgspec.Struct, frozen=True):
     and asks a person. No other tool without access is ever named to it."""
     attended_by: str | None = None
     """The person at this agent's client. Approval requests about its calls are shown there, too."""
+    hold_s: Annotated[float, Meta(ge=0, le=3600)] | None = None
+    """How long its calls wait for an approval, also without progress; unset: as in `[hub.approvals]`."""
     rate: Rate = Rate()
 
 

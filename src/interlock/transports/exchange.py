@@ -36,14 +36,24 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
     return otherwise
 
 
+NEEDS_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
+
+
 def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
     """A client is only asked what it declared that it answers. Raises MISSING_CAPABILITY."""
     if not dialect.capabilities.can_answer(method, params):
         raise Fault(
             "MISSING_CAPABILITY",
-            f"the client did not declare that it answers {method}",
+            f"the tool asks the client ({method}), and the client does not support that",
+            hint=NEEDS_CLIENT,
             data={"requiredCapabilities": missing_capability(method, params)},
         )
+
+
+def unanswered(method: str, where: str) -> Fault:
+    """The fault for a server that asks the client where no client can answer."""
+    message = f"the tool asks the client ({method}), which cannot be answered {where}"
+    return Fault("MISSING_CAPABILITY", message, hint=NEEDS_CLIENT)
 
 
 class SessionExchange(abc.ABC, Generic[S_co]):
@@ -130,7 +140,7 @@ class SessionService(Protocol[S]):
     """A server with tools of its own, or the hub. `S` is the type of its sessions."""
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who this is, at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
+        """The caller at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[S, bytes]:
         """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""

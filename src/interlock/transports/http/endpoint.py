@@ -108,7 +108,7 @@ class McpEndpoint:
             refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(turn, None))
 
     def _again(self, turn: Turn) -> None:
-        """Who asks can be said now. Whoever has gone meanwhile asks for nothing."""
+        """The caller is known now. A client that has gone meanwhile needs no answer."""
         if turn.connection is not None:
             self.handle(turn)
 
@@ -289,7 +289,8 @@ class McpEndpoint:
             refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
         last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
-        session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1"))
+        if not session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1")):
+            refuse(turn, 405, Fault("INVALID_REQUEST", "the stream of that event is over"), _ALLOW_POST)
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
