@@ -60,19 +60,22 @@ class Fits:
         self._validator = validator
         self._schema = schema
         """The schema to which arguments are converted; None where they are not."""
-        self.accepts = validator.is_valid
+        self.accepts = validator.accepts
         """Whether arguments fit, and nothing more."""
 
     def __call__(self, call: Call) -> Verdict:
         """What is wrong with a call's arguments, if anything is."""
         arguments = call.arguments
-        if self.accepts(arguments):
-            return PASS
-        if self._schema is not None:
-            converted, paths = coerced(msgspec.json.decode(self._schema), arguments)
-            if paths and self.accepts(converted):
-                call.replace_arguments(converted, paths)
+        try:
+            if self.accepts(arguments):
                 return PASS
+            if self._schema is not None:
+                converted, paths = coerced(msgspec.json.decode(self._schema), arguments)
+                if paths and self.accepts(converted):
+                    call.replace_arguments(converted, paths)
+                    return PASS
+        except ValueError:
+            pass  # `check` says what is wrong.
         found = self._validator.check(arguments)
         summary = "; ".join(problem.words for problem in found[:5])
         problems = [told(problem) for problem in found]
