@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 AGENTS: Final = {
     "CLAUDECODE": "Claude Code",
     "CLAUDE_CODE_ENTRYPOINT": "Claude Code",
@@ -39,6 +37,8 @@ def with_environment(line: bytes, environ: Mapping[str, str]) -> bytes:
 
     Claude Code turns its search off behind an address that is not Anthropic's own.
     """
+    import msgspec
+
     try:
         message: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         info = message["params"]["clientInfo"]

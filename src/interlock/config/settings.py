@@ -402,6 +402,9 @@ class Mask(msgspec.Struct, frozen=True):
     own: dict[str, str] = {}
     """Further regular expressions (RE2), by the name that is shown in place of a match:
     `{ employee = "EMP-[0-9]{6}" }`."""
+    arguments: bool = False
+    """Whether the same is replaced in the arguments of calls before they leave for the server, whatever `scan_results`
+    says."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -448,6 +451,9 @@ class Server(msgspec.Struct, frozen=True):
     """The longest text of a result, in tokens (o200k). Of a longer text, the agent gets the beginning and a link to the
     rest. Tools are then listed without an `outputSchema`, because a shortened result may not match it. The same holds
     for masked results."""
+    coerce: bool = False
+    """Whether arguments that do not fit a tool's schema are converted where that is certain: `"5"` for an integer,
+    `"true"` for a boolean, `5` for a string. The audit log records which ones; the server gets what they became."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` logs them, `escape` also makes
     hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a call."""

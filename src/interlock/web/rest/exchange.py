@@ -58,7 +58,8 @@ class RestExchange(Exchange):
     def pass_failure(self, error: ErrorObject) -> None:
         """An error of the server means that the tool failed, or that it needs a client that answers requests."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
-        self._finish(Fault(name, error.message, hint=NEEDS_CLIENT if name == "MISSING_CAPABILITY" else ""))
+        hint = NEEDS_CLIENT if name == "MISSING_CAPABILITY" else ""
+        self._finish(Fault(name, error.message, hint=hint, data={"retryable": says_retry(bytes(error.data))}))
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method == PROGRESS:
@@ -91,3 +92,21 @@ class RestExchange(Exchange):
             self._outcome = outcome
             self.on_cancel = None
             self._woken.set()
+
+
+def says_retry(data: bytes) -> bool:
+    """Whether the `data` of a server's error says that the call may be repeated (MGP, Error Structure)."""
+    try:
+        said = msgspec.json.decode(data or b"{}", type=_Said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return said.retryable is True or said.mgp.retryable is True
+
+
+class _Mgp(msgspec.Struct):
+    retryable: object = None
+
+
+class _Said(msgspec.Struct):
+    retryable: object = None
+    mgp: _Mgp = msgspec.field(default_factory=_Mgp, name="_mgp")

@@ -99,4 +99,4 @@ def _failed(fields: dict[str, msgspec.Raw]) -> Fault:
             return Fault("INVALID_TOOL_ARGS", message, data={"problems": detail.get("problems")})
         case "TIMEOUT":
             return Fault("TIMEOUT", message)
-    return Fault("UPSTREAM_ERROR", message)
+    return Fault("UPSTREAM_ERROR", message, data={"retryable": detail.get("retryable") is True})
