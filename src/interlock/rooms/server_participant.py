@@ -62,7 +62,7 @@ class Asked(NamedTuple):
     envelope: Envelope
     request: Request
     to: list[str]
-    """Who gets the response."""
+    """The receivers of the response."""
 
 
 class ServerParticipant:

@@ -213,7 +213,7 @@ class Why(msgspec.Struct):
 
 
 class FindTools(msgspec.Struct):
-    """What the tool should do, and whose tools to search."""
+    """The task that the tool should do, and the agent whose tools to search."""
 
     query: str
     agent: Text | None = None
@@ -251,7 +251,7 @@ class ServerCost(msgspec.Struct):
 
 
 class Budget(msgspec.Struct):
-    """What fills an agent's context, in tokens."""
+    """The cost of an agent's context, in tokens."""
 
     agent: str
     level: str

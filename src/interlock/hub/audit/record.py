@@ -96,6 +96,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: ToolOutcome = ""
     code: int = 0
     """The JSON-RPC error code, where the answer was an error."""
+    size: int = 0
+    """The bytes of the server's result, or of its error."""
 
     @property
     def result(self) -> Result:
@@ -133,6 +135,11 @@ def outcome_in(members: ResultMembers) -> Outcome:
     if failed is None:
         return UNREADABLE
     return TOOL_FAILED if failed else SUCCEEDED
+
+
+def sized(outcome: Outcome, size: int) -> Outcome:
+    """An outcome with the size of the answer."""
+    return Outcome(outcome.transport, outcome.protocol, outcome.tool, outcome.code, size)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
