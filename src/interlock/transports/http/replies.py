@@ -83,6 +83,9 @@ class Caller(Reader, Protocol):
     def resume(self, call: Call, delay: float) -> None:
         """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
 
+    def refused(self, call: Call, status: int, challenge: str) -> bool:
+        """Get another access token and send a request again. False where the refusal stands."""
+
     def redirect(self, location: str) -> bool:
         """Use another path of the server. False when it points to another origin, which is never followed."""
 
@@ -113,6 +116,10 @@ class Call(msgspec.Struct, eq=False):
     last_event_id: str | None = None
     least: float = 0.0
     """It may take until then, whatever progress says."""
+    authorization: str = ""
+    """The `Authorization` header that it was sent with."""
+    refusals: int = 0
+    """How often the server refused its access token."""
     _status: int = 0
     _headers: Mapping[bytes, bytes] = _NO_HEADERS
     _json: bool = False
@@ -306,6 +313,10 @@ class Call(msgspec.Struct, eq=False):
         if status == 404 and self.session is not None:
             self.link.lose_session(self, self.session)
             return
+        if status in (401, 403):
+            challenge = self._headers.get(b"www-authenticate", b"").decode("latin-1")
+            if self.link.refused(self, status, challenge):
+                return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
             self._take_answer(Failure(self.id, error))
