@@ -14,6 +14,7 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
+from .live_settings import Live
 from .problems import Problem
 
 Mode = Literal["observe", "guard", "locked"]
@@ -584,6 +585,7 @@ class Config(msgspec.Struct, frozen=True):
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()
+    live: Live = Live()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

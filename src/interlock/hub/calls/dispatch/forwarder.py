@@ -180,8 +180,8 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_request(self, request: Request) -> None:
         """Pass a request of the server to the client: possible where the connection is the client's own."""
         if self._owner is None:
-            fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+            # It may be for the hub itself. Any other is refused there.
+            self._connection.listener.on_request(request)
             return
         self._owner.questions.relay(self._connection, request, self._ask_client, self._call.exposed_server)
 
