@@ -13,6 +13,7 @@ from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
@@ -27,9 +28,9 @@ IDENTITY: Final = Identity("interlock", VERSION, asking(b"{}"), title="Interlock
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, current: CurrentSettings, dial: Dial, host: Host, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, dialer: Dialer, host: Host, logs: Logs) -> None:
         self._current = current
-        self._dial = dial
+        self._dialer = dialer
         self._host = host
         self._logs = logs
         self.peer: Peer | None = None
@@ -42,14 +43,16 @@ class Connector:
         problem = self._current.server.problem
         if problem is not None:
             raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
-        connection = await self._open(listener, IDENTITY, self._prepare_shared)
+        connection = await self._open(self._dialer.shared(), listener, IDENTITY, self._prepare_shared)
         self.peer = connection.peer
         return connection
 
     async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
         """Open a connection for one caller, with the capabilities of its client."""
         identity = msgspec.structs.replace(IDENTITY, capabilities=asking(connection_key.capabilities))
-        connection = await self._open(listener, identity, self._prepare_private)
+        connection = await self._open(
+            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private
+        )
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
@@ -59,9 +62,9 @@ class Connector:
         """Probe the era again with the next connection."""
         self.peer = None
 
-    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
+    async def _open(self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
         start_s = self._current.timeouts.start_s
-        return await Connection.open(self._dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
+        return await Connection.open(dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
 
     async def _prepare_shared(self, connection: Connection) -> None:
         self.agreement, warning = agreement(connection.peer.capabilities)
