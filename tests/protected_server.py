@@ -48,6 +48,8 @@ class ProtectedServer:
         self.revoked: list[str] = []
         self.authorized: list[str] = []
         """The `Authorization` headers of requests to the MCP server."""
+        self.machines: dict[str, str] = {}
+        """Clients that need no person, and their secrets."""
         self.devices: dict[str, bool] = {}
         """Device codes, and whether the person agreed."""
         self._codes: dict[str, dict[str, str]] = {}
@@ -55,6 +57,7 @@ class ProtectedServer:
         """By access token: until when, its scopes, and its subject."""
         self._refresh: dict[str, tuple[str, str]] = {}
         self._numbers = itertools.count(1)
+        self._clients = itertools.count(1)
         self._server: asyncio.Server
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -121,7 +124,7 @@ class ProtectedServer:
             case "/.well-known/oauth-authorization-server":
                 return 200, {}, self._metadata()
             case "/register":
-                return 201, {}, {"client_id": f"client-{next(self._numbers)}", "token_endpoint_auth_method": "none"}
+                return 201, {}, {"client_id": f"client-{next(self._clients)}", "token_endpoint_auth_method": "none"}
             case "/authorize":
                 return self._authorize(dict(parse_qsl(urlsplit(target).query)))
             case "/token":
@@ -181,6 +184,10 @@ class ProtectedServer:
             if self.rotates:
                 del self._refresh[form["refresh_token"]]
             return 200, {}, self._give(*before)
+        if grant == "client_credentials":
+            if self.machines.get(form["client_id"]) != form["client_secret"]:
+                return 401, {}, {"error": "invalid_client"}
+            return 200, {}, self._give(form.get("scope", ""), form["client_id"])
         if not self.devices.get(form.get("device_code", ""), False):
             return 400, {}, {"error": "authorization_pending"}
         return 200, {}, self._give(self.scope, form["client_id"])

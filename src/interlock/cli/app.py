@@ -32,6 +32,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "start": Entry("supervise:start", "Start a server that was stopped or is down."),
         "stop": Entry("supervise:stop", "Stop a server, or without SERVER the hub."),
         "restart": Entry("supervise:restart", "End a server's present run and start it again."),
+        "login": Entry("login:login", "Log in to a server that wants a token."),
+        "logout": Entry("login:logout", "End a login: revoke its tokens and forget them."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {

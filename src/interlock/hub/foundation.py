@@ -30,6 +30,7 @@ from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
+from interlock.hub.upstreams.login_records import LOGINS
 from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
@@ -51,10 +52,14 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+<<<<<<< HEAD
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
+=======
+    LOGINS,
+>>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 )
 """Every collection in the hub's store."""
 

@@ -93,6 +93,7 @@ class Login:
         store: LoginStore | None = None,
         endpoints: Endpoints | None = None,
         browser: Browser | None = None,
+        hint: str = "log in to it",
     ) -> None:
         self.settings = settings or ClientSettings()
         self.browser = browser
@@ -103,6 +104,9 @@ class Login:
         self._tokens: Tokens | None = None
         self._loaded = False
         self._not_before = 0.0
+        self._hint = hint
+        self.wanted: Challenge | None = None
+        """The challenge that only a person can answer, until one has."""
         self._header = ""
 
     # For the link.
@@ -127,6 +131,8 @@ class Login:
 
     async def renew(self) -> None:
         """Renew the token if it is due: once for all who wait, here and in other processes."""
+        if not self._loaded:
+            await self._reload()
         if not self.due:
             return
         async with self._store.lock():
@@ -291,6 +297,7 @@ class Login:
         revocation = found.server.revocation_endpoint
         login = StoredLogin(found.server.issuer, found.resource, endpoint, client, tokens, revocation)
         await self._store.save(login)
+        self.wanted = None
         self._use(tokens)
 
     def _proven(self, issuer: str, client: RegisteredClient, fields: dict[str, str]) -> TokenRequest:
@@ -365,8 +372,9 @@ class Login:
         return await self._endpoints.register(self.settings, found.server, redirect)
 
     def _needs_login(self, challenge: Challenge, status: int) -> Fault:
+        self.wanted = challenge
         data = {"status": status, "challenge": msgspec.to_builtins(challenge)}
-        return Fault("LOGIN_REQUIRED", "the server needs a login", hint="log in to it", data=data)
+        return Fault("LOGIN_REQUIRED", "the server needs a login", hint=self._hint, data=data)
 
 
 def challenge_of(fault: Fault) -> Challenge:

@@ -20,6 +20,7 @@ from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.keys import KeyOperations
+from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
@@ -72,7 +73,11 @@ class Operations:
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
             RoomOperations(rooms),
+<<<<<<< HEAD
             FeatureOperations(hub_app),
+=======
+            LoginOperations(hub_app),
+>>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

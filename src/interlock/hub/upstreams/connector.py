@@ -13,6 +13,7 @@ from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
@@ -28,9 +29,9 @@ IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(b"{}")), titl
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, current: CurrentSettings, dial: Dial, host: Host, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, dialer: Dialer, host: Host, logs: Logs) -> None:
         self._current = current
-        self._dial = dial
+        self._dialer = dialer
         self._host = host
         self._logs = logs
         self.peer: Peer | None = None
@@ -43,12 +44,17 @@ class Connector:
         problem = self._current.server.problem
         if problem is not None:
             raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
+<<<<<<< HEAD
         connection = await self._open(listener, IDENTITY, self._prepare_shared, self._greeted_shared)
+=======
+        connection = await self._open(self._dialer.shared(), listener, IDENTITY, self._prepare_shared)
+>>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
         self.peer = connection.peer
         return connection
 
     async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
         """Open a connection for one caller, with the capabilities of its client."""
+<<<<<<< HEAD
         asked = asked_with(asking(connection_key.capabilities))
         identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
 
@@ -56,6 +62,12 @@ class Connector:
             await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
         connection = await self._open(listener, identity, self._prepare_private, greeted)
+=======
+        identity = msgspec.structs.replace(IDENTITY, capabilities=asking(connection_key.capabilities))
+        connection = await self._open(
+            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private
+        )
+>>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
@@ -65,6 +77,7 @@ class Connector:
         """Probe the era again with the next connection."""
         self.peer = None
 
+<<<<<<< HEAD
     async def _open(self, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted) -> Connection:
         start_s, era = self._current.timeouts.start_s, self._era()
         return await Connection.open(
@@ -73,6 +86,11 @@ class Connector:
 
     async def _greeted_shared(self, connection: Connection) -> None:
         await self._host.on_greeted(self._current.id, None, "", connection)
+=======
+    async def _open(self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
+        start_s = self._current.timeouts.start_s
+        return await Connection.open(dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
+>>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 
     async def _prepare_shared(self, connection: Connection) -> None:
         self.agreement, warning = agreement(connection.peer.capabilities)

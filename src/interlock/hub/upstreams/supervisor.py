@@ -37,6 +37,8 @@ TRY_EVERY_S: Final = 1.0
 """Calls restart a server that is down at most this often."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
+LOGIN_EVERY_S: Final = 5.0
+"""Calls try a server that needs a login at most this often."""
 RETRY_AFTER_MS: Final = 2000
 
 
@@ -177,6 +179,8 @@ class Supervisor:
             if problem is None or self.state is ServerState.DRAINING:
                 return Fault("SERVER_DRAINING", f"{self._current.id} is shutting down")
             return Fault(problem.name, problem.message, hint=problem.hint)
+        if problem is not None and problem.name == "LOGIN_REQUIRED":
+            return Fault("LOGIN_REQUIRED", f"server {self._current.id} needs a login", hint=problem.hint)
         reason = "" if problem is None else f" because {problem.message}"
         hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self._current.id}`"
         left = self._not_before - self._clock()
@@ -291,6 +295,10 @@ class Supervisor:
         self._not_before = math.inf
         if settings.problem is not None or failure.name == "PERMISSION_DENIED":
             # Only another configuration or a person can fix this.
+            return None
+        if failure.name == "LOGIN_REQUIRED":
+            # A person has to log in, perhaps at another hub of the same store: a later call finds out.
+            self._not_before = now + LOGIN_EVERY_S
             return None
         pause = self._restarts.next_pause(now, failed=True) if self._was_connected else self._restarts.pause_unreached()
         if pause is not None:
