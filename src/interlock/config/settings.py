@@ -403,7 +403,6 @@ class Validation(msgspec.Struct, frozen=True):
     """Arguments that must be refused, for `interlock check --config`."""
 
 
-<<<<<<< HEAD
 class Mask(msgspec.Struct, frozen=True):
     """What `scan_results = "mask"` replaces, besides secrets of every known form. The audit log counts it by kind."""
 
@@ -412,7 +411,8 @@ class Mask(msgspec.Struct, frozen=True):
     own: dict[str, str] = {}
     """Further regular expressions (RE2), by the name that is shown in place of a match:
     `{ employee = "EMP-[0-9]{6}" }`."""
-=======
+
+
 class ServerOAuth(msgspec.Struct, frozen=True):
     """`[servers.ID.oauth]`: how the hub logs in to a server at a URL that wants a token. Nothing is needed for most
     servers: the hub finds their authorization server and registers itself."""
@@ -449,7 +449,6 @@ class ServerOAuth(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Without secrets."""
         return f"ServerOAuth(grant={self.grant!r}, issuer={self.issuer!r})"
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -513,16 +512,15 @@ class Server(msgspec.Struct, frozen=True):
     derived: ClassVar[frozenset[str]] = frozenset({"source", "problem"})
 
     @property
-<<<<<<< HEAD
     def whole_results(self) -> bool:
         """Whether results reach clients as the server gave them, so that they match its `outputSchema`."""
         return self.max_result_tokens is None and self.scan_results != "mask"
-=======
+
+    @property
     def logs_in(self) -> bool:
         """Whether the hub gets a token for the server if it wants one."""
         given = any(name.lower() == "authorization" for name in self.headers)
         return self.url is not None and self.login != "off" and not given
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 
     @property
     def transport(self) -> Literal["stdio", "http"]:

@@ -52,14 +52,11 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
-<<<<<<< HEAD
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
-=======
     LOGINS,
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 )
 """Every collection in the hub's store."""
 

@@ -73,11 +73,8 @@ class Operations:
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
             RoomOperations(rooms),
-<<<<<<< HEAD
             FeatureOperations(hub_app),
-=======
             LoginOperations(hub_app),
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

@@ -65,11 +65,7 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     session: Session | None = None
     """The only session that uses it; None where several requests of one principal do."""
     owner: str = ""
-<<<<<<< HEAD
     """The kind and the id of its principal."""
-=======
-    """The principal that it is for."""
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 
 
 Exchange: TypeAlias = SessionExchange[Session]

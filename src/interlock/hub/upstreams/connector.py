@@ -44,30 +44,23 @@ class Connector:
         problem = self._current.server.problem
         if problem is not None:
             raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
-<<<<<<< HEAD
-        connection = await self._open(listener, IDENTITY, self._prepare_shared, self._greeted_shared)
-=======
-        connection = await self._open(self._dialer.shared(), listener, IDENTITY, self._prepare_shared)
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
+        connection = await self._open(
+            self._dialer.shared(), listener, IDENTITY, self._prepare_shared, self._greeted_shared
+        )
         self.peer = connection.peer
         return connection
 
     async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
         """Open a connection for one caller, with the capabilities of its client."""
-<<<<<<< HEAD
         asked = asked_with(asking(connection_key.capabilities))
         identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
 
         async def greeted(connection: Connection) -> None:
             await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
-        connection = await self._open(listener, identity, self._prepare_private, greeted)
-=======
-        identity = msgspec.structs.replace(IDENTITY, capabilities=asking(connection_key.capabilities))
         connection = await self._open(
-            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private
+            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private, greeted
         )
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
@@ -77,20 +70,16 @@ class Connector:
         """Probe the era again with the next connection."""
         self.peer = None
 
-<<<<<<< HEAD
-    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted) -> Connection:
+    async def _open(
+        self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted
+    ) -> Connection:
         start_s, era = self._current.timeouts.start_s, self._era()
         return await Connection.open(
-            self._dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
+            dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
         )
 
     async def _greeted_shared(self, connection: Connection) -> None:
         await self._host.on_greeted(self._current.id, None, "", connection)
-=======
-    async def _open(self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
-        start_s = self._current.timeouts.start_s
-        return await Connection.open(dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
->>>>>>> 8f076d061d7c471443d9024bc4613fe003d2f478
 
     async def _prepare_shared(self, connection: Connection) -> None:
         self.agreement, warning = agreement(connection.peer.capabilities)
