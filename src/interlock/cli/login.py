@@ -31,8 +31,8 @@ _FOR = click.option(
 def login(server: str | None, principal: str | None, device: bool, no_open: bool, paste: bool, as_json: bool) -> None:
     """Log in to a server that wants a token.
 
-    Without SERVER, the command lists the logins. The hub finds the server's authorization server, opens your browser, and keeps the tokens encrypted. It renews them
-    by itself. `--paste` is for a browser on a machine that cannot reach the hub.
+    Without SERVER, the command lists the logins. The hub finds the server's authorization server, opens your browser,
+    and keeps the tokens encrypted. It renews them by itself. `--paste` is for a browser that cannot reach the hub.
 
     \b
     Examples:

@@ -65,7 +65,7 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     session: Session | None = None
     """The only session that uses it; None where several requests of one principal do."""
     owner: str = ""
-    """The principal that it is for."""
+    """The kind and the id of its principal."""
 
 
 Exchange: TypeAlias = SessionExchange[Session]
