@@ -200,10 +200,14 @@ class ProtectedServer:
         given = {"access_token": access, "token_type": "Bearer", "expires_in": self.lifetime_s, "scope": scope}
         return {**given, "refresh_token": refresh}
 
+    def grant_of(self, token: str) -> tuple[float, str, str]:
+        """Until when a token is good, its scopes, and whose it is."""
+        return self._access.get(token, (0.0, "", ""))
+
     def _mcp(self, method: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], Any]:
         authorization = headers.get("authorization", "")
         self.authorized.append(authorization)
-        until, scope, subject = self._access.get(authorization.removeprefix("Bearer "), (0.0, "", ""))
+        until, scope, subject = self.grant_of(authorization.removeprefix("Bearer "))
         where = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
         if until <= time.monotonic() + self.clock_off_s:
             return 401, {"www-authenticate": f'Bearer {where}, scope="{self.scope}"'}, None

@@ -67,7 +67,8 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
 ) -> None:
     caplog.set_level(logging.DEBUG)
     shown: list[object] = []
-    async with behind(tmp_path, protected) as hub:
+    configured = "configured-5ecret-value"
+    async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
         await hub.state("docs", ServerState.ERROR)
         row = await status_of(hub)
         assert (row["needs_login"], row["hint"]) == (True, "run `interlock login docs`")
@@ -82,7 +83,7 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
             {"server": "docs", "principal": "", "issuer": protected.base}
         ]
     protected.expire()
-    async with behind(tmp_path, protected) as hub:
+    async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
         await hub.state("docs", ServerState.CONNECTED)
         assert text_of(await call(hub)) == "you are client-1"
         assert (await status_of(hub))["needs_login"] is False
@@ -92,7 +93,11 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
     assert len(protected.revoked) == 2
     files = stored_bytes(tmp_path)
     said = repr(shown) + caplog.text
-    for secret in (*{header.removeprefix("Bearer ") for header in protected.authorized if header}, *protected.revoked):
+    for secret in (
+        configured,
+        *{header.removeprefix("Bearer ") for header in protected.authorized if header},
+        *protected.revoked,
+    ):
         assert secret.encode() not in files
         assert secret not in said
 

@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "restart": Entry("supervise:restart", "End a server's present run and start it again."),
         "login": Entry("login:login", "Log in to a server that wants a token."),
         "logout": Entry("login:logout", "End a login: revoke its tokens and forget them."),
+        "secrets": Entry("secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {
