@@ -466,6 +466,12 @@ class Server(msgspec.Struct, frozen=True):
     """The URL of a remote server."""
     headers: dict[str, str] = {}
     """HTTP headers for every request to the server."""
+    ca_bundle: str | None = None
+    """A file with the certificates to trust for the server at `url`, in place of the system's."""
+    client_certificate: str | None = None
+    """A file with the certificate by which the hub shows the server who it is, with its key or with `client_key`."""
+    client_key: str | None = None
+    """A file with the key of that certificate."""
     login: Literal["shared", "per-user", "off"] = "shared"
     """Who logs in if the server at `url` wants a token (`interlock login`): one login that all callers use, one of each
     principal (`per-user`, on a connection of its own), or nobody (`off`). A configured `Authorization` header turns it
