@@ -24,7 +24,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.transports.http.documents import Post, fetch
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.outside import Proxy, client_context, proxy_for
-from interlock.transports.resolving import Resolver, guarded_for
+from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 from protected_server import ProtectedServer, visit
 
@@ -152,6 +152,17 @@ async def test_everything_goes_through_the_proxy_and_nothing_where_no_proxy_says
             assert set(proxy.tunnels) == (set() if bypass else {f"tunnel {place}"})
             if not bypass:
                 assert len(proxy.tunnels) >= made
+
+
+async def test_t107_an_address_inside_is_not_reached_through_the_proxy_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with forward_proxy() as proxy:
+        for name in ("HTTPS_PROXY", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("NO_PROXY", "")
+        for url in (f"https://{OUTSIDE}/", "http://169.254.169.254/latest", "https://10.0.0.1/"):
+            with pytest.raises(Fault):
+                await fetch(url, guard=guarded(Resolver()), most_bytes=99)
+        assert proxy.tunnels == []
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_are_named(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "down": Entry("up:down", "Stop the hub."),
         "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
+        "service": Entry("service:service", "Run the hub at login, and start it again if it ends."),
         "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {

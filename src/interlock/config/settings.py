@@ -281,7 +281,8 @@ class Hub(msgspec.Struct, frozen=True):
     access: DefaultPolicy = "opt-out"
     """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None
-    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home."""
+    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home. It
+    may have variables and secrets, such as `${file:/run/secrets/postgres}`."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
