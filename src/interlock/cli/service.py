@@ -137,13 +137,18 @@ def _quoted(text: str) -> str:
 def _start(path: Path) -> list[list[str]]:
     if sys.platform == "linux":
         return [["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", "--now", UNIT]]
-    return [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(path)]]
+    return [["launchctl", "bootstrap", _domain(), str(path)]]
 
 
 def _stop(path: Path) -> list[list[str]]:
     if sys.platform == "linux":
         return [["systemctl", "--user", "disable", "--now", UNIT]]
-    return [["launchctl", "bootout", f"gui/{os.getuid()}", str(path)]]
+    return [["launchctl", "bootout", _domain(), str(path)]]
+
+
+def _domain() -> str:
+    """launchd's name for the services of this user's session."""
+    return f"gui/{os.getuid() if sys.platform != 'win32' else 0}"
 
 
 def _run(command: list[str], *, may_fail: bool = False) -> None:
