@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import ssl
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,15 @@ TOOL = {"name": "whoami", "description": "Who calls", "inputSchema": {"type": "o
 class ProtectedServer:
     """Both servers on one port. `async with` starts them."""
 
-    def __init__(self, *, lifetime_s: float = 3600, scope: str = "read") -> None:
+    def __init__(
+        self,
+        *,
+        lifetime_s: float = 3600,
+        scope: str = "read",
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._host, self._tls = host, tls
         self.lifetime_s = lifetime_s
         self.scope = scope
         self.needed = {"tools/call": scope}
@@ -40,6 +49,7 @@ class ProtectedServer:
         self.rotates = True
         self.clock_off_s = 0.0
         """How far the clock of the resource server is off: tokens seem older there."""
+        self.connections = 0
         self.asked: list[str] = []
         """The paths that were asked for, in order."""
         self.forms: list[dict[str, str]] = []
@@ -63,7 +73,8 @@ class ProtectedServer:
 
     @property
     def base(self) -> str:
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{self._host}:{self._server.sockets[0].getsockname()[1]}"
 
     @property
     def url(self) -> str:
@@ -84,7 +95,7 @@ class ProtectedServer:
         self._refresh.clear()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, self._host, 0, ssl=self._tls)
         return self
 
     async def __aexit__(
@@ -96,6 +107,7 @@ class ProtectedServer:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
+        self.connections += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -242,7 +254,7 @@ class ScriptedBrowser:
         return await visit(request.url)
 
 
-async def visit(url: str) -> str:
+async def visit(url: str, context: ssl.SSLContext | None = None) -> str:
     """Open an address, and say where it leads."""
-    answer = await exchange("GET", url, {}, b"", guard=None, most_bytes=1 << 16)
+    answer = await exchange("GET", url, {}, b"", guard=None, most_bytes=1 << 16, context=context)
     return answer.headers[b"location"].decode()

@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
         "health": Entry("health:health", "Show the health of the hub and its servers."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
+        "service": Entry("service:service", "Run the hub at login, and start it again if it ends."),
         "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
@@ -35,11 +36,14 @@ def to_url(
     *,
     guard: Guard | None = None,
     authorization: Authorization | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> Dial:
     """A server at an address. A `guard` is for one that the operator did not write (`transports.resolving`)."""
 
     async def dial(listener: Listener) -> Link:
-        return HttpLink(url, listener, headers=headers, limits=limits, guard=guard, authorization=authorization)
+        return HttpLink(
+            url, listener, headers=headers, limits=limits, guard=guard, authorization=authorization, context=context
+        )
 
     return dial
 

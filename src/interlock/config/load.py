@@ -148,6 +148,7 @@ class _Loading:
             self.reports[name] = report
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
+        config = self._with_store(config, document, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
@@ -158,6 +159,18 @@ class _Loading:
                 continue
             self._import(path, trusted=trusted)
         return config
+
+    def _with_store(self, config: Config, document: Document, report: Report) -> Config:
+        """The database's address may hold a password, which comes from elsewhere."""
+        written = config.hub.store
+        if written is None or "${" not in written:
+            return config
+        result = expand(written, all_variables(self.env), self._secrets.get(str(document.path)))
+        if result.text == written or result.missing or result.unreadable or result.foreign or result.failed:
+            message, hint = _why_unfilled("store", result)
+            self.problems.append(report.add(("hub", "store"), message.replace("server `store`", "`store`"), hint))
+            return config
+        return replace(config, hub=replace(config.hub, store=result.text))
 
     def _import_from_surroundings(self) -> None:
         """Import the first MGP file found, and the files of other clients in the project folder."""

@@ -283,7 +283,8 @@ class Hub(msgspec.Struct, frozen=True):
     access: DefaultPolicy = "opt-out"
     """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None
-    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home."""
+    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home. It
+    may have variables and secrets, such as `${file:/run/secrets/postgres}`."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
@@ -468,6 +469,12 @@ class Server(msgspec.Struct, frozen=True):
     """The URL of a remote server."""
     headers: dict[str, str] = {}
     """HTTP headers for every request to the server."""
+    ca_bundle: str | None = None
+    """A file with the certificates to trust for the server at `url`, in place of the system's."""
+    client_certificate: str | None = None
+    """A file with the certificate by which the hub shows the server who it is, with its key or with `client_key`."""
+    client_key: str | None = None
+    """A file with the key of that certificate."""
     login: Literal["shared", "per-user", "off"] = "shared"
     """Who logs in if the server at `url` wants a token (`interlock login`): one login that all callers use, one of each
     principal (`per-user`, on a connection of its own), or nobody (`off`). A configured `Authorization` header turns it

@@ -6,6 +6,7 @@ of the server itself.
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -38,7 +39,14 @@ WITHIN_S: Final = 20.0
 class Endpoints:
     """The requests of one login. `trusted` are addresses that the operator wrote."""
 
-    def __init__(self, server_url: str, trusted: tuple[str, ...] = (), resolver: Resolver | None = None) -> None:
+    def __init__(
+        self,
+        server_url: str,
+        trusted: tuple[str, ...] = (),
+        resolver: Resolver | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._context = context
         self._server_url = server_url
         self._trusted = frozenset(_host(url) for url in (server_url, *trusted))
         self._resolver = resolver or Resolver()
@@ -100,7 +108,16 @@ class Endpoints:
         if method != "GET" and not is_safe(url):
             raise Fault("UPSTREAM_ERROR", f"{url[:200]!r} is not https; no secret is sent there")
         guard = self._guard(url)
-        return await exchange(method, url, headers, body, guard=guard, most_bytes=MAX_BYTES, within_s=WITHIN_S)
+        return await exchange(
+            method,
+            url,
+            headers,
+            body,
+            guard=guard,
+            most_bytes=MAX_BYTES,
+            within_s=WITHIN_S,
+            context=self._context if urlsplit(url).hostname in self._trusted else None,
+        )
 
     def _guard(self, url: str) -> Guard:
         """The operator's own hosts may be private ones; what they name must be public."""

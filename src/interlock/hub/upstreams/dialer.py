@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import ssl
 
 from interlock.client.dial import Dial, to_command, to_url
+from interlock.client.oauth.login import Login
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams.logins import Logins
+from interlock.hub.upstreams.logins import Logins, tls_of
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 
@@ -20,14 +23,24 @@ class Dialer:
         self._settings = settings
         self._limits = limits
         self._logins = logins
-        self.login = None if not settings.logs_in else logins.of(server, settings)
+        self._context: ssl.SSLContext | None = None
+        """TLS to the server, where it is not the usual; made with the first connection."""
+        self.login = self._shared_login()
         """The login that all callers share; None where the server has a credential of its own."""
+
+    def _shared_login(self) -> Login | None:
+        if not self._settings.logs_in:
+            return None
+        try:
+            return self._logins.of(self._server, self._settings)
+        except Fault:
+            return None  # Files for TLS that cannot be used: each connection says so.
 
     def shared(self) -> Dial:
         """The way for all callers."""
         settings = self._settings
         if settings.url is not None:
-            return to_url(settings.url, settings.headers, self._limits, authorization=self.login)
+            return self._to_url(settings.url, self.login)
         inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
         return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), self._limits)
 
@@ -44,4 +57,10 @@ class Dialer:
         if settings.url is None or settings.login != "per-user" or not settings.logs_in:
             return self.shared()
         login = self._logins.of(self._server, settings, owner)
-        return to_url(settings.url, settings.headers, self._limits, authorization=login)
+        return self._to_url(settings.url, login)
+
+    def _to_url(self, url: str, login: Login | None) -> Dial:
+        if self._context is None:
+            self._context = tls_of(self._settings)
+        context = self._context
+        return to_url(url, self._settings.headers, self._limits, authorization=login, context=context)

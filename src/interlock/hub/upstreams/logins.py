@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, StoreHolder
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
+from interlock.transports.http.outside import client_context
 from interlock.transports.resolving import Resolver
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -85,11 +87,11 @@ class Logins:
     def of(self, server: str, settings: Server, principal: str = "") -> Login:
         """The login of a principal to a server; the one that all share where `principal` is empty."""
         assert settings.url is not None
-        wanted = (settings.url, settings.oauth)
+        wanted = (settings.url, settings.oauth, settings.ca_bundle, settings.client_certificate, settings.client_key)
         known = self._logins.get((server, principal))
         if known is None or known.made_for != wanted:
             record = LoginRecord(self._host, self._encryption, server, principal)
-            endpoints = Endpoints(settings.url, settings.oauth.trusted, self._host.resolver)
+            endpoints = Endpoints(settings.url, settings.oauth.trusted, self._host.resolver, tls_of(settings))
             known = _HubLogin(settings.url, self._settings(settings), record, endpoints, hint=_hint(server, principal))
             known.made_for = wanted
             self._logins[server, principal] = known
@@ -230,7 +232,19 @@ class Logins:
 class _HubLogin(Login):
     """A login that knows which settings it was made for."""
 
-    made_for: tuple[object, object] = (None, None)
+    made_for: tuple[object, ...] = ()
+
+
+def tls_of(settings: Server) -> ssl.SSLContext | None:
+    """The TLS settings of a server; None for the usual ones. Raises SERVER_NOT_READY for files that cannot be used."""
+    if settings.ca_bundle is None and settings.client_certificate is None:
+        return None
+    try:
+        return client_context(settings.ca_bundle, settings.client_certificate, settings.client_key)
+    except OSError as cause:
+        hint = "check `ca_bundle`, `client_certificate` and `client_key`"
+        reason = cause.strerror or "they are no certificates"
+        raise Fault("SERVER_NOT_READY", f"the files for TLS cannot be used: {reason}", hint=hint) from None
 
 
 def _hint(server: str, principal: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Mapping
 from typing import Final
 
@@ -49,10 +50,11 @@ async def exchange(
     guard: Guard | None,
     most_bytes: int,
     within_s: float = WITHIN_S,
+    context: ssl.SSLContext | None = None,
 ) -> Answer:
     """One request on a connection of its own. Raises a `Fault` where no whole answer comes."""
     origin, target = split_url(url)
-    pool = Pool(origin, size=1, queue=1, guard=guard)
+    pool = Pool(origin, size=1, queue=1, guard=guard, context=context)
     head = (
         f"{method} {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
         "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n"
