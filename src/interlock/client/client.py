@@ -14,10 +14,11 @@ import msgspec
 
 from interlock.client.cache import Cache
 from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain, report_progress
-from interlock.client.connection import Connection, Listing
+from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in
+from interlock.client.listing import Listing
 from interlock.client.negotiation import Pin
 from interlock.client.oauth.login import Login, challenge_of
 from interlock.client.peer import Identity, declaring
