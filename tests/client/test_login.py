@@ -188,8 +188,8 @@ async def test_t100_a_response_of_another_issuer_or_login_gets_no_code(
         ({"token_endpoint": "http://attacker.example/token"}, "is not https"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         ({"code_challenge_methods_supported": None}, "PKCE"),
-        ({"token_endpoint": "https://169.254.169.254/token"}, "url-"),
-        ({"token_endpoint": "https://10.0.0.1/token"}, "url-"),
+        ({"token_endpoint": "https://169.254.169.254/token"}, "169.254.169.254"),
+        ({"token_endpoint": "https://10.0.0.1/token"}, "10.0.0.1"),
     ],
 )
 async def test_t101_metadata_that_is_not_the_servers_own_is_not_used(
@@ -200,7 +200,7 @@ async def test_t101_metadata_that_is_not_the_servers_own_is_not_used(
     with pytest.raises(Fault) as caught:
         async with client:
             pass
-    assert words in str(caught.value) or words == "url-"
+    assert words in str(caught.value)
     assert server.forms == []
 
 

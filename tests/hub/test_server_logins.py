@@ -119,6 +119,13 @@ async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
         await log_in(hub)
         assert text_of(await call(hub)) == "you are client-1"
         assert not (await status_of(hub))["needs_login"]
+        # A call that needs more asks for a login with the old scopes and the new.
+        protected.needed["tools/call"] = "write"
+        assert "interlock login docs" in text_of(await call(hub))
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
+        assert (await go(await visit(page["url"])))[0] == 200
+        assert text_of(await call(hub)) == "you are client-1"
 
 
 async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(

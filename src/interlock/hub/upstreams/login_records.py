@@ -18,7 +18,8 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.oauth.storage import StoredLogin
-from interlock.store import Collection, Conflict, Store
+from interlock.hub.store_faults import fault_of
+from interlock.store import Collection, Conflict, Document, Store, StoreError
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 
@@ -68,7 +69,7 @@ class LoginRecord:
 
     async def load(self) -> StoredLogin | None:
         """The login as it is stored now. One that does not open is none: a person logs in again."""
-        found = await self._holder.store.get(LOGINS, self._id)
+        found = await self._row()
         if found is None or not found.value.sealed:
             return None
         text = self._encryption.open(found.value.sealed, self._bound_to)
@@ -77,12 +78,15 @@ class LoginRecord:
     async def save(self, login: StoredLogin | None) -> None:
         """Store the login durably, and give the lease back with it."""
         self._leased = False
-        async with self._holder.store.transaction() as change:
-            if login is None:
-                change.delete(LOGINS, self._id)
-                return
-            sealed = self._encryption.seal(msgspec.json.encode(login).decode(), self._bound_to)
-            change.put(LOGINS, SealedLogin(self._id, self._server, self._principal, sealed, login.issuer))
+        try:
+            async with self._holder.store.transaction() as change:
+                if login is None:
+                    change.delete(LOGINS, self._id)
+                    return
+                sealed = self._encryption.seal(msgspec.json.encode(login).decode(), self._bound_to)
+                change.put(LOGINS, SealedLogin(self._id, self._server, self._principal, sealed, login.issuer))
+        except StoreError as cause:
+            raise fault_of(cause) from None
 
     def lock(self) -> AbstractAsyncContextManager[object]:
         """Held by one task of one hub at a time."""
@@ -101,7 +105,7 @@ class LoginRecord:
     async def _lease(self) -> None:
         deadline = time.monotonic() + LEASE_WAIT_S
         while True:
-            found = await self._holder.store.get(LOGINS, self._id)
+            found = await self._row()
             row = SealedLogin(self._id, self._server, self._principal) if found is None else found.value
             if not row.leased_by or row.leased_until < time.time() or row.leased_by == self._mine:
                 try:
@@ -113,6 +117,8 @@ class LoginRecord:
                     return
                 except Conflict:
                     pass
+                except StoreError as cause:
+                    raise fault_of(cause) from None
             if time.monotonic() > deadline:
                 raise Fault("TIMEOUT", f"another hub has been renewing the login to {self._server} for too long")
             await asyncio.sleep(LEASE_POLL_S)
@@ -128,8 +134,14 @@ class LoginRecord:
                     change.put(LOGINS, msgspec.structs.replace(found.value, leased_by="", leased_until=0.0))
                 else:
                     change.delete(LOGINS, self._id)
-        except Conflict:
-            return  # Another hub took the lease over.
+        except StoreError:
+            return  # Another hub took the lease over, or the lease ends by itself.
+
+    async def _row(self) -> Document[SealedLogin] | None:
+        try:
+            return await self._holder.store.get(LOGINS, self._id)
+        except StoreError as cause:
+            raise fault_of(cause) from None
 
     @property
     def _bound_to(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Coroutine
 from typing import Final, Protocol
 
@@ -19,6 +20,8 @@ from interlock.transports.http.heads import Heads
 from interlock.transports.http.replies import Call
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
+
+_log = logging.getLogger("interlock.http")
 
 MOST_REFUSALS: Final = 3
 """How often one request may be refused before it ends."""
@@ -125,18 +128,18 @@ class AuthorizedCalls:
     async def _send(self, call: Call) -> None:
         try:
             await self._authorization.renew()
-        except Fault as fault:
-            self._sender.lose(call, fault)
-            return
-        self._again(call)
+        except Exception as cause:
+            self._sender.lose(call, _fault_of(cause))
+        else:
+            self._again(call)
 
     async def _answer(self, call: Call, refused: Refused) -> None:
         try:
             await self._authorization.refused(refused)
-        except Fault as fault:
-            self._sender.lose(call, fault)
-            return
-        self._again(call)
+        except Exception as cause:
+            self._sender.lose(call, _fault_of(cause))
+        else:
+            self._again(call)
 
     async def _post(self, body: bytes, method: str) -> None:
         # Without a token the server refuses it, and the refusal is counted.
@@ -152,6 +155,15 @@ class AuthorizedCalls:
         self._sender.send_stream(standing, last_event_id)
 
     def _again(self, call: Call) -> None:
+        """Send a call that still waits. It had no effect at the server before."""
         self._heads.authorization = self._authorization.header
         if call.id in self._sender.calls:
             self._sender.repeat(call)
+
+
+def _fault_of(cause: Exception) -> Fault:
+    """The fault that ends a request. Every request is answered, also when a login fails in a way nobody foresaw."""
+    if isinstance(cause, Fault):
+        return cause
+    _log.error("a token could not be renewed", exc_info=cause)
+    return Fault("INTERNAL_ERROR", "a token could not be renewed; the reason was logged")
