@@ -154,7 +154,7 @@ class HubApp:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What an operator must know at once, each with a hint."""
+        """Problems that an operator must know of at once, each with a hint."""
         found = []
         if self.is_started and (refusal := self.refusal) is not None:
             found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))

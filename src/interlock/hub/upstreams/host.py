@@ -13,7 +13,7 @@ from interlock.wire.messages import Request
 
 
 class Host(Protocol):
-    """What connections of servers need from the hub. `server` is always the id of the server concerned."""
+    """The hub as connections of servers see it. `server` is always the id of the server concerned."""
 
     async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         """Settle permissions with a server before its new connection is used. Raises a `Fault` to refuse the server."""
