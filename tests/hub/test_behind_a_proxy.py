@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import ipaddress
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from hub.running_hub import RawClient, running_hub, text_of
 from hub.test_server_logins import go
 from interlock.config.settings import Server
 from interlock.hub.upstreams.states import ServerState
-from interlock.transports.http.documents import Post, fetch
+from interlock.transports.http.documents import Post, exchange, fetch
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.outside import Proxy, client_context, proxy_for
 from interlock.transports.resolving import Resolver, guarded, guarded_for
@@ -163,6 +164,23 @@ async def test_t107_an_address_inside_is_not_reached_through_the_proxy_either(mo
             with pytest.raises(Fault):
                 await fetch(url, guard=guarded(Resolver()), most_bytes=99)
         assert proxy.tunnels == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop")
+def test_a_tunnel_opens_on_the_hubs_own_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests run on asyncio's loop, and a hub on uvloop, whose transports differ."""
+    import uvloop
+
+    async def ask() -> None:
+        authority = Authority(tmp_path)
+        context = client_context(str(authority.ca), str(authority.client))
+        async with forward_proxy() as proxy, ProtectedServer(host=OUTSIDE, tls=authority.server_context()) as protected:
+            monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+            answer = await exchange("GET", protected.url, {}, b"", guard=None, most_bytes=9_999, context=context)
+            assert answer.status == 401
+            assert proxy.tunnels
+
+    uvloop.run(ask())
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused_and_the_files_are_named(tmp_path: Path) -> None:

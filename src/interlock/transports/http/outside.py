@@ -13,7 +13,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -110,8 +110,8 @@ class _Asking(asyncio.Protocol):
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(self._request)
+        # uvloop's transports are no subclasses of asyncio's.
+        cast(asyncio.Transport, transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._answer += data
