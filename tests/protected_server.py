@@ -47,6 +47,9 @@ class ProtectedServer:
         """Members that differ from the true response to an authorization request."""
         self.token_error: tuple[int, dict[str, str]] | None = None
         self.rotates = True
+        self.streams = False
+        """Whether it speaks the transport of 2024-11-05: one stream for all answers."""
+        self._stream: asyncio.StreamWriter | None = None
         self.clock_off_s = 0.0
         """How far the clock of the resource server is off: tokens seem older there."""
         self.connections = 0
@@ -116,6 +119,11 @@ class ProtectedServer:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.asked.append(urlsplit(target).path)
                 status, more, answer = self._answer(method, target, headers, body)
+                if status == 200 and self.streams and method == "GET" and target == "/mcp":
+                    top = b"HTTP/1.1 200 -\r\ncontent-type: text/event-stream\r\n\r\n"
+                    writer.write(top + b"event: endpoint\ndata: /messages\n\n")
+                    self._stream = writer
+                    continue
                 lines = "".join(f"{name}: {text}\r\n" for name, text in more.items())
                 data = b"" if answer is None else json.dumps(answer).encode()
                 kind = "content-type: application/json\r\n" if data else ""
@@ -149,8 +157,8 @@ class ProtectedServer:
             case "/revoke":
                 self.revoked.append(dict(parse_qsl(body.decode()))["token"])
                 return 200, {}, None
-            case "/mcp":
-                return self._mcp(method, headers, body)
+            case "/mcp" | "/messages":
+                return self._mcp(method, headers, body) if not self.streams else self._sse(method, path, headers, body)
         return 404, {}, None
 
     def _metadata(self) -> dict[str, Any]:
@@ -212,6 +220,18 @@ class ProtectedServer:
         given = {"access_token": access, "token_type": "Bearer", "expires_in": self.lifetime_s, "scope": scope}
         return {**given, "refresh_token": refresh}
 
+    def _sse(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], Any]:
+        """The same server by the older transport."""
+        allowed, more, answer = self._mcp("POST", headers, body if method == "POST" else b'{"id":0,"method":"ping"}')
+        if allowed in (401, 403) or method == "GET":
+            return allowed, more, None
+        if path == "/mcp":
+            return 405, {}, None
+        assert self._stream is not None
+        if "id" in json.loads(body):
+            self._stream.write(b"event: message\ndata: %b\n\n" % json.dumps(answer).encode())
+        return 202, {}, None
+
     def grant_of(self, token: str) -> tuple[float, str, str]:
         """Until when a token is good, its scopes, and whose it is."""
         return self._access.get(token, (0.0, "", ""))
@@ -234,11 +254,14 @@ class ProtectedServer:
                 capabilities: dict[str, Any] = {"tools": {}}
                 server = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities}
                 result = {**server, "serverInfo": {"name": "protected", "version": "1"}, "ttlMs": 0}
+            case "initialize":
+                about = {"name": "protected", "version": "1"}
+                result = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": about}
             case "tools/list":
                 result = {"tools": [TOOL], "ttlMs": 0, "cacheScope": "private"}
             case _:
                 result = {"content": [{"type": "text", "text": f"you are {subject}"}]}
-        return 200, {}, {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **result}}
+        return 200, {}, {"jsonrpc": "2.0", "id": message.get("id"), "result": {"resultType": "complete", **result}}
 
 
 class ScriptedBrowser:

@@ -68,6 +68,17 @@ async def test_scopes_grow_when_the_server_wants_more_and_end_when_nothing_new_w
     assert len(browser.visited) == 4
 
 
+async def test_the_older_transport_carries_and_renews_the_token_too(server: ProtectedServer) -> None:
+    server.streams = True
+    browser = ScriptedBrowser()
+    client, _ = client_of(server, browser)
+    async with client:
+        assert await text_of(client) == "you are client-1"
+        server.expire()
+        assert await text_of(client) == "you are client-1"
+    assert (len(browser.visited), server.refreshes()) == (1, 1)
+
+
 async def test_a_hundred_calls_at_expiry_make_one_refresh(server: ProtectedServer) -> None:
     client, _ = client_of(server)
     async with client:

@@ -188,8 +188,15 @@ class HttpLink(Link):
 
     async def legacy_sse(self) -> SseLink:
         """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
-        context, guard = self._context, self._guard
-        return await SseLink.open(self._url, self.listener, self._headers, self.limits, context=context, guard=guard)
+        return await SseLink.open(
+            self._url,
+            self.listener,
+            self._headers,
+            self.limits,
+            context=self._context,
+            guard=self._guard,
+            authorization=self._authorization,
+        )
 
     async def settled(self) -> None:
         """Wait until the server has accepted every notification so far."""
