@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.hub_secret import BadHubSecret, derived_key, hub_secret
+from interlock.config.hub_secret import BadHubSecret, derived_key, existing_secret, hub_secret
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.cannot_start import CannotStart
@@ -249,8 +249,16 @@ def expired() -> Fault:
 
 
 def _secret(path: Path) -> bytes:
-    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    """The secret of the keyed hashes, made if there is none. Raises CannotStart for one that cannot be used."""
     try:
         return hub_secret(path)
+    except BadHubSecret as cause:
+        raise CannotStart(cause.message, cause.hint) from None
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret of a home that has one. Raises CannotStart for one that is missing, weak, or readable by others."""
+    try:
+        return existing_secret(path)
     except BadHubSecret as cause:
         raise CannotStart(cause.message, cause.hint) from None
