@@ -18,9 +18,9 @@ from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in
-from interlock.client.listing import Listing
 from interlock.client.negotiation import Pin
-from interlock.client.oauth.login import Login, challenge_of
+from interlock.client.oauth.login import Login
+from interlock.client.oauth.retries import log_in_after, logged_in
 from interlock.client.peer import Identity, declaring
 from interlock.client.server_requests import ServerRequests
 from interlock.client.structures import Structures
@@ -41,8 +41,6 @@ log = logging.getLogger("interlock.client")
 Heard: TypeAlias = Callable[[str, Json], None]
 """Takes a notification's method and params."""
 
-LOGINS: Final = 3
-"""How often one request may have a person log in."""
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 
@@ -85,20 +83,15 @@ class Client:
         self._server_requests = ServerRequests(self.handlers)
 
     async def __aenter__(self) -> Self:
-        opened = await self._open()
+        opened = await logged_in(
+            self._login,
+            lambda: Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout),
+        )
         self._opened = opened
         if not opened.modern:
             # Servers of the handshake era ask and tell on a stream of their own, too.
             await opened.watch()
         return self
-
-    async def _open(self) -> Connection:
-        for _ in range(LOGINS):
-            try:
-                return await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
-            except Fault as fault:
-                await self._log_in(fault)
-        raise Fault("LOGIN_REQUIRED", f"the server refuses after {LOGINS} logins")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -334,7 +327,7 @@ class Client:
                 )
             except Fault as fault:
                 if fault.foreign_code != URL_FIRST:
-                    await self._log_in(fault)
+                    await log_in_after(fault, self._login)
                 elif not await self._visited(fault):
                     raise
                 continue
@@ -345,12 +338,6 @@ class Client:
                 return _object(result), rounds
             params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
-
-    async def _log_in(self, fault: Fault) -> None:
-        """Have a person log in, if that is what the server wants. Raises the fault otherwise."""
-        if fault.name != "LOGIN_REQUIRED" or self._login is None or "challenge" not in fault.data:
-            raise fault
-        await self._login.log_in(challenge_of(fault))
 
     async def _visited(self, fault: Fault) -> bool:
         """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
@@ -379,18 +366,11 @@ class Client:
     async def _list(self, method: str) -> list[Json]:
         kept = self._cache.get(method, "")
         if kept is None:
-            listing = await self._list_all(method)
+            connection = self.connection
+            listing = await logged_in(self._login, lambda: connection.list_all(method, timeout=self._timeout))
             kept = msgspec.json.encode(listing.items)
             self._cache.put(method, "", kept, listing.ttl_ms)
         return msgspec.json.decode(kept, type=list[dict[str, object]])
-
-    async def _list_all(self, method: str) -> Listing:
-        for _ in range(LOGINS):
-            try:
-                return await self.connection.list_all(method, timeout=self._timeout)
-            except Fault as fault:
-                await self._log_in(fault)
-        raise Fault("LOGIN_REQUIRED", f"the server refuses after {LOGINS} logins")
 
     async def _cached(self, method: str, params: bytes, key: str) -> Json:
         kept = self._cache.get(method, key)

@@ -81,7 +81,8 @@ class HttpLink(Link):
         self.calls: dict[Id, Call] = {}
         """The requests that wait for an answer."""
         self._authorization = authorization
-        self._authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
+        self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
+        """The requests that wait for an access token; None where they carry none that can be renewed."""
         self._posts = Posts(self.complaints, self._pool, self._heads)
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
@@ -138,25 +139,19 @@ class HttpLink(Link):
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
         call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
-        authorized = self._authorized
+        authorized = self.authorized
         try:
-            if authorized is not None:
-                if not authorized.ready():
-                    self._hold(call, authorized)
-                    return id_
+            if authorized is not None and not authorized.ready():
+                authorized.hold(call)
+            else:
                 call.authorization = heads.authorization
-            self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
+                self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
             raise
         if outgoing.deadline < self._sweep_at:
             self._sweep_by(outgoing.deadline)
         return id_
-
-    def _hold(self, call: Call, authorized: AuthorizedCalls) -> None:
-        authorized.hold(call)
-        if call.deadline < self._sweep_at:
-            self._sweep_by(call.deadline)
 
     def _cannot_send(self) -> Fault:
         if self._closed:
@@ -200,8 +195,8 @@ class HttpLink(Link):
 
     async def settled(self) -> None:
         """Wait until the server has accepted every notification so far."""
-        if self._authorized is not None:
-            await self._authorized.settled()
+        if self.authorized is not None:
+            await self.authorized.settled()
         await self._posts.settled()
 
     def listen(self, anew: bool = False) -> None:
@@ -226,8 +221,8 @@ class HttpLink(Link):
         if self._closed:
             return
         self._closed = True
-        if self._authorized is not None:
-            self._authorized.stop()
+        if self.authorized is not None:
+            self.authorized.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._standing is not None:
@@ -280,22 +275,14 @@ class HttpLink(Link):
         call.timer = self._loop.call_later(delay, self._resume, call)
 
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
-        if self._authorized is not None and not self._authorized.ready():
-            self._authorized.hold_stream(standing, last_event_id)
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_stream(standing, last_event_id)
         else:
             self.send_stream(standing, last_event_id)
 
     def send_stream(self, standing: Reply, last_event_id: str | None) -> None:
         if not self._closed:
             self._pool.submit(self._heads.get(last_event_id), standing)
-
-    def refused(self, call: Call, status: int, challenge: str) -> bool:
-        return self._authorized is not None and self._authorized.refused(call, status, challenge)
-
-    @property
-    def authorizes(self) -> bool:
-        """Whether requests carry an access token that can be renewed."""
-        return self._authorized is not None
 
     def redirect(self, location: str) -> bool:
         try:
@@ -402,8 +389,8 @@ class HttpLink(Link):
             self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
-        if self._authorized is not None and not self._authorized.ready():
-            self._authorized.hold_post(body, method)
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_post(body, method)
         else:
             self.send_post(body, method)
 

@@ -53,6 +53,13 @@ REPEATED: Final = IDEMPOTENT | {"initialize"}
 without it, no session can be opened with a server that was restarted and so closed all connections."""
 
 
+class TokenRefusals(Protocol):
+    """Sends requests again that lacked a good access token."""
+
+    def refused(self, call: Call, status: int, header: str) -> bool:
+        """Take over a request that the server refused. False where another token would not help."""
+
+
 class Caller(Reader, Protocol):
     """The link that a call was sent on, as the call sees it."""
 
@@ -60,6 +67,10 @@ class Caller(Reader, Protocol):
     """The requests that wait for an answer."""
     offered_session: str | None
     """The session id that came with the answer to `initialize`."""
+
+    @property
+    def authorized(self) -> TokenRefusals | None:
+        """Gets other access tokens for refused requests; None where there is none to get."""
 
     @property
     def modern(self) -> bool:
@@ -82,9 +93,6 @@ class Caller(Reader, Protocol):
 
     def resume(self, call: Call, delay: float) -> None:
         """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
-
-    def refused(self, call: Call, status: int, challenge: str) -> bool:
-        """Get another access token and send a request again. False where the refusal stands."""
 
     def redirect(self, location: str) -> bool:
         """Use another path of the server. False when it points to another origin, which is never followed."""
@@ -313,9 +321,9 @@ class Call(msgspec.Struct, eq=False):
         if status == 404 and self.session is not None:
             self.link.lose_session(self, self.session)
             return
-        if status in (401, 403):
+        if status in (401, 403) and self.link.authorized is not None:
             challenge = self._headers.get(b"www-authenticate", b"").decode("latin-1")
-            if self.link.refused(self, status, challenge):
+            if self.link.authorized.refused(self, status, challenge):
                 return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
