@@ -27,6 +27,9 @@ class Host(Protocol):
     def on_claim(self, server: str, method: str, params: bytes) -> None:
         """Record a server's claim in the audit log."""
 
+    def on_event(self, server: str, params: bytes) -> None:
+        """Take an event of a server that the hub subscribed to."""
+
     def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """Take the state of a task that a server reported; `owner` is None on the shared connection."""
 
