@@ -1,7 +1,7 @@
 """How often `mgp/tools/request` would call a need fulfilled that no tool meets: `python bench/needs.py DIR…`.
 
-Each DIR holds `tools.jsonl` and `queries.jsonl` as for `bench/discovery.py`. A part of the tools is the catalog. Needs are
-the names, first sentences and queries of tools inside it, which are met, and outside it, which are not.
+Each DIR holds `tools.jsonl` and `queries.jsonl` as for `bench/discovery.py`. A part of the tools is the catalog. Needs
+are the names, first sentences and queries of tools inside it, which are met, and outside it, which are not.
 """
 
 from __future__ import annotations
