@@ -17,6 +17,7 @@ from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
@@ -98,7 +99,7 @@ class Dispatcher:
                     give_back(plan.meters, call.metered_at)
             if refusal is not None:
                 plan.pipeline.refuse(call, refusal, gate)
-            elif not (call.would_refuse or call.approval) or plan.pipeline.confirm(call, plan):
+            elif not (call.would_refuse or call.approval or call.altered) or plan.pipeline.confirm(call, plan):
                 self.send(call, plan)
         except Fault as fault:
             self._fail_unsent(call, fault)
@@ -148,13 +149,15 @@ class Dispatcher:
         self.large_bytes -= call.large_bytes
         upstream.open_calls -= 1
         if not upstream.open_calls:
-            upstream.on_idle()
+            upstream.last_use = self._clock()
+            if upstream.idle is not None:
+                upstream.idle.set()
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
         if (ticket := call.ticket) is not None:
             self._recording.end(call)
-            upstream.outcomes.add(call.outcome, ticket.took_us)
+            upstream.outcomes.ended.append((call.outcome, ticket.took_us))
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
@@ -199,8 +202,12 @@ class Dispatcher:
             self.done(call)
 
     def _fail_unsent(self, call: Call, fault: Fault) -> None:
+        upstream = call.upstream
         self.done(call)
-        call.exchange.fail(fault)
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+        else:
+            call.exchange.fail(fault)
 
     def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
         """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""

@@ -12,13 +12,14 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
+from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in, sized
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
@@ -123,7 +124,11 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
             return
         members = read.members
-        call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        size = len(read.result)
+        if members.error is _UNSET:
+            call.outcome = Outcome("answered", "result", "ok", 0, size)
+        else:
+            call.outcome = sized(outcome_in(members), size)
         try:
             result = self._in_client_era(read.result, members)
             self._finish()
@@ -154,7 +159,7 @@ class Forwarder(msgspec.Struct, eq=False):
             processor.finish(self._call, result, exchange.result)
 
     def _on_error(self, error: ErrorObject) -> None:
-        self._call.outcome = Outcome("answered", "error", code=error.code)
+        self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
         self._finish()
         processor = self._plan.processor
         if processor is not None:
@@ -200,7 +205,11 @@ class Forwarder(msgspec.Struct, eq=False):
             message = f"{call.target.server} lost its session with the hub"
             fault = Fault("UPSTREAM_UNAVAILABLE", message, hint="repeat the call, if it may be made twice")
         call.outcome = recording.lost(fault)
+        upstream = call.upstream
         self._finish()
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+            return
         turned_away = fault.kind.retryable and "status" in fault.data
         if turned_away and self._dispatcher.recovery.takes(call, self._plan, fault.render(ErrorDialect.MGP)):
             return
