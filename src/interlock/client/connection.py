@@ -149,10 +149,15 @@ class Connection:
 
     def extend(self, handle: Id, deadline: float) -> None:
         """Wait for an answer until then, since the server itself waits for something of ours."""
+        self.link.extend(self._current(handle), deadline)
+
+    def hold(self, handle: Id, *, on: bool) -> None:
+        """The sink of a request takes no more notifications for now, or takes them again."""
+        self.link.hold(self._current(handle), on=on)
+
+    def _current(self, handle: Id) -> Id:
         moved = self.chances.get(handle)
-        current = handle if moved is None else moved.current
-        if current is not None:
-            self.link.extend(current, deadline)
+        return handle if moved is None or moved.current is None else moved.current
 
     def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
         """Send a notification."""
@@ -295,12 +300,6 @@ class Connection:
         self.reopening = None
         # The requests that wait for it see how it ended. If none does, the next request finds out again.
         if not task.cancelled():
-            task.exception()
-
-    def _on_reopened(self, task: asyncio.Task[None]) -> None:
-        self.reopening = None
-        if not task.cancelled():
-            # Requests that wait for the session see its failure; without any, the next request finds out again.
             task.exception()
 
     async def _reopen(self, link: HttpLink, lost: str) -> None:

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.headers import check_params
+from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.streaming import EXTENSION
 from interlock.protocols.registry.errors import registry_fault
 from interlock.protocols.registry.errors import told as problem_data
 from interlock.protocols.traces import new_trace_id, read_traceparent
@@ -23,6 +25,7 @@ from interlock.server.callers import InProcessExchange
 from interlock.server.content import Completion
 from interlock.server.framing import Framing
 from interlock.server.offers import Offers
+from interlock.server.open_calls import OpenCalls
 from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
 from interlock.server.session import Exchange
@@ -48,6 +51,8 @@ class Calls:
         self._framing = framing
         self._parking = parking
         self._tasks = tasks
+        self.open = OpenCalls(framing)
+        """The calls that a client can cancel by their id."""
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -78,7 +83,7 @@ class Calls:
         if tool.at_once and call.requestState is None:
             self._framing.answer(exchange, tool.call_at_once(self._server, exchange.dialect.revision, arguments))
         else:
-            self._run(exchange, call, lambda work: tool.call(work, arguments), as_task=as_task)
+            self._run(exchange, call, lambda work: tool.call(work, arguments), as_task=as_task, streams=_streams(call))
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
@@ -158,17 +163,24 @@ class Calls:
         start: Start,
         cache: bytes = b"",
         as_task: AsTask | None = None,
+        streams: bool = False,
     ) -> None:
         """Start a function, or resume the one that waits for the answers of this request."""
         given = None
+        cancellable = agreed_on(exchange.dialect, EXTENSION)
         if request is not None and exchange.dialect.modern:
             if request.inputResponses is not msgspec.UNSET:
                 given = request.inputResponses
             if request.requestState is not None:
                 place, answered = self._parking.find(request.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
+                if cancellable and isinstance(place.work, Work):
+                    self.open.add(exchange, place.work)
                 return
         work = Work(self._server, exchange, self._parking, given)
+        if cancellable:
+            work.streams = streams
+            self.open.add(exchange, work)
         if as_task is not None:
             self._tasks.offer(work, as_task)
         work.task = _start(self._finish(work, start, cache))
@@ -185,7 +197,12 @@ class Calls:
             outcome = Fault("CANCELLED", "the call was cancelled")
         except BaseException:  # a task that ended with some of them would end the whole server
             outcome = unexpected(work.exchange.request.method)
+        self.open.remove(work)
         (work.running or work).done(outcome)
+
+
+def _streams(call: params.CallTool) -> bool:
+    return call.mgp is not None and call.mgp.stream
 
 
 def unexpected(method: str) -> Fault:

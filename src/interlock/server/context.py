@@ -7,6 +7,7 @@ are awaited, on any loop: a plain function asks with `asyncio.run(ctx.elicit(…
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
@@ -14,6 +15,8 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.streaming import EXTENSION, PROGRESS, progress_params
 from interlock.server import client_requests
 from interlock.server.client_requests import Root, Sampled
 from interlock.server.content import Members, Message, present
@@ -29,13 +32,14 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 class Context:
     """One request, as the function that answers it sees it."""
 
-    __slots__ = ("_loop", "_progress", "_work", "server")
+    __slots__ = ("_began", "_loop", "_progress", "_work", "server")
 
     def __init__(self, work: Work) -> None:
         self.server = work.server
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._progress = float("-inf")
+        self._began = time.monotonic()
 
     # The request.
 
@@ -110,6 +114,8 @@ class Context:
         elif token is not None:
             report = present(progressToken=token, progress=done, total=total, message=message)
             self._notify("notifications/progress", report)
+        elif agreed_on(self._work.dialect, EXTENSION) and (part := done / (total or 1)) <= 1:
+            self._notify_raw(PROGRESS, progress_params(self.request_id, part, message, self._remaining_ms(part)))
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, if the client wants any of this level. Never put a secret in one.
@@ -201,8 +207,14 @@ class Context:
         if running is not None:
             self._on_loop(lambda: running.notify(method, params))
             return
-        encoded = msgspec.json.encode(params)
+        self._notify_raw(method, msgspec.json.encode(params))
+
+    def _notify_raw(self, method: str, encoded: bytes) -> None:
         self._on_loop(lambda: self._work.exchange.notify(method, encoded) if self._work.attended else None)
+
+    def _remaining_ms(self, part: float) -> float | None:
+        """How long the call may still take, if it goes on as so far."""
+        return round((time.monotonic() - self._began) * 1000 * (1 - part) / part) if part > 0 else None
 
     def _on_loop(self, action: Callable[[], None]) -> None:
         if asyncio._get_running_loop() is self._loop:

@@ -96,11 +96,12 @@ class Tool(Offer):
             return values
         try:
             value = await self._run(work, values)
-            return self._result(value, work.server, work.dialect.revision)
+            members = self._result(value, work.server, work.dialect.revision)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # its caller must be answered, and no other call may end with it
-            return self._failed(error)
+            members = self._failed(error)
+        return members if work.stream is None else b"%b,%b" % (members, work.stream.member())
 
     def call_at_once(self, server: Host, revision: Revision, arguments: dict[str, Any]) -> bytes:
         """Run it where it is `at_once`."""

@@ -63,10 +63,37 @@ class TaskHandle(Protocol):
         """Take the outcome of the function."""
 
 
+class SentItems(Protocol):
+    """The items of a generator, as they are sent to the client."""
+
+    def member(self) -> bytes:
+        """The `_mgp` member of the result."""
+
+    async def finish(self) -> None:
+        """Wait until the last chunk was sent."""
+
+    def stop(self) -> None:
+        """The call was cancelled."""
+
+
 class Work(ParkedRequest):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "_limit", "_limit_s", "_thread_questions", "detach", "running", "server", "session", "task")
+    __slots__ = (
+        "_given",
+        "_limit",
+        "_limit_s",
+        "_thread_questions",
+        "detach",
+        "items",
+        "running",
+        "server",
+        "session",
+        "stopped",
+        "stream",
+        "streams",
+        "task",
+    )
 
     def __init__(
         self, server: Host, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
@@ -81,6 +108,14 @@ class Work(ParkedRequest):
         """The MCP task that this call has become for its client."""
         self.detach: Callable[[Work], None] | None = None
         """Makes it an MCP task, where the client takes one for an answer and the function decides when."""
+        self.streams = False
+        """Whether the client asked for chunks, and agreed on them."""
+        self.stream: SentItems | None = None
+        """The chunks that are sent."""
+        self.items: list[Any] = []
+        """The items of a generator so far."""
+        self.stopped = False
+        """Whether it was cancelled: nothing more of it is sent."""
         self._thread_questions: set[concurrent.futures.Future[Any]] = set()
         self._given = {} if given is None else members(bytes(given))
         self._limit: asyncio.Timeout | None = None
@@ -105,7 +140,10 @@ class Work(ParkedRequest):
             limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
     def stop(self, reason: str) -> None:
-        """Cancel the function. One in a thread runs on, but waits for no answer."""
+        """Cancel the function. One in a thread runs on, but waits for no answer; a generator ends at its next item."""
+        self.stopped = True
+        if self.stream is not None:
+            self.stream.stop()
         if self.task is not None:
             self.task.cancel()
         for question in list(self._thread_questions):

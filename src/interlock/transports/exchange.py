@@ -102,6 +102,16 @@ class SessionExchange(abc.ABC, Generic[S_co]):
     def open(self) -> bool:
         """Whether an answer is still wanted."""
 
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up with notifications. Otherwise a future that completes when it reads again, or
+        has gone. A sender of many notifications waits for it."""
+        return None
+
+    @property
+    def conversation(self) -> object | None:
+        """The conversation in which the request's id is unique; None where each request stands alone."""
+        return self.session
+
 
 Exchange: TypeAlias = SessionExchange[Session]
 """A request to a service, whichever type its sessions have."""

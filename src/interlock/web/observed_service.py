@@ -100,6 +100,13 @@ class _Overseen(Exchange):
     def notify(self, method: str, params: bytes) -> None:
         self._real.notify(method, params)
 
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._real.drained()
+
+    @property
+    def conversation(self) -> object | None:
+        return self._real.conversation
+
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self._real.ask(method, params)
 

@@ -104,6 +104,13 @@ class TaskExchange(Exchange):
     def notify(self, method: str, params: bytes) -> None:
         self.real.notify(method, params)
 
+    def drained(self) -> asyncio.Future[None] | None:
+        return self.real.drained()
+
+    @property
+    def conversation(self) -> object | None:
+        return self.real.conversation
+
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self.real.ask(method, params)
 

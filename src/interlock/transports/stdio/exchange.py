@@ -41,6 +41,9 @@ class Client(Protocol):
     def notify(self, method: str, params: bytes) -> None:
         """Send a notification, unless the client is not keeping up."""
 
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+
     def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
         """Send a request of the server's own. Raises a `Fault`."""
 
@@ -136,6 +139,13 @@ class StreamExchange(OpenExchange):
     def notify(self, method: str, params: bytes) -> None:
         if self.open:
             self._client.notify(method, params)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._client.drained() if self.open else None
+
+    @property
+    def conversation(self) -> object:
+        return self._client
 
     def ask(self, method: str, params: bytes) -> Waiter:
         waiter = self._client.ask(self.dialect, method, params)

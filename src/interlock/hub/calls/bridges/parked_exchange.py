@@ -56,6 +56,13 @@ class ParkedExchange(Exchange):
         if self._held.attended:
             self._held.exchange.notify(method, params)
 
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._held.exchange.drained() if self._held.attended else None
+
+    @property
+    def conversation(self) -> object | None:
+        return self._held.exchange.conversation
+
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")

@@ -20,6 +20,7 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.dispatch.stream_relay import StreamRelay, first_block, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.catalog.links import has_addresses, with_exposed_uris
@@ -33,6 +34,7 @@ from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
+from interlock.protocols.mgp import streaming
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
@@ -69,6 +71,8 @@ class Forwarder(msgspec.Struct, eq=False):
     _client_questions: ClientQuestions | None = None
     _open_requests: int = 0
     """Requests of the server that the client has not answered yet."""
+    _stream: StreamRelay | None = None
+    """Relays chunks and progress of a server that agreed on MGP's streaming."""
 
     @property
     def attended(self) -> bool:
@@ -80,6 +84,8 @@ class Forwarder(msgspec.Struct, eq=False):
         """Send the call, with additional members where it is repeated. A failure to send is its answer."""
         call = self._call
         try:
+            if self._connection.mgp is not None and self._stream is None:
+                self._stream = relay_for(call, self._plan, self._connection, self)
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
@@ -88,19 +94,24 @@ class Forwarder(msgspec.Struct, eq=False):
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_large, outgoing)
                 return
-            tool = call.target.tool
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
 
     def _send_large(self, outgoing: Outgoing) -> None:
         if self._finished:
             return
-        tool = self._call.target.tool
         try:
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
+
+    def _send_now(self, outgoing: Outgoing) -> None:
+        tool = self._call.target.tool
+        self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+        if self._stream is not None:
+            self._stream.begin(self._handle)
+
 
     def _fail(self, fault: Fault) -> None:
         self._finish()
@@ -125,7 +136,8 @@ class Forwarder(msgspec.Struct, eq=False):
         members = read.members
         call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         try:
-            result = self._in_client_era(read.result, members)
+            result = read.result if self._stream is None else self._stream.finish(read.result)
+            result = self._in_client_era(result, members)
             self._finish()
             addressed = not call.caller.bare and has_addresses(members, result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
@@ -174,6 +186,9 @@ class Forwarder(msgspec.Struct, eq=False):
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
                 exchange.notify(method, one_line(params))
+        elif method in streaming.NOTIFICATIONS:
+            if self._stream is not None:
+                self._stream.on_notification(method, params)
         else:
             self._connection.listener.on_notification(method, params)
 
@@ -290,6 +305,8 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._client_questions is not None:
             questions, self._client_questions = self._client_questions, None
             questions.stop()
+        if self._stream is not None:
+            self._stream.stop()
         if self._owner is not None:
             self._owner.open.discard(self)
         self._dispatcher.done(self._call)
@@ -315,7 +332,8 @@ class Forwarder(msgspec.Struct, eq=False):
             else:
                 params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
         else:
-            params = self._translation().params({**call.members, **more} if more else call.members)
+            stream = self._stream is not None and self._stream.asks_for_chunks
+            params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
         now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
         return Outgoing(
             exchange.request.method,
@@ -328,6 +346,7 @@ class Forwarder(msgspec.Struct, eq=False):
             True,
             patience,
             rest,
+            accepts=frozenset() if self._stream is None else self._stream.accepts,
         )
 
     def _translation(self) -> Translation:
@@ -358,6 +377,10 @@ class Forwarder(msgspec.Struct, eq=False):
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
         return result
+
+    def block_for_client(self, block: bytes) -> bytes:
+        """A content block with the hub's addresses, as the client's revision can carry it."""
+        return first_block(self._rewritten(not self._call.caller.bare, b'{"content":[%b]}' % block))
 
     def _rewritten(self, addressed: bool, result: bytes) -> bytes:
         """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""

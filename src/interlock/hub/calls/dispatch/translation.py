@@ -25,6 +25,8 @@ from interlock.protocols.mcp.capability_projection import request_meta, with_req
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.meta import Members, with_trace
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.streaming import MEMBER as MGP
+from interlock.protocols.traces import as_uuid
 from interlock.transports.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
 
@@ -41,10 +43,16 @@ class Translation:
         self._connection = connection
         self._states = states
 
-    def params(self, members: Members) -> bytes:
-        """The params for the server, made of these."""
+    def params(self, members: Members, *, stream: bool = False) -> bytes:
+        """The params for the server, made of these. A client's own `_mgp` never crosses the hub."""
         call, connection = self._call, self._connection
         target, fields = call.target, dict(members)
+        fields.pop(MGP, None)
+        if stream:
+            fields[MGP] = msgspec.Raw(b'{"stream":true}')
+        if connection.mgp is not None:
+            # MGP, Trace ID Propagation.
+            fields["trace_id"] = msgspec.Raw(_encode(as_uuid(call.trace)))
         if target.kind in ("tool", "prompt"):
             fields["name"] = msgspec.Raw(target.quoted)
         elif target.kind == "resource":
