@@ -24,6 +24,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
+from interlock.protocols.mgp.negotiation import EXTENSIONS
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store.documents import Change
@@ -40,6 +41,10 @@ SOURCE = HERE.parents[1] / "src"
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
+MGP: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": list(EXTENSIONS)}}
+"""Capabilities of a client that speaks all of MGP."""
+FINDS_TOOLS: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": ["tool_discovery"]}}
+"""Capabilities of a client that uses `mgp/tools/*` and nothing else of MGP."""
 
 
 class RunningHub:
@@ -211,7 +216,7 @@ class RawClient:
         params = dict(params or {})
         meta = {
             f"{PREFIX}protocolVersion": MODERN,
-            f"{PREFIX}clientCapabilities": {},
+            f"{PREFIX}clientCapabilities": MGP if method.startswith("mgp/") else {},
             **params.pop("_meta", {}),
         }
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}

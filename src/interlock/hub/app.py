@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import time
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
+from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
@@ -47,11 +47,8 @@ class HubApp:
     """A whole hub. `hub/composition` builds its parts; those that others use are attributes here."""
 
     def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
-        self.started = time.monotonic()
         self.listen = ""
         """The HTTP address, once it is known."""
-        self.is_started = False
-        """Whether the store is open and the servers are starting."""
         self.forwarding: AuditReceivers
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
@@ -116,7 +113,8 @@ class HubApp:
         self.recording = calls.recording
         self.tasks = calls.tracker
         self.spans = calls.spans
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits)
+        self.readiness = Readiness(foundation, authentication.access)
+        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -137,15 +135,14 @@ class HubApp:
         return self._foundation.recorder
 
     @property
+    def is_started(self) -> bool:
+        """Whether the store is open and the servers are starting."""
+        return self.readiness.is_started
+
+    @property
     def refusal(self) -> tuple[str, Fault] | None:
         """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
-        if not self.is_started:
-            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if (stale := self.access.freshness.refusal()) is not None:
-            return "keys", stale
-        if (unwritable := self.recorder.stopped) is not None:
-            return "audit", unwritable
-        return None
+        return self.readiness.refusal
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
@@ -180,7 +177,7 @@ class HubApp:
         self._listings.start()
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
-        self.is_started = True
+        self.readiness.begin()
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)

@@ -53,6 +53,13 @@ class Calls:
         self._tasks = tasks
         self.open = OpenCalls(framing)
         """The calls that a client can cancel by their id."""
+        self._running: set[asyncio.Task[None]] = set()
+        """The functions that run now."""
+
+    @property
+    def pending(self) -> int:
+        """How many functions run now."""
+        return len(self._running)
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -183,7 +190,10 @@ class Calls:
             self.open.add(exchange, work)
         if as_task is not None:
             self._tasks.offer(work, as_task)
-        work.task = _start(self._finish(work, start, cache))
+        task = work.task = _start(self._finish(work, start, cache))
+        if not task.done():
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
         try:

@@ -12,7 +12,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.handlers import answers
-from interlock.hub.handlers.client_extensions import speaks_of_security, with_answer
+from interlock.hub.handlers.client_extensions import speaks_of_security
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.listings import ToolListings
@@ -25,6 +25,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.older_revisions import tools_for
+from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
 
 _LISTS: Final[dict[str, ItemKind]] = {
