@@ -251,4 +251,5 @@ def _row(row: Json) -> tuple[str, ...]:
         "strict" if row["strict"] else "",
         counted(len(row["participants"]), "participant"),
         counted(row["open_proposals"], "open proposal"),
+        plain(", ".join(f"server:{name}" for name in row["servers"])),
     )

@@ -549,6 +549,8 @@ class Topic(msgspec.Struct, frozen=True):
     """The profile of callers that are no members, by the kind of their key."""
     profile: str = "proposal-only"
     """The profile of all others."""
+    servers: tuple[str, ...] = ()
+    """Tool servers that take part as `server:ID`. Everyone in the topic reads their results."""
     strict: bool = False
     """Whether the hub also reads payloads, and refuses envelopes whose kind does not match."""
     proposals: Literal["gateway", "agents"] = "gateway"

@@ -123,6 +123,10 @@ class HubService:
         self.clients.sessions.open(session)
         return session, result
 
+    def introduce(self, dialect: Dialect, caller: Caller) -> bytes:
+        """The result of `initialize` for a caller without a session, such as a participant of a room."""
+        return self._lists.initialize_result(dialect, caller)
+
     def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
         """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from interlock.config.settings import Rooms as RoomSettings
+from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.admin.rooms import ChangeCapabilities, ChangedCapabilities, ParticipantRow, RoomRow, Ticket
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
@@ -43,6 +44,7 @@ class Gateway:
         self._hub_app = hub_app
         self._rooms: dict[str, Room] = {}
         self._applied: RoomSettings = hub_app.config.rooms
+        self._applied_servers = hub_app.config.servers
         self._changes = RoomCapabilities()
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[ModuleType] | None = None
@@ -90,14 +92,32 @@ class Gateway:
             raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
         room = self._rooms.get(topic)
         if room is None:
-            from interlock.rooms.room import Room
-
-            room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+            room = self._open_room(topic, settings)
         try:
             return room.admit(id_, principal, self._capabilities(topic, subject_of(id_, principal), principal), mode)
         except Refusal as refusal_:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
+
+    def _open_room(self, topic: str, settings: TopicSettings) -> Room:
+        from interlock.rooms.room import Room
+
+        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+        self._seat_servers(room)
+        return room
+
+    def _seat_servers(self, room: Room) -> None:
+        """Seat the servers that the configuration puts into a topic, and unseat others."""
+        from interlock.rooms.server_participant import PREFIX, ServerParticipant
+
+        known = self._hub_app.config.servers
+        wanted = {PREFIX + name: name for name in room.settings.servers if name in known and known[name].enabled}
+        for id_ in room.residents:
+            if id_.startswith(PREFIX) and id_ not in wanted:
+                room.unseat(id_)
+        for id_, name in wanted.items():
+            if id_ not in room.residents:
+                room.seat(ServerParticipant(room, name, self._hub_app))
 
     # Operations.
 
@@ -159,7 +179,8 @@ class Gateway:
                 texts = list(participant.capabilities.texts)
                 rows.append(ParticipantRow(member.id, texts, participant.mode.value, member.connected_at))
         proposals = 0 if room is None else room.open_proposals
-        return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, rows)
+        servers = list(settings.servers)
+        return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, servers, rows)
 
     def _topic_of(self, params: ChangeCapabilities) -> str:
         self._follow_configuration()
@@ -211,10 +232,11 @@ class Gateway:
 
     def _follow_configuration(self) -> None:
         """Apply a configuration that was read again."""
-        rooms = self._hub_app.config.rooms
-        if rooms is self._applied:
+        config = self._hub_app.config
+        rooms = config.rooms
+        if rooms is self._applied and config.servers is self._applied_servers:
             return
-        self._applied = rooms
+        self._applied, self._applied_servers = rooms, config.servers
         self._load()
         for name, room in list(self._rooms.items()):
             settings = rooms.topics.get(name)
@@ -222,8 +244,10 @@ class Gateway:
                 del self._rooms[name]
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
+                room.close()
                 continue
             room.govern(settings)
+            self._seat_servers(room)
             for member in room.members:
                 try:
                     check_member(name, settings, member.principal)

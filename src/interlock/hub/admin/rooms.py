@@ -44,6 +44,8 @@ class RoomRow(msgspec.Struct):
     strict: bool
     proposals: str
     open_proposals: int
+    servers: list[str]
+    """Tool servers that take part. Everyone in the topic reads their results."""
     participants: list[ParticipantRow]
 
 
