@@ -149,13 +149,14 @@ class Connection:
 
     def extend(self, handle: Id, deadline: float) -> None:
         """Wait for an answer until then, since the server itself waits for something of ours."""
-        self.link.extend(self._current(handle), deadline)
+        self.link.extend(self.current(handle), deadline)
 
     def hold(self, handle: Id, *, on: bool) -> None:
         """The sink of a request takes no more notifications for now, or takes them again."""
-        self.link.hold(self._current(handle), on=on)
+        self.link.hold(self.current(handle), on=on)
 
-    def _current(self, handle: Id) -> Id:
+    def current(self, handle: Id) -> Id:
+        """The id under which a request was last sent."""
         moved = self.chances.get(handle)
         return handle if moved is None or moved.current is None else moved.current
 

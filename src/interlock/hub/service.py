@@ -21,6 +21,7 @@ from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -52,6 +53,7 @@ class Handlers(msgspec.Struct, frozen=True):
     search: ToolSearchHandler
     access: AccessMethods
     health: HealthHandler
+    streams: StreamHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -60,7 +62,14 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **_if_agreed({**self.search.methods, **self.access.methods(background), **self.health.methods}),
+            **_if_agreed(
+                {
+                    **self.search.methods,
+                    **self.access.methods(background),
+                    **self.health.methods,
+                    **self.streams.methods,
+                }
+            ),
         }
 
 

@@ -90,7 +90,7 @@ class Calls:
         if tool.at_once and call.requestState is None:
             self._framing.answer(exchange, tool.call_at_once(self._server, exchange.dialect.revision, arguments))
         else:
-            self._run(exchange, call, lambda work: tool.call(work, arguments), as_task=as_task, streams=_streams(call))
+            self._run(exchange, call, lambda work: tool.call(work, arguments), as_task=as_task)
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
@@ -170,7 +170,6 @@ class Calls:
         start: Start,
         cache: bytes = b"",
         as_task: AsTask | None = None,
-        streams: bool = False,
     ) -> None:
         """Start a function, or resume the one that waits for the answers of this request."""
         given = None
@@ -186,8 +185,10 @@ class Calls:
                 return
         work = Work(self._server, exchange, self._parking, given)
         if cancellable:
-            work.streams = streams
             self.open.add(exchange, work)
+            if isinstance(request, params.CallTool):
+                work.streams = request.mgp is not None and request.mgp.stream
+                work.trace = str(request.trace_id or "")
         if as_task is not None:
             self._tasks.offer(work, as_task)
         task = work.task = _start(self._finish(work, start, cache))
@@ -209,10 +210,6 @@ class Calls:
             outcome = unexpected(work.exchange.request.method)
         self.open.remove(work)
         (work.running or work).done(outcome)
-
-
-def _streams(call: params.CallTool) -> bool:
-    return call.mgp is not None and call.mgp.stream
 
 
 def unexpected(method: str) -> Fault:

@@ -114,7 +114,8 @@ class Context:
         elif token is not None:
             report = present(progressToken=token, progress=done, total=total, message=message)
             self._notify("notifications/progress", report)
-        elif agreed_on(self._work.dialect, EXTENSION) and (part := done / (total or 1)) <= 1:
+        elif (total or done < 1) and agreed_on(self._work.dialect, EXTENSION):
+            part = done / (total or 1)
             self._notify_raw(PROGRESS, progress_params(self.request_id, part, message, self._remaining_ms(part)))
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:

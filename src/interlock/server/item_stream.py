@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -82,6 +82,8 @@ class ItemStream:
                 continue
             self._ahead.acquire()
             if self._work.stopped:
+                if isinstance(items, Generator):
+                    items.close()
                 raise Stopped
             self.items.append(item)
             self._loop.call_soon_threadsafe(self._take, item)

@@ -11,6 +11,7 @@ from interlock.server.framing import Framing
 from interlock.server.session import Exchange
 from interlock.server.work import Work
 from interlock.transports.open_requests import OpenRequests
+from interlock.wire.errors import Fault
 
 
 class OpenCalls:
@@ -35,11 +36,16 @@ class OpenCalls:
     def _cancel(self, exchange: Exchange) -> None:
         """Answer with the content so far. The call itself is answered with an error."""
         asked = read_cancel(exchange.request.params)
-        # Strangers whose requests stand alone share one owner, so they cancel by closing the stream of the call.
-        stranger = exchange.conversation is None and isinstance(exchange.caller, Anyone)
-        work = None if stranger else self._open.find(exchange, asked.request_id)
+        if exchange.conversation is None and isinstance(exchange.caller, Anyone):
+            # Strangers whose requests stand alone share one owner. The trace of a call is known to its caller alone.
+            works = [each for each in self._open.candidates(exchange, asked.request_id) if each.trace == asked.trace_id]
+            work = works[0] if len(works) == 1 and asked.trace_id else None
+        else:
+            work = self._open.find(exchange, asked.request_id)
         partial = None
-        if work is not None and not work.stopped:
+        if work is not None and not work.stopped and work.running is None:
             partial = results.partial(results.Items(work.items), work.dialect.revision)
-            work.stop(asked.reason or "the client cancelled it")
+            work.stop(asked.reason)
+            # At once: a function in a thread runs on, and one that has not begun never will.
+            work.done(Fault("CANCELLED", asked.reason or "the client cancelled it"))
         self._framing.answer(exchange, cancelled(partial))

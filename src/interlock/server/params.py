@@ -38,6 +38,8 @@ class CallTool(Repeatable):
     arguments: dict[str, Any] | None = None
     task: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Asks for a task (2025-11-25)."""
+    trace_id: Any = None
+    """The trace of the call (MGP, Trace ID Propagation)."""
     mgp: CallOptions | None = msgspec.field(default=None, name="_mgp")
 
 

@@ -93,6 +93,7 @@ class Work(ParkedRequest):
         "stream",
         "streams",
         "task",
+        "trace",
     )
 
     def __init__(
@@ -112,6 +113,8 @@ class Work(ParkedRequest):
         """Whether the client asked for chunks, and agreed on them."""
         self.stream: SentItems | None = None
         """The chunks that are sent."""
+        self.trace = ""
+        """The trace id that the client gave the call (MGP, Trace ID Propagation)."""
         self.items: list[Any] = []
         """The items of a generator so far."""
         self.stopped = False

@@ -6,7 +6,7 @@ caller, and it must name one request only. So no client reaches the request of a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from interlock.transports.exchange import Exchange
@@ -46,8 +46,12 @@ class OpenRequests(Generic[W]):
 
     def find(self, exchange: Exchange, id: Id) -> W | None:
         """The work that a client means by this id; None where that is nobody's or not certain."""
-        works = self._works.get(_key(exchange, id), ())
+        works = self.candidates(exchange, id)
         return works[0] if len(works) == 1 else None
+
+    def candidates(self, exchange: Exchange, id: Id) -> Sequence[W]:
+        """All works that a client may mean by this id."""
+        return self._works.get(_key(exchange, id), ())
 
 
 def _key(exchange: Exchange, id: Id) -> Key:

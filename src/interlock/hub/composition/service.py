@@ -14,6 +14,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -59,6 +60,7 @@ def build_service(
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        StreamHandler(calls.dispatcher.open_requests, background),
     )
     sessions = SessionServices(
         discovery_tools,

@@ -49,6 +49,8 @@ class Cancel(msgspec.Struct, frozen=True):
 
     request_id: Id
     reason: str = ""
+    trace_id: str = ""
+    """The trace of the call, where the caller has no other way to show that the call is its own."""
 
 
 class Streamed(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
@@ -76,6 +77,8 @@ class Dispatcher:
         self.quota = quota
         self._background = background
         self._clock = asyncio.get_running_loop().time
+        self.open_requests: OpenRequests[Forwarder] = OpenRequests()
+        """The calls that a client can cancel by their id."""
         self.open_calls = 0
         self.large_bytes = 0
         """The bytes of the large calls among them."""

@@ -20,23 +20,23 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.dispatch.stream_relay import StreamRelay, first_block, relay_for
+from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses, with_exposed_uris
+from interlock.hub.catalog.links import has_addresses
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp import older_revisions as older
-from interlock.protocols.mcp import results
-from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, ReadResult, read_answer
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.large import Read
@@ -52,9 +52,14 @@ class CallDispatcher(Protocol):
 
     states: RequestStates
     recovery: CallRecovery
+    open_requests: OpenRequests[Forwarder]
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
+
+
+def _cancelled() -> Fault:
+    return Fault("CANCELLED", "the call was cancelled")
 
 
 class Forwarder(msgspec.Struct, eq=False):
@@ -71,6 +76,9 @@ class Forwarder(msgspec.Struct, eq=False):
     _client_questions: ClientQuestions | None = None
     _open_requests: int = 0
     """Requests of the server that the client has not answered yet."""
+    _cancelling: bool = False
+    """Whether its client has asked to cancel it by its id."""
+    _answered_cancelled: bool = False
     _stream: StreamRelay | None = None
     """Relays chunks and progress of a server that agreed on MGP's streaming."""
 
@@ -85,11 +93,13 @@ class Forwarder(msgspec.Struct, eq=False):
         call = self._call
         try:
             if self._connection.mgp is not None and self._stream is None:
-                self._stream = relay_for(call, self._plan, self._connection, self)
+                self._stream = relay_for(call, self._plan, self._connection, self._translation())
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
+            if agreed_on(call.exchange.dialect, streaming.EXTENSION):
+                self._dispatcher.open_requests.add(call.exchange, self)
             if type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_large, outgoing)
@@ -112,15 +122,37 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._stream is not None:
             self._stream.begin(self._handle)
 
-
     def _fail(self, fault: Fault) -> None:
         self._finish()
         self._call.exchange.fail(fault)
+
+    async def cancel_for_client(self, reason: str) -> bytes | None:
+        """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
+        the content so far; None where the call was answered in the meantime."""
+        self._cancelling = True
+        content = None if self._stream is None else await self._stream.cancel(reason)
+        if self._finished and not self._answered_cancelled:
+            return None
+        self.cancelled(reason)
+        self._call.exchange.fail(_cancelled())
+        return b"[]" if content is None else await self._checked(content)
+
+    async def _checked(self, content: bytes) -> bytes:
+        """Content that passed the same checks as a result."""
+        processor, checked = self._plan.processor, asyncio.get_running_loop().create_future()
+        if processor is None:
+            return content
+        processor.finish(self._call, b'{"content":%b}' % content, checked.set_result)
+        return bytes(msgspec.json.decode(await checked, type=dict[str, msgspec.Raw])["content"])
 
     def on_response(self, answer: Result | Failure) -> None:
         """Answer the client in its own terms."""
         call, modern = self._call, self._connection.modern
         exchange = call.exchange
+        if self._cancelling and isinstance(answer, Failure):
+            call.outcome, self._answered_cancelled = CANCELLED, True
+            self._fail(_cancelled())
+            return
         modern_client = exchange.dialect.modern
         if modern and not modern_client and self._asks_client(answer):
             return
@@ -136,15 +168,16 @@ class Forwarder(msgspec.Struct, eq=False):
         members = read.members
         call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         try:
+            translation = self._translation()
             result = read.result if self._stream is None else self._stream.finish(read.result)
-            result = self._in_client_era(result, members)
+            result = translation.in_client_era(result, members)
             self._finish()
             addressed = not call.caller.bare and has_addresses(members, result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
-                    LargeReading.here().work(result, partial(self._rewritten, addressed), self._deliver)
+                    LargeReading.here().work(result, partial(translation.rewritten, addressed), self._deliver)
                     return
-                result = self._rewritten(addressed, result)
+                result = translation.rewritten(addressed, result)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -307,6 +340,7 @@ class Forwarder(msgspec.Struct, eq=False):
             questions.stop()
         if self._stream is not None:
             self._stream.stop()
+        self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
         self._dispatcher.done(self._call)
@@ -352,43 +386,3 @@ class Forwarder(msgspec.Struct, eq=False):
     def _translation(self) -> Translation:
         """Translates between the eras of client and server, where they differ."""
         return Translation(self._call, self._connection, self._dispatcher.states)
-
-    def _in_client_era(self, result: bytes, members: ResultMembers) -> bytes:
-        """A result on one line, with the members that results have in the client's era."""
-        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
-            result = one_line(result)
-        call = self._call
-        exchange = call.exchange
-        modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if modern:
-            if members.result_type != COMPLETE:
-                kind = members.kind
-                if modern_client and kind == INPUT_REQUIRED:
-                    return self._translation().sealed(result)
-                if kind is not None or modern_client:
-                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
-            if not modern_client:
-                result = results.plain(result, members)
-            elif call.target.kind == "resource":
-                result = results.cacheable(result)
-            elif members.scope is not _UNSET and not members.private:
-                result = results.narrowed(result)
-        elif modern_client:
-            ttl = 0 if exchange.request.method == "resources/read" else None
-            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        return result
-
-    def block_for_client(self, block: bytes) -> bytes:
-        """A content block with the hub's addresses, as the client's revision can carry it."""
-        return first_block(self._rewritten(not self._call.caller.bare, b'{"content":[%b]}' % block))
-
-    def _rewritten(self, addressed: bool, result: bytes) -> bytes:
-        """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
-        call, dialect = self._call, self._call.exchange.dialect
-        if addressed:
-            result = with_exposed_uris(call.target.server, result)
-        if not dialect.modern and (self._connection.modern or not dialect.revision.structures):
-            # Last, since older revisions get structures as text, addresses included.
-            tool = call.target.tool
-            result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
-        return result

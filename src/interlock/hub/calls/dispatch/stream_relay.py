@@ -1,8 +1,8 @@
 """Relays the chunks of one call from its server to its client, in order, without keeping them.
 
-A client that agreed on MGP's streaming and asked for it gets chunks under its own request id. Any other client that gave
-a progress token gets progress. While the client does not read, the hub leaves further chunks with the server; where the
-server's stream belongs to others too, it keeps a few and drops the rest, since the result repeats the whole text.
+A client that agreed on MGP's streaming and asked for it gets chunks under its own request id; any other client that
+gave a progress token gets progress. While the client does not read, the hub leaves further chunks with the server.
+Where others use the server's stream too, it keeps a few and drops the rest: the result repeats the whole text.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.calls.call import Call, ChunkFilter, Plan
+from interlock.hub.calls.dispatch.translation import Translation
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN
 from interlock.protocols.mgp import streaming
 from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.traces import as_uuid
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import Read, mentions
@@ -26,18 +28,13 @@ from interlock.wire.messages import Id
 
 MOST_HELD: Final = 512 * 1024
 """Bytes that are kept for a client that does not read."""
+CANCEL_S: Final = 5.0
+"""How long a server may take to cancel a call."""
 LONGEST_MESSAGE: Final = 4_000
 """Characters of a chunk in a progress message."""
 
 _MEMBER: Final = b'"_mgp"'
 _encode = msgspec.json.Encoder().encode
-
-
-class BlockTranslation(Protocol):
-    """Translates content blocks for the client."""
-
-    def block_for_client(self, block: bytes) -> bytes:
-        """A content block with the hub's addresses, as the client's revision can carry it. Raises a `Fault`."""
 
 
 def wants_chunks(call: Call) -> bool:
@@ -54,9 +51,7 @@ def wants_progress(call: Call) -> bool:
     return meta is not None and meta.progress_token is not None
 
 
-def relay_for(
-    call: Call, plan: Plan, connection: Connection, translation: BlockTranslation
-) -> StreamRelay | None:
+def relay_for(call: Call, plan: Plan, connection: Connection, translation: Translation) -> StreamRelay | None:
     """The relay for a call's chunks and progress; None where its server or its client has none."""
     mgp = connection.mgp
     if mgp is None or streaming.EXTENSION not in mgp.extensions or call.target.kind != "tool":
@@ -64,11 +59,6 @@ def relay_for(
     if not agreed_on(call.exchange.dialect, streaming.EXTENSION) and not wants_progress(call):
         return None
     return StreamRelay(call, connection, None if plan.processor is None else plan.processor.chunks(call), translation)
-
-
-def first_block(result: bytes) -> bytes:
-    """The first content block of a result."""
-    return bytes(msgspec.json.decode(result, type=_Content).content[0])
 
 
 class StreamRelay:
@@ -92,7 +82,7 @@ class StreamRelay:
     )
 
     def __init__(
-        self, call: Call, connection: Connection, checks: ChunkFilter | None, translation: BlockTranslation
+        self, call: Call, connection: Connection, checks: ChunkFilter | None, translation: Translation
     ) -> None:
         self._call = call
         self._connection = connection
@@ -152,6 +142,20 @@ class StreamRelay:
         if waiting is not None:
             waiting.remove_done_callback(self._on_drained)
 
+    async def cancel(self, reason: str) -> bytes | None:
+        """Have the server cancel the call: its content so far, as JSON. None where the server did not cancel it."""
+        if self._handle is None:
+            return None
+        params: dict[str, object] = {"request_id": self._connection.current(self._handle), "reason": reason}
+        params["trace_id"] = as_uuid(self._call.trace)
+        try:
+            result = await self._connection.request(streaming.CANCEL, params, timeout=CANCEL_S)
+            said = msgspec.json.decode(result, type=_CancelResult)
+            content = b"[]" if said.partial_result is None else bytes(said.partial_result.content)
+            return self._translation.content(content) if said.cancelled else None
+        except (Fault, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
     def _on_chunk(self, chunk: streaming.Chunk) -> None:
         if chunk.index < self._next:
             return  # a repeated chunk, or one out of order
@@ -160,8 +164,7 @@ class StreamRelay:
         try:
             text = _decode_text(content).text
         except msgspec.ValidationError:
-            block = self._translation.block_for_client(content)
-            value = msgspec.json.decode(block, type=dict[str, object])
+            (value,) = msgspec.json.decode(self._translation.content(b"[%b]" % content), type=list[dict[str, object]])
             if checks is not None:
                 if held := checks.finish():
                     self._send_text(held)
@@ -262,8 +265,13 @@ class StreamRelay:
         return _encode(fields)
 
 
-class _Content(msgspec.Struct):
-    content: list[msgspec.Raw]
+class _CancelResult(msgspec.Struct):
+    cancelled: bool = False
+    partial_result: _Partial | None = None
+
+
+class _Partial(msgspec.Struct):
+    content: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _TextBlock(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
