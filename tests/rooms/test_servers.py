@@ -170,7 +170,7 @@ async def test_servers_come_and_go_with_the_configuration_and_open_requests_are_
     async with running_rooms(tmp_path, config=config, build=OTHER) as rooms:
         await until(lambda: rooms.hub_app.upstreams["busy"].state is ServerState.CONNECTED)
         ann = await rooms.join("ann")
-        assert [one["id"] for one in ann.welcome["payload"]["participants"]] == []
+        assert [one["id"] for one in ann.welcome["payload"]["participants"]] == ["system:inbox"]
         await rooms.reload(build=STRICT)
         await ann.send("chat")
         joined = await ann.next("system/presence")

@@ -99,6 +99,9 @@ class Journal:
         if decision.reason:
             details["because"] = decision.reason
         target = Target("tool" if question.name else "server", question.server, question.name)
+        if question.proposal:
+            details["proposal"] = question.proposal
+            target = Target("room", "", question.server.removeprefix("room:"))
         return event_record(event, by, target, question.trace, question.rule, question.text, details=details)
 
     def rule(self, rule: Rule, by: Principal, made: bool) -> Record:

@@ -14,16 +14,31 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from interlock.config.home import user_name
 from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
-from interlock.hub.admin.rooms import ChangeCapabilities, ChangedCapabilities, ParticipantRow, RoomRow, Ticket
+from interlock.hub.admin.rooms import (
+    ChangeCapabilities,
+    ChangedCapabilities,
+    ParticipantRow,
+    ProposalAnswer,
+    RoomRow,
+    Ticket,
+)
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Principal
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.states import DecisionEvent
+from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.kinds import fulfilling
+from interlock.protocols.mcpx.proposals import State, is_own
 from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
@@ -31,6 +46,8 @@ from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
+    from interlock.rooms.local_participant import LocalParticipant
+    from interlock.rooms.proposal_inbox import ProposalInbox
     from interlock.rooms.room import Room
 
 TICK_S: Final = 1.0
@@ -43,6 +60,8 @@ class Gateway:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._rooms: dict[str, Room] = {}
+        self._inboxes: dict[str, ProposalInbox] = {}
+        """The inbox of each topic that has one."""
         self._applied: RoomSettings = hub_app.config.rooms
         self._applied_servers = hub_app.config.servers
         self._changes = RoomCapabilities()
@@ -53,6 +72,7 @@ class Gateway:
     async def start(self) -> None:
         """Load the changes of capabilities. The hub has started."""
         await self._changes.start(self._hub_app.store, self._on_change)
+        await self._end_former_proposals()
         if (loading := self._load()) is not None:
             await loading
         self._tick()
@@ -103,12 +123,21 @@ class Gateway:
         from interlock.rooms.room import Room
 
         room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
-        self._seat_servers(room)
+        self._seat(room)
         return room
 
-    def _seat_servers(self, room: Room) -> None:
-        """Seat the servers that the configuration puts into a topic, and unseat others."""
+    def _seat(self, room: Room) -> None:
+        """Seat the inbox, and the servers that the configuration puts into a topic, and unseat others."""
+        from interlock.rooms.proposal_inbox import ProposalInbox
         from interlock.rooms.server_participant import PREFIX, ServerParticipant
+
+        arbitrates = room.settings.proposals == "gateway"
+        if arbitrates and INBOX not in room.residents:
+            inbox = self._inboxes[room.name] = ProposalInbox(room, self, self._hub_app)
+            room.seat(inbox)
+        elif not arbitrates and INBOX in room.residents:
+            room.unseat(INBOX)
+            del self._inboxes[room.name]
 
         known = self._hub_app.config.servers
         wanted = {PREFIX + name: name for name in room.settings.servers if name in known and known[name].enabled}
@@ -118,6 +147,56 @@ class Gateway:
         for id_, name in wanted.items():
             if id_ not in room.residents:
                 room.seat(ServerParticipant(room, name, self._hub_app))
+
+    # Proposals that are answered from the inbox.
+
+    async def _end_former_proposals(self) -> None:
+        """Proposals end with the hub, so their approval requests do."""
+        inbox = self._hub_app.inbox
+        for decision in inbox.all(only_open=False):
+            if decision.question.kind == "proposal" and decision.question.node == self._hub_app.node:
+                await inbox.end(decision.id, DecisionEvent.CHANGE, "the hub was restarted")
+
+    def check_fulfiller(self, room: Room, by: Principal, id: str) -> None:
+        """Refuse a principal that could not fulfil a proposal in the room itself. Raises Fault."""
+        proposal = room.proposal(id)
+        if proposal is None or proposal.state is not State.OPEN:
+            state = "unknown" if proposal is None else proposal.state.value
+            raise Fault("INVALID_PARAMS", f"the proposal {id!r} is {state}")
+        if by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
+        check_member(room.name, room.settings, by)
+        request = fulfilling(proposal.kind)
+        if is_own(proposal, by.id, by.id):
+            raise Fault("ACCESS_DENIED", "a proposer cannot fulfil its own proposal", hint="another person has to")
+        if not self._capabilities(room.name, by.id, by).covers(request):
+            hint = f"an operator can: `interlock rooms capabilities {by.id} --topic {room.name} --add {request}`"
+            raise Fault("ACCESS_DENIED", f"{by.id} may not send {request} in {room.name}", hint=hint)
+
+    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
+        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
+        from interlock.rooms.local_participant import LocalParticipant
+
+        return LocalParticipant(self.admit(topic, Admitted(by, apart=True), Mode.DIRECTED))
+
+    def person(self, id: str) -> Principal | None:
+        """A person with current rights: the hub's own user, or the holder of a valid key. None for anyone else."""
+        if id == (owner := local_person(user_name())).id:
+            return owner
+        access = self._hub_app.access
+        for key in self._hub_app.keys.list():
+            person = Principal(id, "person", key.profile, key.hash)
+            if (key.principal, key.kind) == (id, "person") and access.rights(person) is not None:
+                return person
+        return None
+
+    async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
+        """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
+        inbox = self._inboxes.get(decision.question.server.removeprefix("room:"))
+        if decision.question.node != self._hub_app.node or inbox is None:
+            raise Fault("INVALID_PARAMS", f"the room of decision {decision.id} is not at this hub")
+        response = await inbox.answer(by, decision, given, wait=True)
+        return None if response is None else msgspec.Raw(response.payload)
 
     # Operations.
 
@@ -245,9 +324,10 @@ class Gateway:
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
                 room.close()
+                self._inboxes.pop(name, None)
                 continue
             room.govern(settings)
-            self._seat_servers(room)
+            self._seat(room)
             for member in room.members:
                 try:
                     check_member(name, settings, member.principal)

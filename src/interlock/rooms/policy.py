@@ -53,7 +53,7 @@ def rules_of(topic: Topic) -> TopicRules:
         strict=topic.strict,
         arbitrate=topic.proposals == "gateway",
         # Places of the hub's own participants are not those of others.
-        participants=topic.participants + len(topic.servers),
+        participants=topic.participants + len(topic.servers) + 1,
         ledger=LedgerBounds(lifetime=topic.proposal_s),
     )
 

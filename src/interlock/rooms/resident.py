@@ -33,5 +33,8 @@ class Resident(Protocol):
     def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
         """An envelope that was passed on, with the proposal that it opened or ended. Called after the delivery."""
 
+    def on_expired(self, proposal: Proposal) -> None:
+        """The time of a proposal has passed."""
+
     def leave(self) -> None:
         """It leaves the topic: give up all open work."""

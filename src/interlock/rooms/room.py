@@ -87,6 +87,10 @@ class Room:
         """A connected participant; None if it is not there."""
         return self._topic.participant(id)
 
+    def proposal(self, id: str) -> Proposal | None:
+        """A proposal as it is now; None if it is unknown, or forgotten."""
+        return self._topic.proposal(id, self._now())
+
     # A participant comes and goes.
 
     def admit(self, id: str, principal: Principal | None, capabilities: CapabilitySet, mode: Mode) -> Member:
@@ -155,16 +159,32 @@ class Room:
         if self._outgoing.full:
             self._outgoing.wait(member)
             return False
-        now = self._now()
         try:
-            self._check(member)
-            if member.gone:
-                return True
-            envelope = self._read(member, data, binary, now)
-            accepted = self._topic.accept(envelope, member.id, now)
+            self._take(member, data, binary)
         except Refusal as refusal:
-            self._refuse(member, refusal, now)
-            return True
+            self._refuse(member, refusal, self._now())
+            self._tell(member, refusal)
+        return True
+
+    def submit(self, member: Member, data: bytes) -> None:
+        """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
+        try:
+            if self._outgoing.full:
+                raise Refusal(Reason.UNAVAILABLE, "Too many envelopes wait in the topic.", "Send it again in a moment.")
+            self._take(member, data, False)
+            if member.gone:
+                raise Refusal(Reason.ACCESS_ENDED, "You are no longer in the topic.", "Join it again.")
+        except Refusal as refusal:
+            self._refuse(member, refusal, self._now())
+            raise
+
+    def _take(self, member: Member, data: bytes, binary: bool) -> None:
+        now = self._now()
+        self._check(member)
+        if member.gone:
+            return
+        envelope = self._read(member, data, binary, now)
+        accepted = self._topic.accept(envelope, member.id, now)
         self.counts.passed += 1
         members, recipients = self._members, accepted.recipients
         if self._residents:
@@ -176,11 +196,11 @@ class Room:
                 asyncio.get_running_loop().call_soon(resident.receive, member, envelope, accepted.proposal)
         if accepted.proposal is not None:
             self._record_proposal(member, accepted.proposal)
-        return True
 
     def report(self, member: Member, refusal: Refusal) -> None:
         """Tell a sender why its envelope, which was passed on, is not acted on. Counted and recorded as a refusal."""
         self._refuse(member, refusal, self._now())
+        self._tell(member, refusal)
 
     # Participants of the hub's own.
 
@@ -227,6 +247,8 @@ class Room:
         now = self._now()
         for proposal in self._topic.expire(now):
             self._record_proposal(None, proposal)
+            for resident in self._residents.values():
+                resident.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
                 self._tell(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
         for id_ in [one for one, meter in self._meters.items() if one not in self._members and meter.is_idle(now)]:
@@ -267,7 +289,6 @@ class Room:
         self.counts.refused[refusal.reason] += 1
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(LONGEST_PAUSE_S)
-        self._tell(member, refusal)
         if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
             notice = system.violation_notice(self._id(), member.id, refusal, _timestamp())
             self._broadcast(notice, (one for one in self._members.values() if one is not member))

@@ -101,6 +101,9 @@ class ServerParticipant:
         except Fault as fault:
             self.respond(asked, "error", _rendered(fault))
 
+    def on_expired(self, proposal: Proposal) -> None:
+        """A server follows no proposals."""
+
     def leave(self) -> None:
         """Answer that all open requests are given up."""
         for exchange in list(self._open.values()):

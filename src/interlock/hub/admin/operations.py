@@ -58,7 +58,7 @@ class Operations:
         """The user whose hub it is, at the control socket."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
-        self._approvals = ApprovalOperations(hub_app.inbox)
+        self._approvals = ApprovalOperations(hub_app.inbox, rooms)
         families = (
             StatusOperations(hub_app, self.configuration),
             ServerOperations(hub_app),
