@@ -165,8 +165,7 @@ class Connection:
         self.link.tell(method, params)
 
     async def tell_surely(self, method: str, many: Sequence[bytes], timeout: float) -> None:
-        """Send notifications and wait until the server has taken them all. Raises a `Fault` or TimeoutError where that
-        is not certain."""
+        """Send notifications and wait until the server has surely taken all. Raises a `Fault` or TimeoutError."""
         link = self.link
         lost = link.untaken if isinstance(link, HttpLink) else 0
         for params in many:
@@ -202,11 +201,12 @@ class Connection:
         param_headers: tuple[tuple[str, str], ...] = (),
         idempotent: bool | None = None,
         early: bool = False,
+        accepts: frozenset[str] = frozenset(),
     ) -> bytes:
         """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
 
-        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for what is
-        asked before the server may begin: nothing waits for a session then, since this is what opens it.
+        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for
+        requests before the server may begin: none of them waits for a session.
         """
         now = self._loop.time()
         payload = params if isinstance(params, bytes) else msgspec.json.encode(params)
@@ -218,6 +218,7 @@ class Connection:
             param_headers=param_headers,
             wants_progress=notified is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
+            accepts=accepts,
         )
         waiting = FutureSink(notified or self.listener.on_notification, asked or self._refuse_unknown)
         if early:
@@ -268,9 +269,8 @@ class Connection:
     async def watch(
         self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
     ) -> Mapping[str, Fault]:
-        """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
-        last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
-        ask. Gives the resources that the server does not tell of, and why."""
+        """Hear of changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
+        resources that the server does not tell of, and why. The caller asks for what changed while a stream broke."""
         if self._watch is None:
             self._watch = Watch(self)
         return await self._watch.set(lists, uris, tasks)

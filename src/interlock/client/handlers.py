@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.protocols.mcp.sampling import check_messages
+from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp.negotiation import question
 from interlock.signatures.problems import ArgumentsError, DefinitionError
 from interlock.wire.errors import Fault
 
@@ -38,6 +40,8 @@ class Handlers(msgspec.Struct, frozen=True):
     """Folders that the server may know of, each with its `file://` address."""
     sampling_tools: bool = False
     """Whether the model may be given tools: `sampling` then takes `tools` and `toolChoice` too."""
+    chunk: Callable[[Json], None] | None = None
+    """Takes each chunk of a call's result as it comes. With it the client offers MGP's streaming."""
 
     def capabilities(self) -> bytes:
         """What to declare."""
@@ -49,6 +53,8 @@ class Handlers(msgspec.Struct, frozen=True):
             declared["elicitation"] = {mode: {} for mode, handler in modes.items() if handler is not None}
         if self.roots is not None:
             declared["roots"] = {}
+        if self.chunk is not None:
+            declared |= question((streaming.EXTENSION,))
         return msgspec.json.encode(declared)
 
     async def answer(self, method: str, params: bytes) -> bytes:
