@@ -158,6 +158,7 @@ async def test_nothing_hides_between_two_chunks_and_chunks_end_at_the_longest_re
         "escapes": plain(scan_results="escape"),
         "flags": plain(scan_results="flag"),
         "short": plain(max_result_tokens=100),
+        "masks": plain(scan_results="mask"),
     }
     async with running_hub(tmp_path, servers) as hub, StreamingClient(hub, modern=True) as one:
         split = [f"total: 3{HIDDEN[:2]}", HIDDEN[2:], "4 and on", "wards"]
@@ -174,6 +175,9 @@ async def test_nothing_hides_between_two_chunks_and_chunks_end_at_the_longest_re
         )
         await one.stream("flags__say", {"texts": list(instruction), "whole": "harmless"}, 3)
         await until(lambda: any(server == "flags" for server, _ in hub.hub_app.findings.flagged))
+        token = "ghp_" + "a1B2" * 9
+        await one.stream("masks__say", {"texts": ["the key is ", token[:9], token[9:], " and that"], "whole": "ok"}, 5)
+        assert "".join(texts(one.notes(CHUNK, 5))) == "the key is [masked: github_token] and that"
         long = ["x" * 99 + " "] * 10
         answer = await one.stream("short__say", {"texts": long}, 4)
         assert len("".join(texts(one.notes(CHUNK, 4)))) == 400, "four bytes for each token"

@@ -21,6 +21,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
@@ -62,7 +63,7 @@ class HubApp:
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus
+            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus, self.live
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -72,6 +73,7 @@ class HubApp:
         foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
         catalog = Catalog(foundation.plan_generation.advance)
         authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
+        self.live = LiveParts(foundation, authentication)
         approvals = self._approvals = ApprovalParts(
             foundation,
             authentication,
@@ -175,12 +177,14 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
+        await self.live.start(self._listings.access_changed)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
+        self._maintenance.add_task(self.live.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
         self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
@@ -203,7 +207,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
-            await self._listings.remember(changed)
+            await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed
 
@@ -216,6 +220,7 @@ class HubApp:
         await self._listings.close()
         await self.hub.close()
         await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
+        await self.live.close()
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()

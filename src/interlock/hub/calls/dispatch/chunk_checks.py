@@ -1,15 +1,18 @@
 """Applies the result settings of a server to the chunks of one call.
 
 A chunk passes the same checks as a result. Text that is searched is searched across chunks: what is made visible is
-relayed word by word, so that nothing hides between two chunks. Chunks beyond the longest result are not relayed.
+relayed word by word, so that nothing hides between two chunks, and text is masked as one text, however it is cut. Chunks
+beyond the longest result are not relayed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
+from interlock.hub.calls.dispatch.result_masking import ResultMasker, findings_of
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
@@ -36,6 +39,7 @@ class ChunkChecks:
         judging: Judging,
         findings: ObservedFindings,
         tasks: BackgroundTasks,
+        masker: ResultMasker | None,
         *,
         scans: bool,
         escapes: bool,
@@ -48,6 +52,8 @@ class ChunkChecks:
         self._scans = scans
         self._escapes = escapes
         self._left = most_bytes
+        self._masker = masker
+        self._masked = None if masker is None else masker.stream()
         self._word = ""
         """The text after the last space, which the next chunk may continue."""
         self._unsearched = ""
@@ -60,6 +66,8 @@ class ChunkChecks:
             self._unsearched += text
             if len(self._unsearched) >= SEARCHED:
                 self._search()
+        if self._masked is not None:
+            text = self._masked.feed(text)
         if self._escapes:
             text = self._word + text
             end = max(text.rfind(" "), text.rfind("\n")) + 1
@@ -71,6 +79,9 @@ class ChunkChecks:
         """A content block that is no plain text; None for one beyond the limit."""
         if self._scans:
             self._tasks.begin(self._search_in_thread(block), None)
+        if self._masker is not None:
+            block, counts = self._masker.block(block)
+            self._count_masked(counts)
         text = text_of(block)
         if self._within(text) != text:
             return None
@@ -78,10 +89,13 @@ class ChunkChecks:
 
     def finish(self) -> str:
         """The text that was held back. Searches what was not searched yet."""
-        word, self._word = self._word, ""
+        word, self._word = show_hidden(self._word), ""
         if self._unsearched:
             self._search()
-        return self._within(show_hidden(word)) if word else ""
+        if self._masked is not None:
+            word = self._masked.end()
+            self._count_masked(self._masked.counts)
+        return self._within(word)
 
     def _within(self, text: str) -> str:
         if self._left is None or not text:
@@ -108,7 +122,13 @@ class ChunkChecks:
         new = tuple(finding for finding in found if finding.rule not in self._rules)
         if new:
             self._rules.update(finding.rule for finding in new)
-            self._findings.on_result(self._call, new)
+            self._findings.on_result(self._call, new, {})
+
+    def _count_masked(self, counts: Counter[str]) -> None:
+        """Note what was masked so far."""
+        if counts:
+            self._findings.on_result(self._call, findings_of(counts), dict(counts))
+            counts.clear()
 
 
 def text_of(block: object) -> str:

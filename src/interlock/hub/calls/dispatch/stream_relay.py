@@ -8,6 +8,7 @@ Where others use the server's stream too, it keeps a few and drops the rest: the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import Final
@@ -113,15 +114,15 @@ class StreamRelay:
         self._handle = handle
         self._next = 0
 
-    def on_notification(self, method: str, params: bytes) -> None:
-        """Relay a chunk or a progress report. One that cannot be read is dropped: the result repeats the text."""
-        try:
-            if method == streaming.CHUNK:
-                self._on_chunk(streaming.read_chunk(params))
-            else:
-                self._on_progress(streaming.read_progress(params))
-        except (Fault, msgspec.DecodeError, UnicodeDecodeError):
-            return
+    def on_chunk(self, params: bytes) -> None:
+        """Relay a chunk. One that cannot be read is dropped: the result repeats the text."""
+        with contextlib.suppress(Fault, msgspec.DecodeError, UnicodeDecodeError):
+            self._on_chunk(streaming.read_chunk(params))
+
+    def on_progress(self, params: bytes) -> None:
+        """Relay a progress report that is masked where results are."""
+        with contextlib.suppress(Fault):
+            self._on_progress(streaming.read_progress(params))
 
     def finish(self, result: bytes) -> bytes:
         """Send what is left before the result, and count the chunks in the result's `_mgp` (MGP, Stream Completion)."""
