@@ -158,7 +158,7 @@ class OneStreamLink(Link):
             self._check_held()
         return waiter, message
 
-    # What the server says.
+    # Messages of the server.
 
     def _take(self, message: Message) -> bool:
         """One message, handed to whom it concerns. Returns whether somebody waited for it."""

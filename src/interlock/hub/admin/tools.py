@@ -53,7 +53,11 @@ class ToolOperations:
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
             return Why(refusal=hub.pipeline.refusals.last(params.agent))
-        judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
+        if (refusal := self._hub_app.refusal) is not None:
+            fault = refusal[1]
+            judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
+        else:
+            judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
