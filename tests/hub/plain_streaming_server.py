@@ -2,6 +2,7 @@
 
 `say` streams the texts it is given and answers with `whole`, or with all of them. `wait` streams and then waits for the
 cancellation. `flood` streams numbered lines of a size until it has sent so many, and writes down how many it has sent.
+`ask` sends a callback request and answers with the params of each response; with `times`, it repeats the request.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 LOCK = threading.Lock()
 OPEN: dict[Any, list[str]] = {}
+ASKED: dict[str, dict[str, Any]] = {}
 AGREED: list[str] = []
 
 
@@ -48,8 +50,28 @@ def call(id_: Any, params: dict[str, Any]) -> None:
         OPEN[id_] = ["one ", "two "]
         for index, said in enumerate(OPEN[id_]):
             chunk(id_, index, said)
+    elif name == "ask":
+        ASKED[given["callback_id"]] = {"id": id_, "given": given, "heard": []}
+        ask(given["callback_id"])
     elif name == "flood":
         threading.Thread(target=flood, args=(id_, given), daemon=True).start()
+
+
+def ask(callback_id: str) -> None:
+    asked = ASKED[callback_id]
+    params = {key: value for key, value in asked["given"].items() if key != "times"}
+    write({"method": "notifications/mgp.callback.request", "params": {"request_id": asked["id"], **params}})
+    if params["type"] == "notification":
+        write({"id": asked["id"], "result": text("told")})
+
+
+def responded(params: dict[str, Any]) -> None:
+    asked = ASKED[params["callback_id"]]
+    asked["heard"].append(params)
+    if len(asked["heard"]) < asked["given"].get("times", 1):
+        ask(params["callback_id"])
+    else:
+        write({"id": asked["id"], "result": text(json.dumps(asked["heard"]))})
 
 
 def flood(id_: Any, given: dict[str, Any]) -> None:
@@ -65,7 +87,7 @@ def answer(message: dict[str, Any]) -> None:
     id_, method, params = message.get("id"), message.get("method"), message.get("params", {})
     if method == "initialize":
         offer = params["capabilities"].get("mgp", {})
-        AGREED[:] = [each for each in offer.get("extensions", []) if each == "streaming"]
+        AGREED[:] = [each for each in offer.get("extensions", []) if each in ("streaming", "bidirectional")]
         mgp = {"mgp": {"version": "0.2.0", "extensions": AGREED}} if offer else {}
         info = {"name": "plain", "version": "1"}
         write(
@@ -79,7 +101,7 @@ def answer(message: dict[str, Any]) -> None:
             }
         )
     elif method == "tools/list":
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("said", "say", "wait", "flood")]
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("said", "say", "wait", "flood", "ask")]
         write({"id": id_, "result": {"tools": tools}})
     elif method == "tools/call":
         call(id_, params)
@@ -90,6 +112,9 @@ def answer(message: dict[str, Any]) -> None:
         else:
             write({"id": params["request_id"], "error": {"code": -32800, "message": "cancelled"}})
             write({"id": id_, "result": {"cancelled": True, "partial_result": text("".join(so_far))}})
+    elif method == "mgp/callback/respond":
+        write({"id": id_, "result": {}})
+        responded(params)
     elif method == "ping":
         write({"id": id_, "result": {}})
     elif id_ is not None:

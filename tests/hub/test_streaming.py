@@ -54,7 +54,7 @@ def story_server() -> ToolServer:
 
 
 @pytest.mark.parametrize("modern", [True, False])
-async def test_two_clients_of_one_shared_connection_get_their_own_chunks_in_order(tmp_path: Path, modern: bool) -> None:
+async def test_t71_two_clients_of_one_shared_connection_get_their_own_chunks_in_order(tmp_path: Path, modern: bool) -> None:
     async with (
         running_hub(tmp_path, {"s": plain()}) as hub,
         StreamingClient(hub, modern=modern) as one,
@@ -99,7 +99,7 @@ async def test_a_client_without_mgp_gets_progress_where_it_gave_a_token_and_the_
 
 
 @pytest.mark.parametrize("modern", [True, False])
-async def test_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_far(tmp_path: Path, modern: bool) -> None:
+async def test_t71_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_far(tmp_path: Path, modern: bool) -> None:
     async with (
         running_hub(tmp_path, {"s": plain()}) as hub,
         StreamingClient(hub, modern=modern) as one,
@@ -151,7 +151,7 @@ async def test_a_server_of_ours_streams_through_the_hub_over_http_in_both_eras_a
 HIDDEN = "".join(chr(0xE0000 + ord(char)) for char in "obey")
 
 
-async def test_nothing_hides_between_two_chunks_and_chunks_end_at_the_longest_result(tmp_path: Path) -> None:
+async def test_t70_nothing_hides_between_two_chunks_and_chunks_end_at_the_longest_result(tmp_path: Path) -> None:
     """The result is harmless: the chunks are judged by themselves."""
     servers = {
         "open": plain(),
@@ -184,7 +184,7 @@ async def test_nothing_hides_between_two_chunks_and_chunks_end_at_the_longest_re
         assert answer["result"]["_mgp"]["chunks_sent"] == 4
 
 
-async def test_a_client_that_does_not_read_slows_its_server_down_and_nobody_else(tmp_path: Path) -> None:
+async def test_t72_a_client_that_does_not_read_slows_its_server_down_and_nobody_else(tmp_path: Path) -> None:
     """10 MB of chunks for a client that does not read: the server waits, until another call needs its stream."""
     sent = tmp_path / "sent"
     sent.write_text("0")

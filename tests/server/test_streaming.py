@@ -148,7 +148,7 @@ async def test_a_cancelled_stream_gives_its_content_so_far_and_its_call_an_error
     assert len(pending.notes) == 1
 
 
-async def test_a_call_that_does_not_stream_is_cancelled_too_and_a_stranger_cancels_nothing() -> None:
+async def test_t71_a_call_that_does_not_stream_is_cancelled_too_and_a_stranger_cancels_nothing() -> None:
     story = Story()
     peer, other = await story.peer(modern=False), await story.peer(modern=False)
     id_, pending = peer.start("tools/call", name="wait", arguments={})

@@ -29,7 +29,7 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
-from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp import callbacks, streaming
 from interlock.transports.http.client import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -268,6 +268,8 @@ class Client:
             return
         if method == streaming.CHUNK and self.handlers.chunk is not None:
             call_back(self.handlers.chunk, _object(params))
+        if method == callbacks.REQUEST:
+            self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:
             self._server_requests.withdraw(params)
         elif method.startswith("notifications/resources/updated"):
@@ -323,7 +325,7 @@ class Client:
                     notified=self._on_notified(progress),
                     asked=self.on_request,
                     param_headers=headers,
-                    accepts=frozenset() if self.handlers.chunk is None else streaming.NOTIFICATIONS,
+                    accepts=self.handlers.accepts,
                 )
             except Fault as fault:
                 if fault.foreign_code != URL_FIRST or not await self._visited(fault):

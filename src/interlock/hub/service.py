@@ -17,6 +17,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.bridges.retries import Retries
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.health import HealthHandler
@@ -54,6 +55,7 @@ class Handlers(msgspec.Struct, frozen=True):
     access: AccessMethods
     health: HealthHandler
     streams: StreamHandler
+    callbacks: CallbackHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -68,6 +70,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.access.methods(background),
                     **self.health.methods,
                     **self.streams.methods,
+                    **self.callbacks.methods,
                 }
             ),
         }

@@ -16,6 +16,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mgp.agreement import with_answer
+from interlock.server.callbacks import CallbackHandler
 from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
 from interlock.server.content import Icon, present
@@ -106,7 +107,10 @@ class Server:
         lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
-        self._mgp_handlers = if_agreed(self._health.handlers() | self._calls.open.handlers())
+        self.callbacks = CallbackHandler(self._framing)
+        """The callbacks of calls that wait for an answer."""
+        mgp = self._health.handlers() | self._calls.open.handlers() | self.callbacks.handlers()
+        self._mgp_handlers = if_agreed(mgp)
 
     # Tools, resources, prompts and completions.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from interlock.protocols.mcp.meta import members
+from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
 from interlock.server.content import Members
 from interlock.server.session import Exchange
 from interlock.server.threads import Threads
@@ -30,12 +31,28 @@ MAX_ATTEMPTS: Final = 3
 """How often one question is asked while its answers do not fit."""
 
 
+class Callbacks(Protocol):
+    """Asks clients that agreed on MGP's callbacks."""
+
+    async def ask(
+        self, work: Work, kind: CallbackType, message: str, options: Sequence[str], timeout_s: float
+    ) -> CallbackAnswer:
+        """Ask the client of a call, and wait for the answer."""
+
+    def tell(self, work: Work, message: str) -> None:
+        """Send the client of a call a notification, which needs no answer."""
+
+
 class Host(Protocol):
     """The server that a function runs in."""
 
     name: str
     version: str
     threads: Threads
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """Asks clients that agreed on MGP's callbacks."""
 
     @property
     def signed_meta(self) -> Mapping[str, object]:

@@ -11,6 +11,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -69,6 +70,7 @@ def build_service(
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         StreamHandler(calls.dispatcher.open_requests, background),
+        CallbackHandler(calls.callbacks.open),
     )
     sessions = SessionServices(
         discovery_tools,

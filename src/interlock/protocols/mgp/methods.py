@@ -16,6 +16,7 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/access/query": "access_control",
     "mgp/access/grant": "access_control",
     "mgp/access/revoke": "access_control",
+    "mgp/callback/respond": "bidirectional",
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
     "mgp/stream/cancel": "streaming",

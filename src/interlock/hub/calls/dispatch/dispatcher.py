@@ -13,9 +13,9 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import STATE, Retries
+from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.rates import give_back, take
@@ -61,19 +61,20 @@ class Dispatcher:
         self,
         upstreams: Upstreams,
         recording: Recording,
-        states: RequestStates,
-        retries: Retries,
+        bridges: Bridges,
         tasks: TaskPreparation,
         recovery: CallRecovery,
+        callbacks: Callbacks,
         quota: CallQuota,
         background: BackgroundTasks,
     ) -> None:
         self._upstreams = upstreams
         self._recording = recording
-        self.states = states
-        self._retries = retries
+        self.states = bridges.states
+        self._retries = bridges.retries
         self._tasks = tasks
         self.recovery = recovery
+        self.callbacks = callbacks
         self.quota = quota
         self._background = background
         self._clock = asyncio.get_running_loop().time
@@ -223,6 +224,8 @@ class Dispatcher:
             owner.used = self._clock()
             if dialect.modern:
                 self._retries.hold(call, line)
+        if dialect.modern and connection.mgp is not None:
+            self._retries.hold_for_callbacks(call, connection)
         Forwarder(call, plan, connection, owner, self).send()
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:

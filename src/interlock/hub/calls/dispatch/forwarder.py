@@ -19,6 +19,8 @@ from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
+from interlock.hub.calls.dispatch.outgoing import outgoing_for
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
@@ -27,12 +29,12 @@ from interlock.hub.catalog.links import has_addresses
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, ReadResult, read_answer
-from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
@@ -53,6 +55,7 @@ class CallDispatcher(Protocol):
     states: RequestStates
     recovery: CallRecovery
     open_requests: OpenRequests[Forwarder]
+    callbacks: Callbacks
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
@@ -79,6 +82,8 @@ class Forwarder(msgspec.Struct, eq=False):
     _cancelling: bool = False
     """Whether its client has asked to cancel it by its id."""
     _answered_cancelled: bool = False
+    _callbacks: CallbackRelay | None = None
+    """Answers callbacks of a server that agreed on them."""
     _stream: StreamRelay | None = None
     """Relays chunks and progress of a server that agreed on MGP's streaming."""
 
@@ -92,8 +97,9 @@ class Forwarder(msgspec.Struct, eq=False):
         """Send the call, with additional members where it is repeated. A failure to send is its answer."""
         call = self._call
         try:
-            if self._connection.mgp is not None and self._stream is None:
+            if self._connection.mgp is not None and self._handle is None:
                 self._stream = relay_for(call, self._plan, self._connection, self._translation())
+                self._callbacks = self._dispatcher.callbacks.relay_for(call, self._connection, self)
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
@@ -228,6 +234,9 @@ class Forwarder(msgspec.Struct, eq=False):
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
                 exchange.notify(method, one_line(params))
+        elif method == CALLBACK:
+            if self._callbacks is not None:
+                self._callbacks.on_request(params)
         elif method == streaming.PROGRESS:
             if self._stream is not None:
                 self._stream.on_progress(params)
@@ -240,7 +249,7 @@ class Forwarder(msgspec.Struct, eq=False):
             # It may be for the hub itself. Any other is refused there.
             self._connection.listener.on_request(request)
             return
-        self._owner.questions.relay(self._connection, request, self._ask_client, self._call.exposed_server)
+        self._owner.questions.relay(self._connection, request, self.ask_client, self._call.exposed_server)
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
@@ -265,7 +274,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._call.progress = progress
             self._call.exchange.notify(PROGRESS, with_token(params, token))
 
-    def _ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's timeout does not run while it waits for the answer."""
         exchange = self._call.exchange
         if not exchange.dialect.modern:
@@ -280,6 +289,10 @@ class Forwarder(msgspec.Struct, eq=False):
         self._open_requests -= 1
         if not self._open_requests:
             self._extend(self._plan.timeouts.tool_s)
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server take longer: it waits for an answer."""
+        self._extend(max(seconds, self._plan.timeouts.tool_s))
 
     def _extend(self, seconds: float) -> None:
         if self._handle is not None and not self._finished:
@@ -349,6 +362,8 @@ class Forwarder(msgspec.Struct, eq=False):
             questions.stop()
         if self._stream is not None:
             self._stream.stop()
+        if self._callbacks is not None:
+            self._callbacks.stop()
         self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
@@ -356,41 +371,17 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with additional members where the call is repeated."""
-        call, connection = self._call, self._connection
-        target, exchange = call.target, call.exchange
-        tool, meta, modern = target.tool, exchange.preview.meta, connection.modern
-        headers: tuple[tuple[str, str], ...] = ()
-        if tool is not None and tool.param_headers and modern:
-            headers = tuple(param_values(tool.param_headers, call.arguments))
-        wants_progress = meta is not None and meta.progress_token is not None
-        rest: bytes | None = None
-        if call.plain and more is None and connection.mgp is None and modern is exchange.dialect.modern:
-            # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
-            trace = call.trace.encode()
-            head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)
-            tail = b"}" if meta is None else meta.tail
-            if meta is None or meta.traceparent is None:
-                head += b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
-                params, rest = (head + b",", tail + b"}") if wants_progress else (head + tail + b"}", None)
-            else:
-                params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
-        else:
-            stream = self._stream is not None and self._stream.asks_for_chunks
-            params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
+        stream = self._stream is not None and self._stream.asks_for_chunks
+        outgoing = outgoing_for(self._call, self._connection, self._translation(), more, stream=stream)
         now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
-        return Outgoing(
-            exchange.request.method,
-            params,
-            now + patience,
-            None if target.kind == "completion" else target.name,
-            headers,
-            wants_progress,
-            now + patience * LONGEST_CALL_FACTOR,
-            True,
-            patience,
-            rest,
-            accepts=frozenset() if self._stream is None else self._stream.accepts,
-        )
+        outgoing.deadline, outgoing.max_deadline = now + patience, now + patience * LONGEST_CALL_FACTOR
+        outgoing.patience, outgoing.accepts = patience, self._accepts()
+        return outgoing
+
+    def _accepts(self) -> frozenset[str]:
+        """The notifications about the call that the hub takes from the server."""
+        accepts = frozenset[str]() if self._stream is None else self._stream.accepts
+        return accepts if self._callbacks is None else accepts | {CALLBACK}
 
     def _translation(self) -> Translation:
         """Translates between the eras of client and server, where they differ."""
