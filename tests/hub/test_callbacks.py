@@ -63,7 +63,9 @@ async def test_t73_a_person_answers_a_confirmation_in_the_inbox_and_the_client_i
         assert hub.hub_app.inbox.open_count == 0
 
 
-async def test_t73_an_attended_client_confirms_and_any_client_gives_input_under_the_hubs_own_ids(tmp_path: Path) -> None:
+async def test_t73_an_attended_client_confirms_and_any_client_gives_input_under_the_hubs_own_ids(
+    tmp_path: Path,
+) -> None:
     agents = {"bot": Agent(attended_by="ada")}
     async with (
         running_hub(tmp_path, {"s": plain()}, agents=agents) as hub,

@@ -54,7 +54,9 @@ def story_server() -> ToolServer:
 
 
 @pytest.mark.parametrize("modern", [True, False])
-async def test_t71_two_clients_of_one_shared_connection_get_their_own_chunks_in_order(tmp_path: Path, modern: bool) -> None:
+async def test_t71_two_clients_of_one_shared_connection_get_their_own_chunks_in_order(
+    tmp_path: Path, modern: bool
+) -> None:
     async with (
         running_hub(tmp_path, {"s": plain()}) as hub,
         StreamingClient(hub, modern=modern) as one,
@@ -99,7 +101,9 @@ async def test_a_client_without_mgp_gets_progress_where_it_gave_a_token_and_the_
 
 
 @pytest.mark.parametrize("modern", [True, False])
-async def test_t71_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_far(tmp_path: Path, modern: bool) -> None:
+async def test_t71_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_far(
+    tmp_path: Path, modern: bool
+) -> None:
     async with (
         running_hub(tmp_path, {"s": plain()}) as hub,
         StreamingClient(hub, modern=modern) as one,
