@@ -29,6 +29,7 @@ from interlock.server.options import PromptOptions, ResourceOptions, Scope, Tool
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
 from interlock.server.session import Exchange, Session
+from interlock.server.shutdown import Shutdown
 from interlock.server.task_handler import TaskHandler
 from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
@@ -107,10 +108,11 @@ class Server:
         lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
+        self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
         self.callbacks = CallbackHandler(self._framing)
         """The callbacks of calls that wait for an answer."""
-        mgp = self._health.handlers() | self._calls.open.handlers() | self.callbacks.handlers()
-        self._mgp_handlers = if_agreed(mgp)
+        parts = (self._health, self._shutdown, self._calls.open, self.callbacks)
+        self._mgp_handlers = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
 
     # Tools, resources, prompts and completions.
 
@@ -286,6 +288,7 @@ class Server:
                 handler = None
             if handler is None:
                 raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
+            self._shutdown.check(method)
             check_shape(exchange.request.params, DEFAULT)
             handler(exchange)
         except Fault as fault:
@@ -301,6 +304,10 @@ class Server:
 
     def count_malformed(self, caller: Caller) -> None:
         """There are no rates here."""
+
+    async def wait_for_shutdown(self) -> None:
+        """Wait until the client asked this server to shut down, and its calls are done."""
+        await self._shutdown.wait()
 
     def close(self) -> None:
         """End open streams gracefully, and cancel tasks and parked calls."""

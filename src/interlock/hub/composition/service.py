@@ -14,7 +14,9 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
@@ -54,7 +56,7 @@ def build_service(
     )
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        authentication.audit_subscribers,
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -71,6 +73,7 @@ def build_service(
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
+        LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
     )
     sessions = SessionServices(
         discovery_tools,

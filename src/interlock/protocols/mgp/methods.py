@@ -20,6 +20,7 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
     "mgp/stream/cancel": "streaming",
+    "mgp/lifecycle/shutdown": "lifecycle",
     "mgp/tools/discover": "tool_discovery",
     "mgp/tools/request": "tool_discovery",
     "mgp/tools/session": "tool_discovery",
