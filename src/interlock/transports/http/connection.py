@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from interlock.transports.batching import Batching
 from interlock.transports.drain import Drain
 from interlock.transports.http.bodies import CROWDED
+from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.refusals import refusal_body
@@ -73,6 +74,7 @@ class HttpConnection(HttpToolsProtocol):
         self._draining = False
         self._stalled = False
         self._drain = Drain()
+        self._events = EventWriter(self.loop, self._batching)
         self._owes_continue = False
         self._serial = 0
         self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
@@ -142,6 +144,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
+        self._events.flush(self.transport)
         if self._batching.running:
             self._batching.write(self.transport, data)
         else:
@@ -176,7 +179,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
             return False
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
-        self._batching.write(self.transport, chunk)
+        self._events.write(self.transport, chunk)
         return True
 
     def drained(self) -> asyncio.Future[None] | None:
