@@ -18,6 +18,7 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
 from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.permissions import Grant
 from interlock.protocols.mgp.streaming import EXTENSION, PROGRESS, progress_params
 from interlock.server import client_requests
 from interlock.server.client_requests import Root, Sampled
@@ -75,6 +76,10 @@ class Context:
     def meta(self) -> dict[str, Any]:
         """The request's `_meta`."""
         return msgspec.json.decode(self._work.exchange.request.params, type=_WithMeta).meta
+
+    def permission(self, name: str) -> Grant | None:
+        """What the client decided about a permission that the server needs; None where it said nothing (MGP)."""
+        return self.server.permissions.grant(self._work.owner, name)
 
     @property
     def cancelled(self) -> bool:

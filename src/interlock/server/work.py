@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
+from interlock.protocols.mgp.permissions import Grant
 from interlock.server.content import Members
 from interlock.server.session import Exchange
 from interlock.server.threads import Threads
@@ -29,6 +30,13 @@ Read: TypeAlias = Callable[[bytes], T]
 
 MAX_ATTEMPTS: Final = 3
 """How often one question is asked while its answers do not fit."""
+
+
+class Decisions(Protocol):
+    """What clients decided about permissions."""
+
+    def grant(self, owner: str, permission: str) -> Grant | None:
+        """What a client decided about a permission; None where it said nothing."""
 
 
 class Callbacks(Protocol):
@@ -49,6 +57,10 @@ class Host(Protocol):
     name: str
     version: str
     threads: Threads
+
+    @property
+    def permissions(self) -> Decisions:
+        """What clients decided about the permissions that the server needs."""
 
     @property
     def callbacks(self) -> Callbacks:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -175,6 +176,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
     """The rates that each call counts for."""
+    judged: Judged = NOT_JUDGED
+    """Risk and validators of the target, for the audit log."""
 
 
 class PossibleTask(Protocol):

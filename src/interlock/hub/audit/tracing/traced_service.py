@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from opentelemetry.trace import Span
 
-from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.entries import Judged, Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
 from interlock.hub.audit.recorder import Answer
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
@@ -129,10 +129,10 @@ class TracedRecording(Recording):
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call, committed: Answer | None = None) -> None:
+    def begin(self, call: Call, judged: Judged, committed: Answer | None = None) -> None:
         self._start_span(call)
         try:
-            super().begin(call, committed)
+            super().begin(call, judged, committed)
         except Fault:
             self._end_span(call)
             raise

@@ -213,9 +213,9 @@ class Dispatcher:
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._recording.begin(call, partial(self._on_recorded, call, plan, line))
+                    self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
                     return
-                self._recording.begin(call)
+                self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, line)
         except Fault as fault:
