@@ -25,7 +25,6 @@ from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, ReadResult, read_answer
@@ -178,7 +177,7 @@ class Forwarder(msgspec.Struct, eq=False):
             result = read.result if self._stream is None else self._stream.finish(read.result)
             result = translation.in_client_era(result, members)
             self._finish()
-            addressed = not call.caller.bare and has_addresses(members, result)
+            addressed = not call.caller.bare and members.has_addresses(result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
                     LargeReading.here().work(result, partial(translation.rewritten, addressed), self._deliver)
