@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import Agent, Hub, Server
 from interlock.protocols.mgp.streaming import CHUNK
 from interlock.protocols.mgp.streaming import PROGRESS as STREAM_PROGRESS
 from interlock.server import Context
@@ -119,6 +119,23 @@ async def test_t71_a_client_cancels_its_call_by_its_id_and_gets_the_content_so_f
         assert error["data"]["name"] == "CANCELLED"
         assert (await one.ask("mgp/stream/cancel", {"request_id": 5}, 7))["result"]["cancelled"] is False
         assert len(hub.hub_app.service.pipeline.dispatcher.open_requests) == 0
+
+
+async def test_a_call_that_waits_for_a_person_is_cancelled_by_its_id_too(tmp_path: Path) -> None:
+    agents = {"bot": Agent(ask=("s__*",))}
+    async with (
+        running_hub(tmp_path, {"s": plain()}, agents=agents, hub=Hub(mode="guard")) as hub,
+        StreamingClient(hub, hub.key("bot"), modern=True) as one,
+        StreamingClient(hub, hub.key("bot"), modern=True) as two,
+    ):
+        pending = one.start("tools/call", {"name": "s__said", "arguments": {}}, 5)
+        one.go_on()
+        await until(lambda: hub.hub_app.inbox.open_count == 1)
+        assert (await two.ask("mgp/stream/cancel", {"request_id": 5}, 6))["result"]["cancelled"] is False
+        answer = (await one.ask("mgp/stream/cancel", {"request_id": 5}, 6))["result"]
+        assert (answer["cancelled"], answer["partial_result"]) == (True, {"content": []})
+        assert (await pending)["error"]["data"]["name"] == "CANCELLED"
+        assert (await one.ask("mgp/stream/cancel", {"request_id": 7}, 7))["result"]["cancelled"] is False
 
 
 async def test_a_server_of_ours_streams_through_the_hub_over_http_in_both_eras_and_over_rest(tmp_path: Path) -> None:

@@ -133,6 +133,10 @@ class MemoryLink(Link):
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
         return self.ask(self._session.dialect, method, params, self.listener.on_request)
 
+    def find(self, id: Id) -> OpenExchange | None:
+        """An open request by its id."""
+        return self._open.get(id)
+
     def later(self, action: Callable[..., object], *arguments: object) -> None:
         """Do something in the next turn of the loop."""
         self._loop.call_soon(action, *arguments)
@@ -301,6 +305,9 @@ class _MemoryExchange(OpenExchange):
     @property
     def conversation(self) -> object:
         return self._link
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._link.find(id)
 
     def hold(self, *, on: bool) -> None:
         """The sink takes no more notifications for now, or takes them again."""

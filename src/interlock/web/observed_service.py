@@ -10,11 +10,11 @@ import msgspec
 
 from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import Caller, OpenExchange
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Notification, Request
+from interlock.wire.messages import Id, Notification, Request
 
 
 class ObservedCall(msgspec.Struct, frozen=True):
@@ -106,6 +106,9 @@ class _Overseen(Exchange):
     @property
     def conversation(self) -> object | None:
         return self._real.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._real.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self._real.ask(method, params)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.dispatch.forwarder import Forwarder
@@ -9,6 +11,10 @@ from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.streaming import CANCEL, Cancel, cancelled, read_cancel
 from interlock.transports.open_requests import OpenRequests
+from interlock.wire.errors import Fault
+
+CANCELLABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+BY_CLIENT: Final = "the client cancelled it"
 
 
 class StreamHandler:
@@ -26,13 +32,19 @@ class StreamHandler:
     def _cancel(self, exchange: Exchange, caller: Caller) -> None:
         asked = read_cancel(exchange.request.params)
         call = self._open.find(exchange, asked.request_id)
-        if call is None:
-            _answer(exchange, None)
-        else:
+        if call is not None:
             self._background.begin(self._cancelled(exchange, call, asked), exchange)
+            return
+        # A call that waits for an approval or for its server is not with the server yet.
+        waiting = None if asked.request_id == exchange.request.id else exchange.sibling(asked.request_id)
+        if waiting is None or waiting.request.method not in CANCELLABLE:
+            _answer(exchange, None)
+            return
+        waiting.revoke(Fault("CANCELLED", "the call was cancelled"), asked.reason or BY_CLIENT)
+        _answer(exchange, b"[]")
 
     async def _cancelled(self, exchange: Exchange, call: Forwarder, asked: Cancel) -> None:
-        _answer(exchange, await call.cancel_for_client(asked.reason or "the client cancelled it"))
+        _answer(exchange, await call.cancel_for_client(asked.reason or BY_CLIENT))
 
 
 def _answer(exchange: Exchange, partial: bytes | None) -> None:

@@ -25,6 +25,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.messages import (
     RESULT_LENGTH,
+    Id,
     Request,
     encode_failure,
     encode_id,
@@ -158,6 +159,9 @@ class HttpExchange(OpenExchange):
         if self.open:
             line = _line(encode_notification(method, params))
             self._stream().send(line)
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return None if self._channel is None else self._channel.opened.get(id)
 
     def drained(self) -> asyncio.Future[None] | None:
         return self._outlet.drained() if self.open and self._outlet is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sized
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -26,7 +26,7 @@ class Client(Protocol):
     """The client at the other end of the stream."""
 
     @property
-    def owed(self) -> Sized:
+    def owed(self) -> Mapping[Id, OpenExchange | None]:
         """The requests that have no answer yet."""
 
     def ask_in_session(self, method: str, params: bytes) -> Waiter:
@@ -146,6 +146,9 @@ class StreamExchange(OpenExchange):
     @property
     def conversation(self) -> object:
         return self._client
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._client.owed.get(id)
 
     def ask(self, method: str, params: bytes) -> Waiter:
         waiter = self._client.ask(self.dialect, method, params)

@@ -19,11 +19,11 @@ from interlock.hub.catalog.target import TargetKind
 from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestMeta
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import Caller, OpenExchange
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Notification
+from interlock.wire.messages import Id, Notification
 
 
 class TracedService:
@@ -110,6 +110,9 @@ class TracedExchange(Exchange):
     @property
     def conversation(self) -> object | None:
         return self._real.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._real.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self._real.ask(method, params)
