@@ -20,6 +20,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -65,6 +66,7 @@ class Handlers(msgspec.Struct, frozen=True):
     streams: StreamHandler
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
+    events: EventMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -81,6 +83,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.streams.methods,
                     **self.callbacks.methods,
                     **self.lifecycle.methods,
+                    **self.events.methods,
                 }
             ),
         }

@@ -61,7 +61,7 @@ class Asked(NamedTuple):
     envelope: Envelope
     request: Request
     to: list[str]
-    """Who gets the response."""
+    """The receivers of the response."""
 
 
 class ServerParticipant:

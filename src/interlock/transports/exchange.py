@@ -25,7 +25,7 @@ GONE: Final = "the client closed the connection"
 
 
 def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
-    """What was said when an answer was given up; `otherwise` where it was not, or nothing was said of it."""
+    """The reason of a cancelled answer; `otherwise` if it was not cancelled, or without a reason."""
     if not answer.cancelled():
         return otherwise
     try:

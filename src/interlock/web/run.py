@@ -163,7 +163,7 @@ async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) 
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
-    """What thousands of clients took goes back to the system when they have gone. Cycles are looked for."""
+    """Return memory to the system after thousands of clients have gone. The garbage collector runs first."""
     memory_trend = MemoryTrend()
     collector = Collector()
     while True:

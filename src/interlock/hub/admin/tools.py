@@ -205,7 +205,7 @@ class Why(msgspec.Struct):
 
 
 class FindTools(msgspec.Struct):
-    """What the tool should do, and whose tools to search."""
+    """The task that the tool should do, and the agent whose tools to search."""
 
     query: str
     agent: Text | None = None
@@ -243,7 +243,7 @@ class ServerCost(msgspec.Struct):
 
 
 class Budget(msgspec.Struct):
-    """What fills an agent's context, in tokens."""
+    """The cost of an agent's context, in tokens."""
 
     agent: str
     level: str

@@ -155,7 +155,7 @@ class CallPipeline(Protocol):
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False):
-    """What the gates said of a caller and a target, before any arguments were known."""
+    """The verdicts of the gates on a caller and a target, before any arguments were known."""
 
     target: Target
     verdict: Verdict

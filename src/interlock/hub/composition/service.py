@@ -13,6 +13,7 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -56,7 +57,7 @@ def build_service(
     )
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -74,6 +75,7 @@ def build_service(
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
+        EventMethods(listings.event_subscriptions, background),
     )
     sessions = SessionServices(
         discovery_tools,

@@ -204,7 +204,7 @@ class GrantRows(msgspec.Struct):
 
 
 class AccessAnswer(msgspec.Struct):
-    """What an agent may do, and why."""
+    """The rights of an agent, with the reason."""
 
     permission: Permission
     source: Source

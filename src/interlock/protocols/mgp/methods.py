@@ -17,6 +17,8 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/access/grant": "access_control",
     "mgp/access/revoke": "access_control",
     "mgp/callback/respond": "bidirectional",
+    "mgp/events/subscribe": "bidirectional",
+    "mgp/events/unsubscribe": "bidirectional",
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
     "mgp/permission/request": "security",

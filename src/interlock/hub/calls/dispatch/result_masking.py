@@ -66,5 +66,5 @@ class ResultMasker:
 
 
 def findings_of(counts: Mapping[str, int]) -> tuple[Finding, ...]:
-    """What was masked, for the audit log: the kinds, each with its number."""
+    """The masked values for the audit log: the kinds, each with its number."""
     return tuple(Finding(f"{_RULE}{kind}", f"{count} masked.") for kind, count in sorted(counts.items()))

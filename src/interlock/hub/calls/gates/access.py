@@ -41,7 +41,7 @@ class AccessGate:
         self._short_of_scope = short_of_scope
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """What key and grants say now, and for how long."""
+        """The verdict of key and grants now, and until when it holds."""
         if (stale := self._access.freshness.refusal()) is not None:
             return Refuse(stale, "keys and grants cannot be known", self._clock())
         rights = self._access.rights(principal)
@@ -69,11 +69,11 @@ class AccessGate:
         return self._refuse(rights, principal, target, rule, until)
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """No check: the verdict does not depend on arguments."""
         return None
 
     def _beyond(self, rights: Rights, principal: Principal, target: Target, until: float, *, granted: bool) -> Refuse:
-        """What a token's scopes do not cover: whoever may at least read its definition is told which scope would."""
+        """The refusal for missing scopes. A caller who may read the definition learns which scope is missing."""
         refusal = self._refuse(rights, principal, target, "the token's scopes do not cover it", until)
         exposed = target.tool.exposed if target.tool is not None else ""
         if not (rights.list_all or (granted and exposed and rights.reads(exposed))):

@@ -51,7 +51,7 @@ class Fits:
         """Whether arguments fit, and nothing more."""
 
     def __call__(self, call: Call) -> Verdict:
-        """What is wrong with a call's arguments, if anything is."""
+        """Refuse arguments that do not fit, with the problems."""
         arguments = call.arguments
         try:
             if self.accepts(arguments):

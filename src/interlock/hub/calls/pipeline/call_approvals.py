@@ -90,14 +90,14 @@ class CallApprovals:
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
 
     async def foreseen(self, call: Call, ask: Ask) -> Ask | Refuse:
-        """What would come of a question that no approval answers: a refusal, or still the question."""
+        """The outcome for a question that no approval answers: a refusal, or still the question."""
         if not await full_view(call.arguments):
             return _too_large(ask)
         decision = self._inbox.current(question_of(call, ask))
         return _denied(decision, ask) if decision is not None and decision.state is DecisionState.DENIED else ask
 
     def _approved_before(self, call: Call) -> str:
-        """What was approved in the round that a call goes on from: a person is asked once, however often the server
+        """The approval of the round that a call continues: a person is asked once, however often the server
         asks back (2026-07-28, Multi Round-Trip Requests)."""
         if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
             return ""
@@ -198,7 +198,7 @@ class CallApprovals:
 
 
 def question_of(call: Call, ask: Ask) -> Question:
-    """What a call asks for, bound to who asks, the tool as it is defined, and these arguments."""
+    """The question of a call, bound to its caller, the tool's definition, and these arguments."""
     principal, target = call.caller.principal, call.target
     tool = target.tool
     return Question(
@@ -242,7 +242,7 @@ async def _progress(call: Call, decision: Decision) -> None:
 
 
 def _elicitation(decision: Decision, view: str) -> bytes:
-    """What the person before the client reads: the question, what is known against it, and the exact call."""
+    """The text for the person before the client: the question, the findings, and the exact call."""
     asked = decision.question
     schema = {
         "type": "object",
