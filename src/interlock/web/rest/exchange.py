@@ -17,7 +17,7 @@ from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.mgp.streaming import CHUNK
 from interlock.transports.drain import Drain
-from interlock.transports.exchange import Exchange
+from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
@@ -28,7 +28,6 @@ MAX_UNREAD: Final = 1_000
 _EVENTS: Final = {PROGRESS: "progress", CHUNK: "chunk"}
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
-_MCP_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
 
 
 class RestEvent(msgspec.Struct, frozen=True):
@@ -64,7 +63,8 @@ class RestExchange(Exchange):
     def pass_failure(self, error: ErrorObject) -> None:
         """An error of the server means that the tool failed, or that it needs a client that answers requests."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
-        self._finish(Fault(name, error.message, hint=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
+        hint = NEEDS_CLIENT if name == "MISSING_CAPABILITY" else ""
+        self._finish(Fault(name, error.message, hint=hint, data={"retryable": says_retry(bytes(error.data))}))
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method in _EVENTS:
@@ -75,7 +75,7 @@ class RestExchange(Exchange):
         return self._drain.wait() if self.open and len(self._events) >= MAX_UNREAD // 2 else None
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", hint=_MCP_CLIENT)
+        raise unanswered(method, "over REST")
 
     async def next(self) -> RestEvent | bytes | Fault:
         """The next event, and finally the answer."""
@@ -104,3 +104,21 @@ class RestExchange(Exchange):
             self.on_cancel = None
             self._drain.release()
             self._woken.set()
+
+
+def says_retry(data: bytes) -> bool:
+    """Whether the `data` of a server's error says that the call may be repeated (MGP, Error Structure)."""
+    try:
+        said = msgspec.json.decode(data or b"{}", type=_Said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return said.retryable is True or said.mgp.retryable is True
+
+
+class _Mgp(msgspec.Struct):
+    retryable: object = None
+
+
+class _Said(msgspec.Struct):
+    retryable: object = None
+    mgp: _Mgp = msgspec.field(default_factory=_Mgp, name="_mgp")

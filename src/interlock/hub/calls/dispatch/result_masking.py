@@ -53,7 +53,7 @@ class ResultMasker:
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """A server's error without what is masked."""
-        data = msgspec.Raw(self.params(bytes(error.data))) if error.data else error.data
+        data = msgspec.Raw(self.params(bytes(error.data))) if bytes(error.data) else error.data
         return msgspec.structs.replace(error, message=self._masker.mask(error.message).text, data=data)
 
     def params(self, params: bytes) -> bytes:

@@ -55,7 +55,8 @@ class AccessGate:
         if not _permits(rights, target):
             if principal.key.startswith(TOKEN):
                 return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
-            refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            rule = "the key's permissions do not name it"
+            refused = self._refuse(rights, principal, target, rule, until, _wider_key(principal, target))
             # A key that may read the definition sees the tool, so that it is told the truth about the call.
             reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
             return msgspec.structs.replace(refused, hidden=False) if reads else refused
@@ -66,7 +67,14 @@ class AccessGate:
         rule = f"default policy {policy}" if entry is None else f"{decision.source} {entry.permission}"
         if entry is not None and entry.granted_by:
             rule += f" by {entry.granted_by}"
-        return self._refuse(rights, principal, target, rule, until)
+        place = f"{principal.id} {target.server}"
+        if entry is not None:
+            # A denial wins over a grant of its level, and one of a tool over one of its server.
+            place += f" {entry.tool_name}" if entry.tool_name else ""
+            hint = f"ask the operator for `interlock grants revoke {place}`, which removes the denial"
+        else:
+            hint = f"ask the operator for `interlock grants allow {place}`"
+        return self._refuse(rights, principal, target, rule, until, hint)
 
     def check(self, target: Target) -> Check | None:
         """No check: the verdict does not depend on arguments."""
@@ -81,9 +89,10 @@ class AccessGate:
         fault = self._short_of_scope(principal, exposed, target.server)
         return msgspec.structs.replace(refusal, hidden=False, fault=fault or refusal.fault)
 
-    def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:
+    def _refuse(
+        self, rights: Rights, principal: Principal, target: Target, rule: str, until: float, hint: str = ""
+    ) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
-        hint = f"ask the operator for `interlock grants allow {principal.id} {target.server}`"
         fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
         return Refuse(fault, rule, until, hidden=not rights.list_all)
 
@@ -101,3 +110,11 @@ def _permits(rights: Rights, target: Target) -> bool:
     if target.tool is not None:
         return rights.invokes(target.tool.exposed)
     return rights.invokes_all_of(target.server)
+
+
+def _wider_key(principal: Principal, target: Target) -> str:
+    """How to be allowed where the key itself does not permit the target: a grant would not help."""
+    if not principal.key:
+        return ""
+    what = target.tool.exposed if target.tool is not None else f"{target.server}__*"
+    return f"its key does not permit it; the operator makes one: `interlock keys create NAME --permit invoke:{what}`"

@@ -68,7 +68,7 @@ def _fault(target: Target, worst: PermissionStatus, lacking: list[PermissionStat
         message = f"{name} needs the permission {worst.permission}, which {target.server} does not have: {worst.rule}"
         return Fault("PERMISSION_DENIED", message, hint=f"a person grants it with {give}", data=data)
     waits = f"waiting for approval {worst.decision}" if worst.decision else "not decided yet"
-    hint = f"a person approves it with `interlock approvals approve {worst.decision}`" if worst.decision else give
+    hint = "ask the user to approve it; only they can" if worst.decision else f"a person grants it with {give}"
     return Fault(
         "APPROVAL_PENDING",
         f"{name} needs the permission {worst.permission} for {target.server}, which is {waits}; repeat the call then.",
