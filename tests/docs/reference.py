@@ -59,6 +59,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[live]", live_settings.Live),
     ("[live.rules.NAME]", live_settings.LiveRule),
     ("[live.quiet_hours]", live_settings.QuietHours),
+    ("[live.webhook]", live_settings.LiveWebhook),
+    ("[hooks.NAME]", live_settings.Hook),
 ]
 
 

@@ -14,8 +14,9 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .live_settings import Live
+from .live_settings import Hook, Live
 from .problems import Problem
+from .rates import Rate as Rate
 
 Mode = Literal["observe", "guard", "locked"]
 Share = Literal["auto", "principal", "session"]
@@ -226,23 +227,6 @@ class Retention(msgspec.Struct, frozen=True):
     """Entries older than this are deleted."""
     megabytes: Count | None = None
     """The oldest entries are deleted when the audit log is larger than this."""
-
-
-class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many calls are allowed; unset: no limit."""
-
-    per_minute: Count | None = None
-    """Calls within any minute. All of them may arrive at once."""
-    per_hour: Count | None = None
-    """Calls within any hour."""
-
-    @property
-    def limits(self) -> bool:
-        return self.per_minute is not None or self.per_hour is not None
-
-    def __str__(self) -> str:
-        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
-        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
 
 
 class Hub(msgspec.Struct, frozen=True):
@@ -586,6 +570,7 @@ class Config(msgspec.Struct, frozen=True):
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()
     live: Live = Live()
+    hooks: dict[str, Hook] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

@@ -83,8 +83,12 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
-        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
+        calls = self._calls = CallParts(
+            foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
+        )
+        listings = self._listings = ListingParts(
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -116,7 +120,9 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
+        self.hub = build_service(
+            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.live
+        )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 

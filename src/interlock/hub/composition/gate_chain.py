@@ -6,8 +6,9 @@ import asyncio
 
 from interlock.config.settings import Config
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
-from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
+from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.gates.confirm import ConfirmGate
@@ -23,6 +24,7 @@ from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.catalog.target import Target
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.rate_meter import Meter
 
@@ -39,7 +41,9 @@ class GateChain:
         tokens: ResultTokens,
         pages: Pages,
         findings: ObservedFindings,
+        live: LiveParts,
     ) -> None:
+        self._live = live
         self._log = foundation.log
         self._authentication = authentication
         self._approvals = approvals
@@ -63,6 +67,7 @@ class GateChain:
             ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
             RiskGate(mode, self._log, policies.trust_of, policies.permissions.needs),
             ConfirmGate(config.agents, mode, self._log),
+            self._live.gate(policies.risk_of),
         )
         self._processors = {
             name: postprocessor_for(server, self._pages, self._judging, self._tokens, self._findings)
@@ -73,9 +78,11 @@ class GateChain:
         """The rates that a principal's calls of a target count for."""
         return self._authentication.rates.of(principal, target)
 
-    def processor_of(self, target: Target) -> ResultPostprocessor | None:
-        """The postprocessor of a target's results."""
-        return self._processors.get(target.server) if target.kind == "tool" else None
+    def processor_of(self, principal: Principal, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results: what its server's settings ask for, and events for the principal."""
+        if target.kind != "tool":
+            return None
+        return self._live.riding(principal, self._processors.get(target.server), self._judging)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

@@ -16,6 +16,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
@@ -47,6 +48,7 @@ class ListingParts:
         calls: CallParts,
         catalog: Catalog,
         upstreams: Upstreams,
+        live: LiveParts,
     ) -> None:
         self._foundation = foundation
         self._authentication = authentication
@@ -55,7 +57,7 @@ class ListingParts:
         self.catalog = catalog
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
-        self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
+        self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred, live.offers)
         self.secured = SecurityListing(catalog, foundation.plan_generation, risk_of, needs)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)

@@ -10,11 +10,13 @@ from interlock.config.settings import Config
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
+from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
 from interlock.hub.sessions.session import Service
@@ -36,12 +38,14 @@ def build_service(
     upstreams: Upstreams,
     limits: Limits,
     readiness: Readiness,
+    live: LiveParts,
 ) -> HubService:
     """The hub as a service."""
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
     background, discovery_tools = calls.background, listings.discovery_tools
     search = ToolSearchHandler(discovery_tools, listings.recorded_requests, background)
     lists = ListHandler(listings.listings, listings.secured, discovery_tools.contexts, upstreams, info, background)
+    live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         authentication.audit_subscribers,
@@ -50,9 +54,10 @@ def build_service(
         calls.pipeline,
         calls.task_handler,
         background,
+        live_tools,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background, live_tools),
         lists,
         subscriptions,
         calls.task_handler,

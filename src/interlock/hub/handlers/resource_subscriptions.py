@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.live.deliveries import OWN
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstreams import Upstreams
 
@@ -23,6 +24,9 @@ class ResourceSubscriptions:
 
     async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], exchange: Exchange) -> None:
         """Subscribe `client` to a resource for a request. Raises the server's refusal."""
+        if server == OWN:
+            self._change_notifier.subscribe(server, uri, client, notify, None)
+            return
         upstream = self._upstreams[server]
         # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)

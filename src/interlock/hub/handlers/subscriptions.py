@@ -17,6 +17,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.live.deliveries import OWN
+from interlock.hub.live.tools import EVENTS_URI, LiveTools
 from interlock.hub.sessions.clients import claim_of
 from interlock.hub.sessions.registry import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
@@ -46,7 +48,9 @@ class SubscriptionHandler:
         pipeline: Pipeline,
         follow: FollowTasks,
         background: BackgroundTasks,
+        live: LiveTools,
     ) -> None:
+        self._live = live
         self.streams: set[OpenStream] = set()
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
@@ -137,10 +141,16 @@ class SubscriptionHandler:
         The hub checks this before each notification, so that a revoked right also ends open subscriptions.
         """
         try:
-            target = self._pipeline.reach(caller, "resource", uri)
+            target = self._reach(caller, uri)
         except Fault:
             return None
         return target.server, target.name
+
+    def _reach(self, caller: Caller, uri: str, exchange: Exchange | None = None) -> Target:
+        """The target of a resource's address; the hub's own resource of events has the agent as its name."""
+        if uri == EVENTS_URI and self._live.offered(caller):
+            return Target("resource", OWN, caller.principal.id)
+        return self._pipeline.reach(caller, "resource", uri, exchange)
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
@@ -149,7 +159,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
-        target = self._pipeline.reach(caller, "resource", uri, exchange)
+        target = self._reach(caller, uri, exchange)
         self._background.begin(self._subscribe_for(exchange, caller, session, target, uri), exchange)
 
     async def _subscribe_for(
@@ -174,7 +184,9 @@ class SubscriptionHandler:
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
-        target = self._names.resource(caller, exchange.preview.uri or "")
+        uri = exchange.preview.uri or ""
+        own = Target("resource", OWN, caller.principal.id)
+        target = own if uri == EVENTS_URI else self._names.resource(caller, uri)
         if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)

@@ -91,7 +91,11 @@ class Features:
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""
         if self._agents is None:
-            self._agents = frozenset(entry.agent for entry in self._ready().values() if entry.enabled)
+            servers = {entry.server for entry in self._ready().values()}
+            found = (known for server in servers for known in self._policies(server).items())
+            self._agents = frozenset(
+                agent for agent, policy in found if any(_is_on(policy, on) for on in policy.enabled)
+            )
         return agent in self._agents
 
     def entries(self) -> Iterator[FeatureEntry]:
