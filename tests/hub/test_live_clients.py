@@ -74,7 +74,7 @@ async def test_t112_a_waiting_agent_is_woken_and_nobody_else_gets_its_events(tmp
         assert called.count("wait_for_events") == 2, "a call of the hub's own tool is recorded like any other"
 
 
-async def test_t43_held_events_ride_on_the_next_result_labelled_judged_and_in_blocks_of_their_own(
+async def test_t43_held_events_ride_on_the_next_result_labelled_and_judged(
     tmp_path: Path,
 ) -> None:
     async with live_hub(tmp_path) as hub:

@@ -18,7 +18,7 @@ from .problems import KeyPath, Report
 from .room_tables import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_permissions, check_trust, read_timeouts, read_validators
+from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators
 
 T = TypeVar("T")
 B = TypeVar("B", Profile, Agent)
@@ -72,6 +72,7 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     )
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
     check_permissions(server.permissions, (*at, "permissions"), report, server=name)
+    check_mask(server.mask, (*at, "mask"), report, server=name)
     if server.timeout_s is not None and server.timeouts.tool_s is not None:
         message = "`timeout_s` and `timeouts.tool_s` are the same setting"
         report.add((*at, "timeout_s"), message, "remove one of them", server=name)

@@ -213,7 +213,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
-            await self._listings.remember(changed)
+            await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed
 

@@ -44,7 +44,15 @@ def build_service(
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
     background, discovery_tools = calls.background, listings.discovery_tools
     search = ToolSearchHandler(discovery_tools, listings.recorded_requests, background)
-    lists = ListHandler(listings.listings, listings.secured, discovery_tools.contexts, upstreams, info, background)
+    lists = ListHandler(
+        listings.listings,
+        listings.secured,
+        discovery_tools.contexts,
+        listings.starting_servers,
+        upstreams,
+        info,
+        background,
+    )
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,

@@ -108,11 +108,7 @@ class Upstream:
     @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
-        return not self.lists.known and self.state in (
-            ServerState.CONNECTING,
-            ServerState.CONNECTED,
-            ServerState.RESTARTING,
-        )
+        return self.supervisor.starting
 
     @property
     def usable(self) -> bool:
