@@ -54,9 +54,9 @@ async def live_hub(
         yield hub
 
 
-async def call(hub: RunningHub, tool: str, /, agent: str | None = None, **arguments: Any) -> Any:
-    """What a tool of the server says. Events that ride on the result are left out."""
-    client = RawClient(hub.url + "/mcp", None if agent is None else hub.key(agent))
+async def call(hub: RunningHub, tool: str, /, **arguments: Any) -> Any:
+    """What a tool of the server says to an agent that gets no events."""
+    client = RawClient(hub.url + "/mcp", hub.key("driver"))
     answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments})
     return json.loads(answer["result"]["content"][0]["text"])
 

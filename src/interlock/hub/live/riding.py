@@ -17,6 +17,7 @@ from interlock.hub.calls.call import Call, ResultProcessor
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
+from interlock.wire.errors import ErrorObject
 
 MAX_EVENTS: Final = 3
 MAX_BYTES: Final = 8 * 1024
@@ -44,6 +45,14 @@ class RidingEvents:
             deliver(result)
         else:
             self._inner.finish(call, result, deliver)
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """Events do not ride on errors."""
+        return error if self._inner is None else self._inner.error(error)
+
+    def params(self, params: bytes) -> bytes:
+        """Events do not ride on notifications."""
+        return params if self._inner is None else self._inner.params(params)
 
     def _begin(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
         self._tasks.begin(self._ride(call, deliver, result), call)
