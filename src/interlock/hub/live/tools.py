@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,8 +18,10 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
-from interlock.signatures.validate import Validator
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 WAIT: Final = "wait_for_events"
 READ: Final = "read_events"
@@ -176,6 +178,8 @@ class LiveTools:
             raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
         validator = self._validators.get(name)
         if validator is None:
+            from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
+
             validator = self._validators[name] = Validator(_SCHEMAS[name])
         problems = validator.check(arguments)
         if problems:
