@@ -30,7 +30,7 @@ from interlock.wire.messages import Id, Request
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a server may take to answer an update or for its manifest."""
-MAX_OPEN: Final = 256
+MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
 
 Place = tuple[str, str | None]

@@ -40,7 +40,7 @@ from interlock.wire.errors import Fault
 MAX_CONTENT_BYTES: Final = 64 * 1024
 """Of the content of one event."""
 MAX_ORIGIN_BYTES: Final = 8 * 1024
-RECENT: Final = 4_096
+RECENT: Final = 16_384
 """Answers that are known without asking the store."""
 
 
