@@ -22,7 +22,7 @@ from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses, with_exposed_uris
+from interlock.hub.catalog.links import with_exposed_uris
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
@@ -127,7 +127,7 @@ class Forwarder(msgspec.Struct, eq=False):
         try:
             result = self._in_client_era(read.result, members)
             self._finish()
-            addressed = not call.caller.bare and has_addresses(members, result)
+            addressed = not call.caller.bare and members.has_addresses(result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
                     LargeReading.here().work(result, partial(self._rewritten, addressed), self._deliver)
