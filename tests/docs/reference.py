@@ -50,6 +50,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
     ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.scopes.FEATURE]", settings.Scopes),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),

@@ -306,6 +306,18 @@ class Restart(msgspec.Struct, frozen=True):
     """The longest pause. For a server that cannot be reached or started: twice that, at most a minute."""
 
 
+class Scopes(msgspec.Struct, frozen=True):
+    """`[servers.ID.scopes.FEATURE]`: what the tools of a scoped feature set may act on, as patterns over scope labels
+    (`/project/**`, `#dev-*`). What neither list names is put to a person. See [Live](live.md#scopes)."""
+
+    whitelist: tuple[str, ...] = ()
+    """Allowed without asking."""
+    blacklist: tuple[str, ...] = ()
+    """Never allowed; overrides `whitelist`."""
+    label: str | None = None
+    """How a label follows from a tool's arguments (`"{path}"`); unset: as the server declares."""
+
+
 class Tools(msgspec.Struct, frozen=True):
     """Which tools of a server are offered, and under which name and description. Patterns match the server's own tool
     names."""
@@ -323,6 +335,8 @@ class Tools(msgspec.Struct, frozen=True):
     the fingerprint. Only exactly that definition is trusted. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """How often all callers together may call a tool, by its own name: `{ per_minute = 30, per_hour = 500 }`."""
+    feature_sets: dict[str, str] = {}
+    """The feature set that a tool belongs to, by the server's own tool name, if the server does not declare it."""
     timeouts: dict[str, ToolTimeouts] = {}
     """`tool_s`, `validation_s` and `lock_s` by tool name or pattern. If several patterns match, the last one that has
     the setting counts."""
@@ -427,6 +441,8 @@ class Server(msgspec.Struct, frozen=True):
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
     tools: Tools = Tools()
+    scopes: dict[str, Scopes] = {}
+    """What tools of scoped feature sets may act on; see below."""
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None

@@ -187,7 +187,7 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
-        await self.live.start(self._listings.access_changed)
+        await self.live.start(self.inbox, self._listings.access_changed)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
@@ -218,6 +218,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
+            self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed

@@ -190,6 +190,8 @@ class Call(msgspec.Struct, eq=False):
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """The tries so far, if a server answered with an error that allows another."""
+    scope: bytes = b""
+    """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
     task: PossibleTask | None = None
     metered_at: float = 0.0
     """When its rates counted it, on the clock of the loop."""

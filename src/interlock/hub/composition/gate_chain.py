@@ -66,6 +66,7 @@ class GateChain:
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             SchemaGate(),
+            self._live.scope_gate(),
             ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
             RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from interlock.client.connection import Connection
 from interlock.config.live_settings import Hook, Live
+from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import ResultProcessor
@@ -26,6 +27,7 @@ from interlock.hub.live.intake import Intake
 from interlock.hub.live.outgoing import OutgoingWebhook
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.riding import RidingEvents
+from interlock.hub.live.scopes import Elevations, ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wakes import Wakes
@@ -39,7 +41,7 @@ class LiveParts:
     def __init__(self, foundation: Foundation, authentication: AuthenticationParts) -> None:
         self._foundation = foundation
         journal, settings = foundation.journal, self._settings
-        self.features = Features()
+        self.features = Features(lambda: foundation.config.servers)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.offers = LiveOffers(addresses)
@@ -55,9 +57,10 @@ class LiveParts:
         self._riding = BackgroundTasks()
         self._list_changed: Callable[[], None] | None = None
 
-    async def start(self, list_changed: Callable[[], None]) -> None:
+    async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         store = self._foundation.store
+        self.connections.decide_scopes_with(Elevations(inbox, lambda: self._foundation.config.hub.approvals.hold_s))
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)
@@ -96,6 +99,10 @@ class LiveParts:
         if left_s > 0:
             loop, advance = asyncio.get_running_loop(), self._foundation.plan_generation.advance
             self._touched[agent] = loop.call_later(left_s + 1.0, advance)
+
+    def scope_gate(self) -> ScopeGate:
+        """The gate for tools of feature sets."""
+        return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

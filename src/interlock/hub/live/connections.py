@@ -15,6 +15,7 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.scopes import Elevations
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
@@ -24,6 +25,7 @@ from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
 from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
 
@@ -54,6 +56,8 @@ class LiveConnection:
         self.connection = connection
         self.state = states.Connection(offer)
         self.open: dict[Id, asyncio.Task[None]] = {}
+        self.approved: set[tuple[str, str, str]] = set()
+        """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
 
@@ -71,9 +75,14 @@ class LiveConnections:
         self._pushes = pushes
         self._refusals = refusals
         self._logs = logs
+        self._elevations: Elevations | None = None
         self._open: dict[Place, LiveConnection] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
         """What is under way with servers, by the server."""
+
+    def decide_scopes_with(self, elevations: Elevations) -> None:
+        """Put requests for scopes to people."""
+        self._elevations = elevations
 
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
@@ -106,6 +115,11 @@ class LiveConnections:
             del self._open[server, key]
             for task in list(live.open.values()):
                 task.cancel()
+
+    def reload(self) -> None:
+        """The configuration changed: every server is told what holds now."""
+        for server in {live.server for live in self._open.values()}:
+            self.on_features(server)
 
     def on_features(self, server: str) -> None:
         """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
@@ -169,10 +183,16 @@ class LiveConnections:
     async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
         event = arrival.params
         try:
-            if not isinstance(event, PushEvent):
+            result: msgspec.Struct
+            if isinstance(event, PushEvent):
+                agents = live.recipients(self._features, event.feature_set)
+                result = await self._pushes.accept(live.server, event, agents)
+            elif isinstance(event, Elevate) and self._elevations is not None:
+                result = await self._elevations.elevate(live, event)
+                admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+                self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
+            else:
                 raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
-            agents = live.recipients(self._features, event.feature_set)
-            result = await self._pushes.accept(live.server, event, agents)
         except Fault as fault:
             self._refuse(live, request, fault)
         else:

@@ -45,16 +45,16 @@ class Hooks:
         self._meters: dict[tuple[str, bool], Meter] = {}
 
     def check(self, name: str) -> None:
-        """Refuse a message before its body is read. Raises NOT_FOUND or RATE_LIMITED."""
+        """Refuse a message before its body is read. Raises RATE_LIMITED, and AUTH_REQUIRED where nobody could sign."""
         if name not in self._settings():
-            raise Fault("NOT_FOUND", "there is no such webhook")
+            raise _not_signed()
         self._count(name, UNVERIFIED, verified=False)
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PushResult:
         """Take a message. Raises a `Fault` to refuse it; the sender may send it again."""
         hook = self._settings().get(name)
         if hook is None:
-            raise Fault("NOT_FOUND", "there is no such webhook")
+            raise _not_signed()
         try:
             id_ = _verified(hook, headers, body)
             self._count(name, hook.rate, verified=True)
@@ -96,10 +96,15 @@ def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
     try:
         Webhook(secret).verify(body, lower, json_parse=False)
     except Exception:  # a library that reads what a stranger sent: whatever it raises, the message is not good
-        raise Fault("AUTH_REQUIRED", "the signature or its time is not good") from None
+        raise _not_signed() from None
     if not 0 < len(id_) <= MAX_ID:
         raise Fault("INVALID_PARAMS", f"webhook-id has at most {MAX_ID} characters")
     return id_
+
+
+def _not_signed() -> Fault:
+    """The same for an unknown webhook: whoever has no secret learns no names."""
+    return Fault("AUTH_REQUIRED", "the signature or its time is not good, or there is no such webhook")
 
 
 def _event(name: str, id: str, body: bytes) -> Incoming:
