@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from interlock.config.live_settings import LiveRule
+from interlock.transports.stdio.server import StdioServer
 
 from .running_hub import RawClient, RunningHub
 from .test_journal import entries
@@ -140,3 +142,71 @@ async def test_the_resource_tells_of_new_events(tmp_path: Path, modern: bool) ->
         read = await mine.modern("resources/read", {"uri": "interlock://events"})
         assert "Tea is ready." in read["result"]["contents"][0]["text"]
         stream.cancel()
+
+
+async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_path: Path) -> None:
+    async with live_hub(tmp_path, rules=WAKE) as hub:
+        await enable(hub, "news.push", agent="mine")
+        opened: dict[str, Any] = {}
+        for agent in ("mine", "other"):
+            opened[agent] = await OneStream.open(hub, agent)
+        mine, other = opened["mine"], opened["other"]
+        assert mine.capabilities["experimental"]["claude/channel"] == {}
+        assert "claude/channel/permission" not in json.dumps(mine.capabilities)
+        assert "claude/channel" not in json.dumps(other.capabilities)
+        http = await client(hub, "mine").initialize()
+        assert "claude/channel" not in json.dumps(http), "only where a client could be listening"
+        await push(hub, event(text="The secret word."))
+        told = await mine.next("notifications/claude/channel")
+        assert "Call read_events" in told["content"]
+        assert told["meta"]["from_server"] == "s"
+        assert "secret" not in json.dumps(told), "the event itself comes through the tool"
+        await other.close()
+        await mine.close()
+        assert not [found for found in other.seen if "channel" in found.get("method", "")]
+
+
+class OneStream:
+    """A session on a stream of lines, as `interlock stdio` carries them."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.capabilities: dict[str, Any] = {}
+        self.seen: list[dict[str, Any]] = []
+
+    @classmethod
+    async def open(cls, hub: RunningHub, agent: str) -> OneStream:
+        ours, theirs = socket.socketpair()
+        hub_app = hub.hub_app
+        caller = hub_app.authenticator.admit_key(hub.key(agent), "/mcp")
+        server = StdioServer(hub_app.service, caller, limits=hub_app.limits)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: server, theirs)
+        made = cls(*await asyncio.open_connection(sock=ours))
+        info = {"name": "claude-code", "version": "2.1.80"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+        made._say({"id": 0, "method": "initialize", "params": params})
+        made.capabilities = (await made._line())["result"]["capabilities"]
+        made._say({"method": "notifications/initialized"})
+        return made
+
+    async def next(self, method: str) -> Any:
+        """The params of the next notification of a method."""
+        while (found := await self._line()).get("method") != method:
+            pass
+        return found["params"]
+
+    async def close(self) -> None:
+        """Ask something, so that everything that was sent before is read, and end."""
+        self._say({"id": 1, "method": "ping"})
+        while (await self._line()).get("id") != 1:
+            pass
+        self._writer.close()
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self._writer.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def _line(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await asyncio.wait_for(self._reader.readline(), 60))
+        self.seen.append(found)
+        return found

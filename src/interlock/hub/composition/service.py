@@ -54,6 +54,7 @@ def build_service(
         upstreams,
         info,
         background,
+        live.offers,
     )
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
