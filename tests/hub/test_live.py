@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule
+from interlock.config.rates import Rate
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -218,6 +219,14 @@ async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Pat
         assert [row["cause"] for row in rows if row["event"] == "over"] == ["budget, rule w"]
         usage = {row["feature_set"]: row for row in (await hub.operate("usage"))["usage"]}
         assert (usage["news.push"]["wakes"], usage["news.push"]["events"]) == (2, 200)
+
+
+async def test_t114_a_server_has_a_rate_for_new_events(tmp_path: Path) -> None:
+    async with live_hub(tmp_path, rate=Rate(per_minute=3)) as hub:
+        await enable(hub, "news.push")
+        answers = await push(hub, *(event(f"e{number}") for number in range(5)), event("e0"))
+        assert ["result" in answer for answer in answers] == [True, True, True, False, False, True]
+        assert answers[3]["error"]["data"]["name"] == "RATE_LIMITED"
 
 
 async def test_t114_events_between_agents_are_held(tmp_path: Path) -> None:

@@ -85,6 +85,8 @@ class Live(msgspec.Struct, frozen=True):
     """Wakes of one agent in any hour."""
     tokens_per_hour: Count | None = None
     """Tokens of the events that wake one agent in any hour."""
+    rate: Rate = Rate(per_minute=6_000, per_hour=36_000)
+    """New events of one server. The hub stores each for `keep_days`."""
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
     """How long the hub knows an event again that is sent a second time."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
