@@ -264,14 +264,20 @@ class Connection:
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
     async def watch(
-        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+        self,
+        *,
+        lists: bool = True,
+        uris: frozenset[str] = frozenset(),
+        tasks: frozenset[str] = frozenset(),
+        live: bool = False,
     ) -> Mapping[str, Fault]:
         """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
         last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
-        ask. Gives the resources that the server does not tell of, and why."""
+        ask. Gives the resources that the server does not tell of, and why. With `live`, a server of the stateless era
+        may speak first on the stream (MCPL)."""
         if self._watch is None:
             self._watch = Watch(self)
-        return await self._watch.set(lists, uris, tasks)
+        return await self._watch.set(lists, uris, tasks, live=live)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""

@@ -10,23 +10,31 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
+from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.decoding import convert, decode
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update, read_feature_set
+from interlock.protocols.mcpl.live import ANSWER, Answer, LiveFilter
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
 from interlock.server.content import Members
+from interlock.server.framing import Framing
+from interlock.server.listeners import Listeners
 from interlock.server.session import Exchange, Session
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 
 UPDATE: Final = "featureSets/update"
 PUSH: Final = "push/event"
+ANSWER_S: Final = 60.0
+"""How long a host of the stateless era may take to answer."""
+MAX_HOSTS: Final = 4096
 
 OnFeatures = Callable[[frozenset[str]], Any]
 
@@ -45,9 +53,14 @@ class Host:
 class Live:
     """The feature sets of one server and its hosts."""
 
-    def __init__(self) -> None:
+    def __init__(self, listeners: Listeners, framing: Framing) -> None:
+        self._listeners = listeners
+        self._framing = framing
         self._declared: dict[str, dict[str, Any]] = {}
-        self._hosts: dict[Session, Host] = {}
+        self._hosts: dict[Session | str, Host] = {}
+        """By session, or in the stateless era by the caller's owner."""
+        self._waiting: dict[str, tuple[str, asyncio.Future[PushResult]]] = {}
+        """Pushes on streams of the stateless era that were not answered yet: the owner, by the push's id."""
         self._callbacks: list[OnFeatures] = []
         self._running: set[asyncio.Future[Any]] = set()
 
@@ -67,7 +80,7 @@ class Live:
             raise DefinitionError(f"the feature set {name!r} cannot be used: {', '.join(sorted(problems))}")
         self._declared[name] = declaration
         for session, host in list(self._hosts.items()):
-            if host.dialect is Dialect.V0_4:
+            if host.dialect is Dialect.V0_4 and isinstance(session, Session):
                 added = msgspec.json.encode({"added": {name: declaration}})
                 session.notify("featureSets/changed", added)
 
@@ -82,16 +95,29 @@ class Live:
 
     def agree(self, session: Session) -> Members:
         """Agree on MCPL with a client that offers it. Returns the capabilities that say so, in its place."""
-        if not self._declared:
+        host = self._host(session.dialect)
+        if host is None:
             return {}
-        try:
-            found = read_offer(session.dialect.capabilities.raw)
-        except Fault:
-            return {}
-        if found is None:
-            return {}
-        host = self._hosts[session] = Host(*found)
+        self._hosts[session] = host
         return answer(self._manifest(host.dialect), host.home)
+
+    def offered(self, dialect: mcp_dialect.Dialect) -> Members:
+        """The capabilities that answer a client of the stateless era, in its place."""
+        host = self._host(dialect)
+        return {} if host is None else answer(self._manifest(host.dialect), host.home)
+
+    def grant(self, exchange: Exchange, wanted: LiveFilter | None) -> LiveFilter | None:
+        """The part of a stream that events may take: all that a host asks for."""
+        return wanted if wanted is not None and exchange.caller.owner in self._hosts else None
+
+    def _host(self, dialect: mcp_dialect.Dialect) -> Host | None:
+        if not self._declared:
+            return None
+        try:
+            found = read_offer(dialect.capabilities.raw)
+        except Fault:
+            return None
+        return None if found is None else Host(*found)
 
     def leave(self, session: Session) -> None:
         """Forget a session that is over."""
@@ -109,7 +135,7 @@ class Live:
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
-        return {UPDATE: self._update, "mcpl/manifest": self._show}
+        return {UPDATE: self._update, "mcpl/manifest": self._show, ANSWER: self._take_answer}
 
     async def push(
         self,
@@ -136,24 +162,60 @@ class Live:
         params = msgspec.json.encode(event)
         msgspec.json.decode(params, type=PushEvent)  # an event that no host could take fails here
         hosts = [session for session, host in self._hosts.items() if feature in host.selection.enabled]
-        return tuple(await asyncio.gather(*(self._push(session, params) for session in hosts)))
+        return tuple(await asyncio.gather(*(self._push(session, feature, params) for session in hosts)))
 
-    async def _push(self, session: Session, params: bytes) -> PushResult:
+    async def _push(self, host: Session | str, feature: str, params: bytes) -> PushResult:
         try:
-            return msgspec.json.decode(await session.ask(PUSH, params), type=PushResult)
+            if isinstance(host, str):
+                return await self._push_on_stream(host, feature, params)
+            return msgspec.json.decode(await host.ask(PUSH, params), type=PushResult)
         except (Fault, msgspec.MsgspecError) as cause:
             return PushResult(False, reason=str(cause)[:1000])
+
+    async def _push_on_stream(self, owner: str, feature: str, params: bytes) -> PushResult:
+        """Push on a stream that the host opened. The host answers with a request of its own."""
+        id_ = secrets.token_urlsafe(16)
+        answered: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
+        self._waiting[id_] = (owner, answered)
+        try:
+            if not self._listeners.deliver(owner, PUSH, feature, params, id_):
+                raise Fault("UPSTREAM_UNAVAILABLE", "the host has no stream open")
+            return await asyncio.wait_for(answered, ANSWER_S)
+        except TimeoutError:
+            raise Fault("TIMEOUT", f"the host did not answer within {ANSWER_S:g} s") from None
+        finally:
+            del self._waiting[id_]
+
+    def _take_answer(self, exchange: Exchange) -> None:
+        """`dev.interlock/answer`: good only from the host that was asked."""
+        said = decode(Answer, exchange.request.params)
+        owner, answered = self._waiting.get(str(said.id), ("", None))
+        if answered is None or owner != exchange.caller.owner:
+            raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
+        if not answered.done():
+            if said.error is not None:
+                answered.set_result(PushResult(False, reason=said.error.message[:1000]))
+            else:
+                answered.set_result(convert(PushResult, said.result, "result"))
+        self._finish(exchange, {"taken": True})
+
+    def _finish(self, exchange: Exchange, result: Members) -> None:
+        self._framing.answer(exchange, msgspec.json.encode(result)[1:-1])
 
     def _update(self, exchange: Exchange) -> None:
         host = self._of(exchange)
         declared = self._take(host, exchange.request.params, request=True)
-        exchange.result(msgspec.json.encode(receipt(host.selection, declared)))
+        self._finish(exchange, msgspec.to_builtins(receipt(host.selection, declared)))
 
     def _show(self, exchange: Exchange) -> None:
-        exchange.result(msgspec.json.encode(self._manifest(self._of(exchange).dialect)))
+        self._finish(exchange, self._manifest(self._of(exchange).dialect))
 
     def _of(self, exchange: Exchange) -> Host:
-        host = None if exchange.session is None else self._hosts.get(exchange.session)
+        host = self._hosts.get(exchange.caller.owner if exchange.session is None else exchange.session)
+        if host is None and exchange.session is None and len(self._hosts) < MAX_HOSTS:
+            host = self._host(exchange.dialect)
+            if host is not None:
+                self._hosts[exchange.caller.owner] = host
         if host is None:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a host that speaks MCPL")
         return host
@@ -185,3 +247,12 @@ class Live:
                 running = asyncio.ensure_future(told)
                 self._running.add(running)
                 running.add_done_callback(self._running.discard)
+
+
+def with_live(capabilities: Mapping[str, object], live: Members) -> dict[str, object]:
+    """Capabilities with those of MCPL, in the place where they belong."""
+    made = dict(capabilities)
+    for home, said in live.items():
+        known, ours = made.get(home), cast(Mapping[str, object], said)
+        made[home] = {**known, **ours} if isinstance(known, Mapping) else ours
+    return made

@@ -23,7 +23,7 @@ from interlock.server.content import Icon, present
 from interlock.server.framing import Framing
 from interlock.server.health import ServerHealth
 from interlock.server.lists import Lists
-from interlock.server.live import Live, OnFeatures
+from interlock.server.live import Live, OnFeatures, with_live
 from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
@@ -96,7 +96,7 @@ class Server:
         self._worker = Worker(new_node())
         # Without `admit` all callers are one owner.
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
-        self._live = Live()
+        self._live = Live(self._offers.listeners, self._framing)
         self.sessions: SessionRegistry[Session] = SessionRegistry(
             session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
@@ -106,7 +106,7 @@ class Server:
             tasks or TaskLimits(), self._offers, self._worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
-        lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
+        lists = Lists(self._offers, self._framing, self._tasks, self._live, instructions, cache_hints(ttl_ms, scope))
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
         self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
@@ -302,9 +302,7 @@ class Server:
         self.sessions.open(session)
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
         capabilities = with_answer(capabilities, session.dialect, server_id=self.name)
-        for home, said in self._live.agree(session).items():
-            known, ours = capabilities.get(home), cast(Mapping[str, object], said)
-            capabilities = {**capabilities, home: {**known, **ours} if isinstance(known, Mapping) else ours}
+        capabilities = with_live(capabilities, self._live.agree(session))
         result = present(
             protocolVersion=session.dialect.revision.name,
             capabilities=capabilities,

@@ -20,7 +20,9 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushEvent
+from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
@@ -116,6 +118,10 @@ class LiveConnections:
             for task in list(live.open.values()):
                 task.cancel()
 
+    def is_live(self, server: str) -> bool:
+        """Whether a server speaks MCPL on its shared connection."""
+        return (server, None) in self._open
+
     def reload(self) -> None:
         """The configuration changed: every server is told what holds now."""
         for server in {live.server for live in self._open.values()}:
@@ -156,6 +162,9 @@ class LiveConnections:
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
         live = self._open.get((server, key))
+        if live is not None and method == DELIVERY and live.connection.modern:
+            self._deliver(live, key, params)
+            return
         if live is None or method not in METHODS:
             return
         try:
@@ -172,6 +181,31 @@ class LiveConnections:
             self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
         elif isinstance(arrival.params, ManifestChanged):
             self._begin(live, self._read_manifest(live))
+
+    def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
+        """Take a message of a server of the stateless era, from the stream that the hub opened."""
+        try:
+            said = decode(Delivery, params)
+        except Fault as fault:
+            self._refusals.add(live.server, DELIVERY, "", "", fault)
+            return
+        inner = msgspec.json.encode(said.params)
+        if said.id is None:
+            self.on_notification(live.server, key, said.method, inner)
+        elif not self.on_request(live.server, key, Request(said.id, said.method, inner)):
+            unknown = Fault("METHOD_NOT_FOUND", f"{said.method[:100]} is no method of MCPL")
+            self._refuse(live, Request(said.id, said.method, inner), unknown)
+
+    def _say(self, live: LiveConnection, answer: Answer) -> None:
+        """Answer a server of the stateless era, with a request."""
+
+        async def say() -> None:
+            try:
+                await live.connection.request(ANSWER, msgspec.json.encode(answer), timeout=ANSWER_TIMEOUT_S)
+            except Fault as fault:
+                self._log(live.server, f"did not take an answer: {fault.message}"[:500])
+
+        self._begin(live, say())
 
     async def close(self) -> None:
         """End everything under way."""
@@ -196,14 +230,21 @@ class LiveConnections:
         except Fault as fault:
             self._refuse(live, request, fault)
         else:
+            if live.connection.modern:
+                self._say(live, Answer(request.id, msgspec.to_builtins(result)))
+                return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = _named(request.params)
         self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
+        error = fault.render(ErrorDialect.MCPL)
+        if live.connection.modern:
+            self._say(live, Answer(request.id, error=AnswerError(error.code, error.message, error.data)))
+            return
         with contextlib.suppress(Fault):
-            live.connection.refuse(request.id, fault.render(ErrorDialect.MCPL))
+            live.connection.refuse(request.id, error)
 
     async def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
@@ -223,7 +264,7 @@ class LiveConnections:
             return
         params = msgspec.json.encode(message)
         try:
-            if live.state.dialect is Dialect.V0_4:
+            if live.state.dialect is Dialect.V0_4 and not live.connection.modern:
                 live.connection.tell(UPDATE, params)
                 live.state = states.written(live.state, number)
                 return
