@@ -51,6 +51,7 @@ conformance: venv
 # Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
+	$(BIN)/python bench/rooms.py --json bench-rooms.json
 
 # A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
 # comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Examples that no

@@ -64,7 +64,14 @@ class HubApp:
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus, self.live
+            self._approvals,
+            self.change_notifier,
+            self.tasks,
+            self.journal,
+            self.claims,
+            self.bus,
+            self.live,
+            self._listings.event_feeds,
         )
         self.health_monitor = HealthMonitor(
             self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
@@ -115,6 +122,8 @@ class HubApp:
         self.tokens = listings.tokens
         self.listings = listings.listings
         self.change_notifier = listings.change_notifier
+        self.event_feeds = listings.event_feeds
+        self.event_subscriptions = listings.event_subscriptions
         self.search = listings.search
         self.discovery_tools = listings.discovery_tools
         self.gate_chain = calls.gate_chain
@@ -158,7 +167,7 @@ class HubApp:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What an operator must know at once, each with a hint."""
+        """Problems that an operator must know of at once, each with a hint."""
         found = []
         if self.is_started and (refusal := self.refusal) is not None:
             found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))

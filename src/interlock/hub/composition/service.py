@@ -13,10 +13,13 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.own_resources import OwnResources
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
@@ -56,26 +59,29 @@ def build_service(
         background,
         live.offers,
     )
+    rooms = RoomHandler(listings.recorded_requests, background)
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
         upstreams,
         calls.names,
         calls.pipeline,
         calls.task_handler,
+        OwnResources(rooms, live_tools),
         background,
-        live_tools,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background, live_tools),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background, live_tools),
         lists,
         subscriptions,
+        rooms,
         calls.task_handler,
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
+        EventMethods(listings.event_subscriptions, background),
     )
     sessions = SessionServices(
         discovery_tools,

@@ -12,6 +12,7 @@ from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
@@ -30,6 +31,7 @@ class CallHandler:
         search_handler: ToolSearchHandler,
         access: Access,
         result_pages: pages.Pages,
+        rooms: RoomHandler,
         info: bytes,
         background: BackgroundTasks,
         live: LiveTools,
@@ -40,6 +42,7 @@ class CallHandler:
         self._contexts = search_handler.contexts
         self._access = access
         self._pages = result_pages
+        self._rooms = rooms
         self._info = info
         self._background = background
 
@@ -67,6 +70,9 @@ class CallHandler:
         fields = None
         if name in LIVE_TOOLS and self._live.offered(caller):
             self._live.serve(exchange, caller, name, members(exchange.request.params))
+            return
+        if self._rooms.takes(caller, name):
+            self._rooms.call(exchange, caller, name)
             return
         if name in KERNEL_TOOLS:
             fields = members(exchange.request.params)
@@ -134,6 +140,9 @@ class CallHandler:
             return
         if uri == EVENTS_URI and self._live.offered(caller):
             self._live.read(exchange, caller)
+            return
+        if self._rooms.owns(caller, uri):
+            self._rooms.read(exchange, caller, uri)
             return
         plan = self._pipeline.plan(caller, "resource", uri, exchange)
         self._pipeline.submit(Call.of(exchange, caller, plan.target), plan)

@@ -19,6 +19,7 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.handlers.claude_channel import notice
 from interlock.hub.tool_search.listings import ToolListings
+from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
 LIMIT: Final = 4096
@@ -197,6 +198,7 @@ class MgpFilter(msgspec.Struct):
     tools: bool = False
     audit: bool = False
     lifecycle: bool = False
+    events: SubscribeParams | None = None
 
 
 class Filter(msgspec.Struct, rename="camel"):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.handlers.notifications import ChangeNotifier
-from interlock.hub.live.deliveries import OWN
+from interlock.hub.handlers.own_resources import OWN
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstreams import Upstreams
 
@@ -24,7 +24,7 @@ class ResourceSubscriptions:
 
     async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], exchange: Exchange) -> None:
         """Subscribe `client` to a resource for a request. Raises the server's refusal."""
-        if server == OWN:
+        if server in OWN:
             self._change_notifier.subscribe(server, uri, client, notify, None)
             return
         upstream = self._upstreams[server]

@@ -16,9 +16,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
+from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
-from interlock.hub.live.deliveries import OWN
-from interlock.hub.live.tools import EVENTS_URI, LiveTools
 from interlock.hub.sessions.clients import claim_of
 from interlock.hub.sessions.registry import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
@@ -47,10 +46,9 @@ class SubscriptionHandler:
         names: NameResolution,
         pipeline: Pipeline,
         follow: FollowTasks,
+        own: OwnResources,
         background: BackgroundTasks,
-        live: LiveTools,
     ) -> None:
-        self._live = live
         self.streams: set[OpenStream] = set()
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
@@ -60,6 +58,7 @@ class SubscriptionHandler:
         self._names = names
         self._pipeline = pipeline
         self._follow = follow
+        self._own = own
         self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
@@ -147,10 +146,8 @@ class SubscriptionHandler:
         return target.server, target.name
 
     def _reach(self, caller: Caller, uri: str, exchange: Exchange | None = None) -> Target:
-        """The target of a resource's address; the hub's own resource of events has the agent as its name."""
-        if uri == EVENTS_URI and self._live.offered(caller):
-            return Target("resource", OWN, caller.principal.id)
-        return self._pipeline.reach(caller, "resource", uri, exchange)
+        """The target of a resource's address. Raises a `Fault` where the caller may not reach it."""
+        return self._own.target(caller, uri) or self._pipeline.reach(caller, "resource", uri, exchange)
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
@@ -185,8 +182,7 @@ class SubscriptionHandler:
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
         uri = exchange.preview.uri or ""
-        own = Target("resource", OWN, caller.principal.id)
-        target = own if uri == EVENTS_URI else self._names.resource(caller, uri)
+        target = self._own.target(caller, uri) or self._names.resource(caller, uri)
         if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
