@@ -27,7 +27,14 @@ class Lists:
     """Answers them for one server. `cache` says how long a list is good for."""
 
     def __init__(
-        self, offers: Offers, framing: Framing, tasks: TaskHandler, live: Live, instructions: str | None, cache: bytes
+        self,
+        offers: Offers,
+        framing: Framing,
+        tasks: TaskHandler,
+        live: Live,
+        instructions: str | None,
+        cache: bytes,
+        permissions: tuple[str, ...],
     ) -> None:
         self._live = live
         self._offers = offers
@@ -35,6 +42,7 @@ class Lists:
         self._tasks = tasks
         self._instructions = instructions
         self._cache = cache
+        self._permissions = permissions
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -57,7 +65,9 @@ class Lists:
 
     def _discover(self, exchange: Exchange) -> None:
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)}
-        capabilities = with_answer(capabilities, exchange.dialect, server_id=self._framing.name)
+        capabilities = with_answer(
+            capabilities, exchange.dialect, server_id=self._framing.name, permissions=self._permissions
+        )
         members = present(
             supportedVersions=MODERN_NAMES,
             capabilities=with_live(capabilities, self._live.offered(exchange.dialect)),

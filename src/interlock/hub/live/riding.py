@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, ResultProcessor
+from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProcessor
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
@@ -45,6 +45,10 @@ class RidingEvents:
             deliver(result)
         else:
             self._inner.finish(call, result, deliver)
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        """Events do not ride on chunks."""
+        return EveryChunk() if self._inner is None else self._inner.chunks(call)
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """Events do not ride on errors."""
