@@ -79,7 +79,9 @@ def flood(id_: Any, given: dict[str, Any]) -> None:
     for index in range(given["count"]):
         chunk(id_, index, f"{index} ".ljust(given["size"]))
         if index % 64 == 0:
-            sent.write_text(str(index + 1))
+            # In one step: the test reads it at any moment.
+            sent.with_suffix(".new").write_text(str(index + 1))
+            sent.with_suffix(".new").replace(sent)
     write({"id": id_, "result": text("whole")})
 
 
