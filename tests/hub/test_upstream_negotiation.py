@@ -45,7 +45,7 @@ async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
         assert len(asked) == 3, "servers look in different places"
         assert {said["version"] for said in asked} == {VERSION}
         agreed = (await status(hub))["mgp"]
-        assert agreed["extensions"] == ["audit", "security"], "the intersection, and nothing else"
+        assert agreed["extensions"] == ["audit", "lifecycle", "security"], "the intersection, and nothing else"
         assert (agreed["version"], agreed["place"], agreed["warning"]) == ("0.2.0", home, None)
         assert text_of(await call(hub, "a")) == "a ran {}"
 
