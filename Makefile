@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit conformance bench soak format lock clean
+.PHONY: up venv test check types unit conformance bench soak faults format lock clean
 
 up: venv
 	$(BIN)/interlock up
@@ -61,6 +61,10 @@ soak: venv
 	$(BIN)/python bench/large_bodies.py
 	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
+
+# Faults of servers, clients and configurations, small counts: what must hold after each is checked. See bench/faults.py.
+faults: venv
+	$(BIN)/python bench/faults.py
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
