@@ -18,6 +18,7 @@ from interlock.hub.calls.bridges.retries import STATE, Retries
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
@@ -73,6 +74,7 @@ class Dispatcher:
         self._retries = retries
         self._tasks = tasks
         self.recovery = recovery
+        self.late_results = LateResults()
         self.quota = quota
         self._background = background
         self._clock = asyncio.get_running_loop().time

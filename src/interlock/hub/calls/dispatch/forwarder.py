@@ -21,6 +21,7 @@ from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
+from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.catalog.links import with_exposed_uris
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
@@ -50,6 +51,7 @@ class CallDispatcher(Protocol):
 
     states: RequestStates
     recovery: CallRecovery
+    late_results: LateResults
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
@@ -143,9 +145,9 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
             if self._plan.processor is None:
-                exchange.result(result)
+                self._answer(result)
             else:
-                self._plan.processor.finish(call, result, exchange.result)
+                self._plan.processor.finish(call, result, self._answer)
 
     def _deliver(self, result: bytes | Fault) -> None:
         """Answer with a large result that a thread has rewritten."""
@@ -153,9 +155,16 @@ class Forwarder(msgspec.Struct, eq=False):
         if isinstance(result, Fault):
             exchange.fail(result)
         elif processor is None:
-            exchange.result(result)
+            self._answer(result)
         else:
-            processor.finish(self._call, result, exchange.result)
+            processor.finish(self._call, result, self._answer)
+
+    def _answer(self, result: bytes) -> None:
+        """Answer the client. A result that does not reach it is kept for an identical call."""
+        call = self._call
+        if not call.exchange.reachable:
+            self._dispatcher.late_results.keep(call, result)
+        call.exchange.result(result)
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
