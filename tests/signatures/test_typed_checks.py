@@ -59,6 +59,17 @@ def nested(x: list[Inside]) -> str:
     return repr(x)
 
 
+class Named(pydantic.BaseModel):
+    model_config = {"populate_by_name": True, "extra": "forbid"}
+    user_id: int = pydantic.Field(alias="userId")
+    note: str = pydantic.Field("", alias="theNote")
+
+
+@server.tool
+def by_name(x: Named) -> str:
+    return repr(x)
+
+
 @server.tool
 def pet(x: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]) -> str:
     return repr(x)
@@ -80,6 +91,11 @@ def text(count: int) -> str:
         ("digits", ["12.34", 12.34, "1.5", "0.05", "99"], ["123.45", "1.234", "12345", "1e4", "0.005"]),
         ("key", [text(2), text(3)], [text(0), text(1), text(4), text(30)]),
         ("zoned", ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00+02:00"], ["2024-01-01T00:00:00"]),
+        (
+            "by_name",
+            [{"user_id": 1}, {"userId": 1}, {"user_id": 1, "note": "x"}],
+            [{}, {"note": "x"}, {"user_id": "y"}, {"user_id": 1, "other": 2}],
+        ),
         (
             "nested",
             [[], [{"price": "9.5", "key": text(4)}]],
