@@ -40,7 +40,7 @@ def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) ->
 
 
 def _with_names(kind: Any, schema: Schema) -> Schema:
-    """The schema of a model with `populate_by_name`, which takes fields by their own names: pydantic leaves that out."""
+    """The schema of a model with `populate_by_name`, which takes fields by their own names; pydantic leaves it out."""
     config = getattr(kind, "model_config", None) or {}
     if not (config.get("populate_by_name") or config.get("validate_by_name")):
         return schema
