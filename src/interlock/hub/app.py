@@ -96,8 +96,12 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
-        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
+        calls = self._calls = CallParts(
+            foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
+        )
+        listings = self._listings = ListingParts(
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -131,7 +135,9 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
+        self.hub = build_service(
+            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.live
+        )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -192,7 +198,7 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
-        await self.live.start(self._listings.access_changed)
+        await self.live.start(self.inbox, self._listings.access_changed)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
@@ -223,6 +229,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
+            self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed
