@@ -16,6 +16,7 @@ LAYERS = {
     "judge": 2,
     "signatures": 2,
     "discovery": 2,
+    "containment": 3,
     "transports": 3,
     "store": 3,
     "events": 3,

@@ -48,6 +48,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
+    ("[servers.ID.sandbox]", settings.Sandbox),
     ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.validators.TOOL]", settings.Validation),

@@ -11,6 +11,7 @@ from typing import Final
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
+from interlock.containment.policy import Containment
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
@@ -27,6 +28,7 @@ from interlock.hub.composition.service import build_service, session_limits, tra
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
+from interlock.hub.upstreams.contained_servers import containment_of
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -232,7 +234,8 @@ class HubApp:
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
-        return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
+        dial = dial_for(settings, self.limits, containment_of(id, settings, self.home))
+        return Upstream(id, settings, self.config.hub, dial, starts, self.logs, self._host)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
@@ -259,12 +262,12 @@ class HubApp:
             self.oauth.tick()
 
 
-def dial_for(settings: Server, limits: Limits) -> Dial:
+def dial_for(settings: Server, limits: Limits, containment: Containment | None = None) -> Dial:
     """How to connect to a configured server."""
     if settings.url is not None:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
-    return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+    return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd, containment), limits)
 
 
 def _parking_limits(config: Config) -> ParkingLimits:
