@@ -80,8 +80,13 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append(f"{indent}→ {plain(server['hint'])}")
         if server.get("isolation") == "sandbox":
             lines.append(f"{indent}contained: {plain(server['limits'])}")
+        if (change := server.get("last_change")) and (state != "connected" or server.get("restarts")):
+            since = f"since {plain(server['since'])}: {change['before']} → {state} ({plain(change['reason'])})"
+            lines.append(f"      {since}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
+        if (mgp := server.get("mgp")) and mgp["warning"]:
+            lines.append("      " + coloured(one_line(mgp["warning"], 160), "yellow"))
         if left_out := server.get("left_out"):
             more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
             lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))

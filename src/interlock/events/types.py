@@ -41,6 +41,9 @@ class ServerStateChanged(Event, frozen=True, gc=False):
     after: str
     reason: str = ""
     """Why, in words; empty where the state says it all."""
+    cause: str = ""
+    """Why, in one word: a shutdown reason of MGP, `call`, `ready`, `restart_policy`, `exited`,
+    `restart_limit_exceeded`, or the name of an error in lower case."""
 
 
 class ListChanged(Event, frozen=True, gc=False):
@@ -137,6 +140,19 @@ class ToolRequestDecided(Event, frozen=True, gc=False):
     """The event for the principal's streams (MGP, Server Push Notifications)."""
 
 
+class AgentWoken(Event, frozen=True, gc=False):
+    """An agent was woken for events that servers pushed. Published after the commit."""
+
+    sources: ClassVar[str] = "`live`"
+
+    agent: str
+    wake: str
+    """The id of the wake."""
+    server: str
+    """The server of the first of the events."""
+    events: int = 1
+
+
 class SessionOpened(Event, frozen=True, gc=False):
     """A client of the handshake era opened a session."""
 
@@ -186,7 +202,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 Delivery: TypeAlias = Event | Gap
-"""What a subscriber reads."""
+"""An item that a subscriber reads."""
 
 AnyEvent = (
     ServerStateChanged

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -18,7 +18,9 @@ from interlock.hub.calls.bridges.retries import Retries
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
-from interlock.hub.handlers.client_extensions import for_mgp_method, speaking
+from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
@@ -30,6 +32,9 @@ from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mgp.health import PING, STATUS
+from interlock.protocols.mgp.lifecycle import SHUTDOWN
+from interlock.protocols.mgp.methods import check_agreed
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.sessions.registry import SessionLimits
 from interlock.transports.sessions.session import SessionChannel
@@ -38,6 +43,11 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
+
+STILL_SERVED: Final = frozenset(
+    {PING, STATUS, SHUTDOWN, "mgp/stream/cancel", "mgp/callback/respond", "tasks/get", "tasks/result", "tasks/cancel"}
+)
+"""Methods that begin no work, answered while the hub shuts down."""
 
 
 class Handlers(msgspec.Struct, frozen=True):
@@ -49,6 +59,8 @@ class Handlers(msgspec.Struct, frozen=True):
     tasks: TaskHandler
     search: ToolSearchHandler
     access: AccessMethods
+    health: HealthHandler
+    lifecycle: LifecycleHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -57,7 +69,14 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **_spoken_as_mgp({**self.search.methods, **self.access.methods(background)}),
+            **_if_agreed(
+                {
+                    **self.search.methods,
+                    **self.access.methods(background),
+                    **self.health.methods,
+                    **self.lifecycle.methods,
+                }
+            ),
         }
 
 
@@ -120,6 +139,10 @@ class HubService:
         self.clients.sessions.open(session)
         return session, result
 
+    def introduce(self, dialect: Dialect, caller: Caller) -> bytes:
+        """The result of `initialize` for a caller without a session, such as a participant of a room."""
+        return self._lists.initialize_result(dialect, caller)
+
     def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
         """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)
@@ -145,7 +168,7 @@ class HubService:
         try:
             serve = self._methods.get(request.method)
             if serve is None:
-                raise _no_such_method(exchange)
+                raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
             params, limits = request.params, self._limits
             # Shorter params can be neither too deep nor have too many members.
@@ -190,6 +213,14 @@ class HubService:
         # Each of these refers to the session in turn.
         session.connection_keys.clear()
 
+    def drain(self, fault: Fault) -> None:
+        """Refuse new work with a fault. Health and what belongs to open calls is still answered."""
+
+        def refuse(exchange: Exchange, caller: Caller) -> None:
+            raise Fault(fault.name, fault.message, retry_after_ms=fault.retry_after_ms)
+
+        self._methods = {name: serve if name in STILL_SERVED else refuse for name, serve in self._methods.items()}
+
     async def close(self) -> None:
         """End the hub's own background work."""
         self.clients.sessions.close()
@@ -200,20 +231,14 @@ class HubService:
         await self._sessions.tracker.close()
 
 
-def _no_such_method(exchange: Exchange) -> Fault:
-    if exchange.request.method.startswith("mgp/"):
-        exchange.dialect = for_mgp_method(exchange.dialect)
-    return Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
+def _if_agreed(methods: Mapping[str, Serve]) -> dict[str, Serve]:
+    """Answer MGP's methods, each for clients alone that agreed on its extension."""
 
-
-def _spoken_as_mgp(methods: Mapping[str, Serve]) -> dict[str, Serve]:
-    """Answer MGP's own methods in its dialect, whatever was negotiated."""
-
-    def wrap(serve: Serve) -> Serve:
-        def as_mgp(exchange: Exchange, caller: Caller) -> None:
-            exchange.dialect = for_mgp_method(exchange.dialect)
+    def guarded(method: str, serve: Serve) -> Serve:
+        def answer(exchange: Exchange, caller: Caller) -> None:
+            check_agreed(exchange.dialect, method)
             serve(exchange, caller)
 
-        return as_mgp
+        return answer
 
-    return {name: wrap(serve) if name.startswith("mgp/") else serve for name, serve in methods.items()}
+    return {method: guarded(method, serve) for method, serve in methods.items()}

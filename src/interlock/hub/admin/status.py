@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -48,7 +47,7 @@ class StatusOperations:
         return Status(
             version=VERSION,
             pid=os.getpid(),
-            uptime_s=round(time.monotonic() - hub_app.started, 1),
+            uptime_s=round(hub_app.readiness.uptime_s, 1),
             listen=hub_app.listen or config.hub.listen,
             home=str(hub_app.home),
             config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins]),
@@ -91,6 +90,7 @@ class StatusOperations:
             flagged=_by_rule(hub_app.findings.flagged, upstream.id),
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
             since=upstream.since.replace(microsecond=0),
+            last_change=_last_change(upstream),
             restarts=upstream.restarts.total,
             pid=upstream.pid,
             source=settings.source,
@@ -113,7 +113,13 @@ def _agreed(upstream: Upstream) -> Agreed | None:
         return None
     agreed, offer = found.agreed, found.offer
     claims = {"server_id": offer.server_id, "trust_level": offer.trust_level}
-    return Agreed(offer.version[:40], sorted(agreed.extensions), agreed.home.value, agreed.warning or None, claims)
+    extensions, place = ([], "") if agreed is None else (sorted(agreed.extensions), agreed.home.value)
+    return Agreed(offer.version[:40], extensions, place, found.warning or None, claims)
+
+
+def _last_change(upstream: Upstream) -> LastChange | None:
+    change = upstream.supervisor.last_change
+    return None if change is None else LastChange(change.before, change.reason)
 
 
 def _quarantined(item: QuarantinedItem) -> Quarantined:
@@ -129,6 +135,14 @@ class Agreed(msgspec.Struct):
     place: str
     warning: str | None
     claims: dict[str, str | None]
+
+
+class LastChange(msgspec.Struct):
+    """The last change of a server's state."""
+
+    before: ServerState
+    reason: str
+    """A shutdown reason of MGP, `call`, `ready`, `restart_policy`, `exited`, `restart_limit_exceeded`, or an error."""
 
 
 class RuleFinding(msgspec.Struct):
@@ -174,6 +188,8 @@ class ServerStatus(msgspec.Struct):
     flagged: dict[str, int]
     quarantined: list[Quarantined]
     since: datetime
+    last_change: LastChange | None
+    """How the server came into its state; None before it was first started."""
     restarts: int
     pid: int | None
     source: str

@@ -53,7 +53,11 @@ class ToolOperations:
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
             return Why(refusal=hub.pipeline.refusals.last(params.agent))
-        judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
+        if (refusal := self._hub_app.refusal) is not None:
+            fault = refusal[1]
+            judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
+        else:
+            judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
@@ -110,10 +114,9 @@ class ToolOperations:
     async def _started(self, server: str) -> None:
         """Wait for a server that is starting, so that a person need not call again."""
         upstream = self._hub_app.upstreams.get(server)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
-                while upstream is not None and upstream.starting:
-                    await asyncio.sleep(0.05)
+        if upstream is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(upstream.supervisor.started(), START_S)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""

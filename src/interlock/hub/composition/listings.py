@@ -8,7 +8,6 @@ from typing import Final
 
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, ListChanged, now_us
-from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
@@ -17,6 +16,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -27,6 +27,7 @@ from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.requests import Requests
 from interlock.hub.tool_search.search import ToolSearch
 from interlock.hub.tool_search.security_listing import SecurityListing
+from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
 from interlock.hub.upstreams.states import ServerState
@@ -56,10 +57,20 @@ class ListingParts:
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
         self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
-        self.secured = SecurityListing(catalog, foundation.plan_generation, risk_of, needs)
+        self.secured = SecurityListing(catalog, foundation.plan_generation, approvals.server_policies.risk, needs)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
+        self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
+        self.starting_servers = StartingServers(
+            upstreams,
+            catalog,
+            authentication.access,
+            approvals.permissions,
+            self.quarantine,
+            lambda: foundation.config,
+            lambda: foundation.store,
+        )
         self.meaning = EmbeddingCache(
             lambda: foundation.config.hub.embeddings,
             foundation.home,
@@ -106,23 +117,6 @@ class ListingParts:
         self._notifying = SubscriberTask(self._changes, self._notify_soon)
         self.quarantine.begin(self._foundation.store)
 
-    async def remember(self, servers: list[str]) -> None:
-        """Offer the pinned tools of servers that start on demand, until they run.
-
-        A server without pins is started once, since nobody could ask for its tools.
-        """
-        for server in servers:
-            settings = self._foundation.config.servers.get(server)
-            offer = self.catalog.offer(server)
-            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
-                continue
-            known = await remembered(self._foundation.store, server, settings)
-            if known is None:
-                self._upstreams[server].want()
-            else:
-                await self._approvals.permissions.take(known)
-                await self.quarantine.take(known)
-
     def show(self, offer: Offer) -> None:
         """Put an offer into the catalog, and notify clients."""
         self.catalog.put(offer)
@@ -157,6 +151,7 @@ class ListingParts:
         if self._notifying is not None:
             await self._notifying.close()
         await self.change_notifier.close()
+        await self.lifecycle_notifier.close()
         await self.tokens.close()
         await self.search.close()
 

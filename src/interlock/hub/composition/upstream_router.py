@@ -6,6 +6,7 @@ from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
 from interlock.hub.composition.approvals import ApprovalParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
 from interlock.hub.tasks.tracker import Tracker
@@ -24,6 +25,7 @@ class UpstreamRouter:
         journal: Journal,
         claims: ServerClaims,
         bus: Bus,
+        live: LiveParts,
     ) -> None:
         self._journal = journal
         self._bus = bus
@@ -33,6 +35,10 @@ class UpstreamRouter:
         self.subscriptions = changes.subscriptions
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed
+        self.on_greeted = live.on_greeted
+        self.on_connection_closed = live.connections.on_closed
+        self.on_live_request = live.connections.on_request
+        self.on_live_notification = live.connections.on_notification
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """Record the change in the audit log, and publish it."""
@@ -43,7 +49,8 @@ class UpstreamRouter:
             if command is not None:
                 reason = f"{command.reason.value}, by {command.explained}"
             states = change.before.value, change.after.value
-            self._bus.publish(ServerStateChanged(upstream.id, self._bus.next(), now_us(), *states, reason))
+            number, at = self._bus.next(), now_us()
+            self._bus.publish(ServerStateChanged(upstream.id, number, at, *states, reason, change.reason))
 
     def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
         """Publish that a resource changed."""

@@ -5,13 +5,14 @@ A server that is slow, dead or wrong harms only its own calls.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
@@ -49,6 +50,7 @@ class Upstream:
         self.open_calls = 0
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
+        self.outcomes = CallOutcomes()
         self._host = host
         self._current = CurrentSettings(id, settings, hub.timeouts)
         self.restarts = Restarts(settings.restart)
@@ -93,7 +95,7 @@ class Upstream:
     @property
     def given_up(self) -> bool:
         """Whether the server stays down after too many restarts."""
-        return self.supervisor.given_up
+        return self.supervisor.plan.given_up
 
     @property
     def stopped(self) -> Command | None:
@@ -108,11 +110,22 @@ class Upstream:
     @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
-        return not self.lists.known and self.state in (
-            ServerState.CONNECTING,
-            ServerState.CONNECTED,
-            ServerState.RESTARTING,
-        )
+        return self.supervisor.starting
+
+    @property
+    def usable(self) -> bool:
+        """Whether a call reaches the server now, or starts it: it is connected, or waits for its first call."""
+        if self.state is ServerState.CONNECTED:
+            return True
+        waits = self.state in (ServerState.REGISTERED, ServerState.DISCONNECTED)
+        return waits and self.problem is None and self.stopped is None
+
+    @property
+    def uptime_secs(self) -> int:
+        """For how long the server has been connected; 0 while it is not."""
+        if self.state is not ServerState.CONNECTED:
+            return 0
+        return int((datetime.now(UTC) - self.since).total_seconds())
 
     @property
     def peer(self) -> Peer | None:

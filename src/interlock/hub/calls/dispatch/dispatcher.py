@@ -106,6 +106,16 @@ class Dispatcher:
             _log.exception("a call to %s could not be sent", call.target.server)
             self._fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
+    def refusal(self, call: Call) -> Refuse | None:
+        """Why a call that passed every gate could not be sent now. Nothing is taken."""
+        upstream = self._upstreams.get(call.target.server)
+        if upstream is not None and upstream.stopped is not None:
+            return Refuse(upstream.down(), "a stopped server is not called")
+        refused = self._reserve(call)
+        if refused is None:
+            self.done(call)
+        return refused
+
     def _reserve(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because a quota is used up. `done` gives the place back."""
         upstream = self._upstreams.get(call.target.server)
@@ -142,8 +152,9 @@ class Dispatcher:
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
-        if call.ticket is not None:
+        if (ticket := call.ticket) is not None:
             self._recording.end(call)
+            upstream.outcomes.add(call.outcome, ticket.took_us)
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
@@ -239,8 +250,7 @@ class Dispatcher:
             connection = await self._connect(call, plan, upstream, key)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            fault = Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000)
-            self._fail_unsent(call, fault)
+            self._fail_unsent(call, upstream.down())
         except Fault as fault:
             self._fail_unsent(call, fault)
         except BaseException:
