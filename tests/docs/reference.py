@@ -43,6 +43,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.oauth.issuers.NAME]", settings.Issuer),
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
+    ("[hub.registration]", settings.Registration),
     ("[hub.rate]", settings.Rate),
     ("[audit]", settings.AuditLog),
     ("[servers.ID]", settings.Server),

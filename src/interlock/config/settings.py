@@ -231,6 +231,14 @@ class Retention(msgspec.Struct, frozen=True):
     """The oldest entries are deleted when the audit log is larger than this."""
 
 
+class Registration(msgspec.Struct, frozen=True):
+    """`[hub.registration]`: servers that agents register while the hub runs (`mgp/discovery/register`)."""
+
+    packages: tuple[str, ...] = ()
+    """Packages that an agent may register as an `npx` or `uvx` command, as the command names them
+    (`mcp-server-time==1.0`). A person approves each one. Other commands need a source that the hub can judge."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls are allowed; unset: no limit."""
 
@@ -285,6 +293,7 @@ class Hub(msgspec.Struct, frozen=True):
     oauth: OAuth = OAuth()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
+    registration: Registration = Registration()
     rate: Rate = Rate()
 
     @property

@@ -27,7 +27,9 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.readiness import Readiness
+from interlock.hub.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.contained_servers import containment_of
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
@@ -69,6 +71,9 @@ class HubApp:
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
+        self._configured = config
+        """The configuration without the registered servers."""
+        self._registering: set[asyncio.Task[list[str]]] = set()
 
     def _build(self, states: RequestStates) -> None:
         """Build the parts, each from those before it."""
@@ -118,7 +123,24 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
+        self._registrations = Registrations(
+            approvals.inbox,
+            authentication.access,
+            lambda: foundation.config.hub.registration.packages,
+            foundation.home,
+        )
+        self.registration = RegistrationMethods(
+            self._registrations,
+            upstreams,
+            listings.catalog,
+            authentication.access,
+            approvals.server_policies,
+            foundation.journal,
+            lambda: foundation.config,
+        )
+        self.hub = build_service(
+            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.registration
+        )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -180,6 +202,7 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.live.start(self._listings.access_changed)
+        await self._registrations.start(self.store, self._register)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
@@ -195,7 +218,9 @@ class HubApp:
     async def apply(self, config: Config) -> list[str]:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
         async with self._applying:
-            self.config = config
+            self._configured = config
+            await asyncio.to_thread(self._registrations.write_scripts)
+            self.config = config = self._registrations.merged(config)
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
@@ -221,8 +246,16 @@ class HubApp:
         self.hub.drain(refusal[1])
         self._listings.lifecycle_notifier.on_hub_stopping()
 
+    def _register(self) -> None:
+        """Apply the configuration again, with the registrations as they are now."""
+        task = asyncio.ensure_future(self.apply(self._configured))
+        self._registering.add(task)
+        task.add_done_callback(self._registering.discard)
+
     async def stop(self) -> None:
         """Stop everything, open calls first."""
+        await self._registrations.close()
+        await asyncio.gather(*self._registering, return_exceptions=True)
         self._maintenance.stop()
         await self._listings.stop()
         await self._approvals.close()

@@ -25,6 +25,7 @@ from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
+from interlock.hub.registrations import REGISTRATIONS
 from interlock.hub.room_capabilities import ROOM_CAPABILITIES
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
@@ -51,6 +52,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+    REGISTRATIONS,
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,

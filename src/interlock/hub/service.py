@@ -22,6 +22,7 @@ from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -61,6 +62,7 @@ class Handlers(msgspec.Struct, frozen=True):
     access: AccessMethods
     health: HealthHandler
     lifecycle: LifecycleHandler
+    registration: RegistrationMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -75,6 +77,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.access.methods(background),
                     **self.health.methods,
                     **self.lifecycle.methods,
+                    **self.registration.methods(background),
                 }
             ),
         }

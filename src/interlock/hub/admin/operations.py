@@ -73,6 +73,7 @@ class Operations:
             SessionOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
+            hub_app.registration,
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

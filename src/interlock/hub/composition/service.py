@@ -16,6 +16,7 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -38,6 +39,7 @@ def build_service(
     upstreams: Upstreams,
     limits: Limits,
     readiness: Readiness,
+    registration: RegistrationMethods,
 ) -> HubService:
     """The hub as a service."""
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
@@ -70,6 +72,7 @@ def build_service(
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
+        registration,
     )
     sessions = SessionServices(
         discovery_tools,
