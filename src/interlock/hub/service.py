@@ -19,6 +19,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -61,6 +62,7 @@ class Handlers(msgspec.Struct, frozen=True):
     access: AccessMethods
     health: HealthHandler
     lifecycle: LifecycleHandler
+    events: EventMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -75,6 +77,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.access.methods(background),
                     **self.health.methods,
                     **self.lifecycle.methods,
+                    **self.events.methods,
                 }
             ),
         }
