@@ -55,7 +55,7 @@ def show_status(found: Json) -> None:
 
 
 def warning_lines(found: Json) -> list[str]:
-    """What the hub warns of, each with its fix below."""
+    """The hub's warnings, each with its fix below."""
     lines: list[str] = []
     for warning in found.get("warnings") or []:
         lines.append(coloured(f"warning: {plain(warning['message'])}", "red"))
@@ -80,6 +80,9 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append(f"{indent}→ {plain(server['hint'])}")
         if server.get("isolation") == "sandbox":
             lines.append(f"{indent}contained: {plain(server['limits'])}")
+        if state == "connected" and (health := server.get("health")) in ("degraded", "unhealthy"):
+            why = f"{health}: {'; '.join(server.get('health_reasons') or [])}"
+            lines.append("      " + coloured(one_line(why, 160), "yellow"))
         if (change := server.get("last_change")) and (state != "connected" or server.get("restarts")):
             since = f"since {plain(server['since'])}: {change['before']} → {state} ({plain(change['reason'])})"
             lines.append(f"      {since}")

@@ -32,6 +32,7 @@ from interlock.hub.readiness import Readiness
 from interlock.hub.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.contained_servers import containment_of
+from interlock.hub.upstreams.health_monitor import HealthMonitor
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -67,7 +68,17 @@ class HubApp:
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus, self.live
+            self._approvals,
+            self.change_notifier,
+            self.tasks,
+            self.journal,
+            self.claims,
+            self.bus,
+            self.live,
+            self._listings.event_feeds,
+        )
+        self.health_monitor = HealthMonitor(
+            self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -114,6 +125,8 @@ class HubApp:
         self.tokens = listings.tokens
         self.listings = listings.listings
         self.change_notifier = listings.change_notifier
+        self.event_feeds = listings.event_feeds
+        self.event_subscriptions = listings.event_subscriptions
         self.search = listings.search
         self.discovery_tools = listings.discovery_tools
         self.gate_chain = calls.gate_chain
@@ -172,7 +185,7 @@ class HubApp:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What an operator must know at once, each with a hint."""
+        """Problems that an operator must know of at once, each with a hint."""
         found = []
         if self.is_started and (refusal := self.refusal) is not None:
             found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))
@@ -214,6 +227,7 @@ class HubApp:
         self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
+        self.health_monitor.start()
 
     async def apply(self, config: Config) -> list[str]:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
@@ -257,6 +271,7 @@ class HubApp:
         await self._registrations.close()
         await asyncio.gather(*self._registering, return_exceptions=True)
         self._maintenance.stop()
+        await self.health_monitor.close()
         await self._listings.stop()
         await self._approvals.close()
         await self._authentication.close()

@@ -1,4 +1,4 @@
-"""What every part of a hub uses: the current configuration, the store, the audit log and the hub's log."""
+"""The shared base of a hub's parts: the current configuration, the store, the audit log and the hub's log."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -63,6 +64,7 @@ class Handlers(msgspec.Struct, frozen=True):
     health: HealthHandler
     lifecycle: LifecycleHandler
     registration: RegistrationMethods
+    events: EventMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -78,6 +80,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.health.methods,
                     **self.lifecycle.methods,
                     **self.registration.methods(background),
+                    **self.events.methods,
                 }
             ),
         }

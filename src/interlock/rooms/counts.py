@@ -1,4 +1,4 @@
-"""What one topic has counted since the hub started."""
+"""Counters of one topic since the hub started."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ class Gateway:
         return found[0]
 
     def _current(self, topic: str, id: str) -> CapabilitySet:
-        """What a participant may send, connected or not. Raises NOT_FOUND for one that the topic does not know."""
+        """The capabilities of a participant, connected or not. Raises NOT_FOUND for an unknown one."""
         room = self._rooms.get(topic)
         for member in () if room is None else room.members:
             if member.subject == id:

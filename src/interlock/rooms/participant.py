@@ -91,7 +91,7 @@ class Participant:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the topic. What arrived before the end can still be read."""
+        """Leave the topic. Envelopes from before the end can still be read."""
         self._reconnect = False
         if self._socket is not None:
             await self._socket.close()

@@ -1,4 +1,4 @@
-"""Who may join a topic, under which id, with which capabilities: decided by the credential, never by a peer's word.
+"""Admission to a topic: id and capabilities follow from the credential, never from a peer's claim.
 
 A stored change of a participant's capabilities stands on top of its profile.
 """
@@ -39,7 +39,7 @@ def capabilities_of(
     principal: Principal | None,
     change: CapabilityChange | None,
 ) -> CapabilitySet:
-    """What a participant may send. A profile that does not exist covers nothing."""
+    """The capabilities of a participant. A profile that does not exist covers nothing."""
     name = topic.profile
     if principal is not None:
         name = topic.members.get(principal.id) or topic.kinds.get(principal.kind) or name

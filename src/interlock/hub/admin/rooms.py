@@ -67,7 +67,7 @@ class ChangeCapabilities(msgspec.Struct):
 
 
 class ChangedCapabilities(msgspec.Struct, rename="camel"):
-    """What a participant could send before, and can from now on."""
+    """The capabilities of a participant before and after the change."""
 
     participant_id: str
     topic: str

@@ -12,6 +12,7 @@ from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
@@ -56,7 +57,7 @@ def build_service(
     )
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -73,6 +74,7 @@ def build_service(
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         registration,
+        EventMethods(listings.event_subscriptions, background),
     )
     sessions = SessionServices(
         discovery_tools,

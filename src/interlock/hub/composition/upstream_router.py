@@ -11,6 +11,7 @@ from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.commands import StateChange
+from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.upstream import Upstream
 
 
@@ -26,12 +27,14 @@ class UpstreamRouter:
         claims: ServerClaims,
         bus: Bus,
         live: LiveParts,
+        event_feeds: EventFeeds,
     ) -> None:
         self._journal = journal
         self._bus = bus
         self.prepare = approvals.server_policies.prepared
         self.on_offer = approvals.take
         self.on_claim = claims.take
+        self.on_event = event_feeds.on_event
         self.subscriptions = changes.subscriptions
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed

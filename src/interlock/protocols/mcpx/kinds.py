@@ -31,7 +31,7 @@ LONGEST_KIND: Final = 2_048
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What an envelope is."""
+    """The kind of an envelope."""
 
     text: str
     type: str

@@ -40,11 +40,11 @@ CHAT_FORMATS: Final = ("plain", "markdown")
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What a payload asks for, answers or proposes."""
+    """The method that a payload requests, answers or proposes."""
 
     method: str | None = None
     target: str | None = None
-    """What the method operates on, which is what CONTEXT says."""
+    """The object of the method, which CONTEXT must equal."""
     id: Id | None = None
     """The JSON-RPC id; None for notifications and proposals."""
 
@@ -145,7 +145,7 @@ def _target(member: str, params: bytes) -> str:
 
 
 def _reference(ref: bytes) -> str:
-    """What a completion is for: a prompt by name, or a resource by URI."""
+    """The object of a completion: a prompt by name, or a resource by URI."""
     members = _REF.read(ref)
     match _text(members, "type", "params.ref.type"):
         case "ref/prompt":

@@ -27,14 +27,14 @@ class ParticipantInfo(msgspec.Struct, frozen=True):
 
 
 class WelcomePayload(msgspec.Struct, frozen=True):
-    """What a newcomer learns: its own id and authoritative capabilities, and who else is there."""
+    """The greeting for a newcomer: its own id and authoritative capabilities, and who else is there."""
 
     you: ParticipantInfo
     participants: tuple[ParticipantInfo, ...]
 
 
 class PresencePayload(msgspec.Struct, frozen=True):
-    """Who came, changed or left."""
+    """A participant that came, changed or left."""
 
     event: PresenceEvent
     participant: ParticipantInfo

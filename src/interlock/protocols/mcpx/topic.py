@@ -114,7 +114,7 @@ class Topic:
             raise refusal.about(envelope.id, envelope.kind.text) from None
 
     def route(self, sender: str, to: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Who receives an envelope that is not a participant's, such as the gateway's own."""
+        """The receivers of an envelope of the gateway itself."""
         return recipients(self._participants.values(), sender, to)
 
     def proposal(self, id: str, now: float) -> Proposal | None:

@@ -19,6 +19,8 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/discovery/list": "discovery",
     "mgp/discovery/register": "discovery",
     "mgp/discovery/deregister": "discovery",
+    "mgp/events/subscribe": "bidirectional",
+    "mgp/events/unsubscribe": "bidirectional",
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
     "mgp/lifecycle/shutdown": "lifecycle",

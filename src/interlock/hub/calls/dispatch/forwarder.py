@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
+from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in, sized
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions
@@ -22,7 +22,7 @@ from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses, with_exposed_uris
+from interlock.hub.catalog.links import with_exposed_uris
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
@@ -123,11 +123,15 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
             return
         members = read.members
-        call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        size = len(read.result)
+        if members.error is _UNSET:
+            call.outcome = Outcome("answered", "result", "ok", 0, size)
+        else:
+            call.outcome = sized(outcome_in(members), size)
         try:
             result = self._in_client_era(read.result, members)
             self._finish()
-            addressed = not call.caller.bare and has_addresses(members, result)
+            addressed = not call.caller.bare and members.has_addresses(result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
                     LargeReading.here().work(result, partial(self._rewritten, addressed), self._deliver)
@@ -154,7 +158,7 @@ class Forwarder(msgspec.Struct, eq=False):
             processor.finish(self._call, result, exchange.result)
 
     def _on_error(self, error: ErrorObject) -> None:
-        self._call.outcome = Outcome("answered", "error", code=error.code)
+        self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
         self._finish()
         processor = self._plan.processor
         if processor is not None:
