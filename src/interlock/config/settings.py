@@ -628,6 +628,8 @@ class Topic(msgspec.Struct, frozen=True):
     """The most participants at a time."""
     announce_violations: bool = False
     """Whether all participants learn of an envelope that was refused for a missing capability."""
+    history: Annotated[int, Meta(ge=0, le=1_000)] = 0
+    """How many envelopes are kept, encrypted in the store, for participants that come back; 0 for none."""
     rate: Rate = Rate(per_minute=6_000)
     """Envelopes of one participant."""
 

@@ -27,6 +27,7 @@ from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
 from interlock.hub.registrations import REGISTRATIONS
 from interlock.hub.room_capabilities import ROOM_CAPABILITIES
+from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
@@ -52,7 +53,12 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+<<<<<<< HEAD
     REGISTRATIONS,
+=======
+    HISTORY_HEADS,
+    HISTORY_SEGMENTS,
+>>>>>>> main
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,

@@ -23,7 +23,11 @@ from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+<<<<<<< HEAD
 from interlock.hub.handlers.registration import RegistrationMethods
+=======
+from interlock.hub.handlers.rooms import RoomHandler
+>>>>>>> main
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -58,6 +62,7 @@ class Handlers(msgspec.Struct, frozen=True):
     calls: CallHandler
     lists: ListHandler
     subscriptions: SubscriptionHandler
+    rooms: RoomHandler
     tasks: TaskHandler
     search: ToolSearchHandler
     access: AccessMethods
@@ -116,6 +121,7 @@ class HubService:
         self.calls = handlers.calls
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
+        self.rooms = handlers.rooms
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits

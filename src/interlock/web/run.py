@@ -146,6 +146,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watcher.cancel()
     ebbing.cancel()
     await http.stop(readiness.drain_s)
+    await rooms.close()
     await hub_app.stop()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)

@@ -17,7 +17,11 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+<<<<<<< HEAD
 from interlock.hub.handlers.registration import RegistrationMethods
+=======
+from interlock.hub.handlers.rooms import RoomHandler
+>>>>>>> main
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -55,6 +59,7 @@ def build_service(
         info,
         background,
     )
+    rooms = RoomHandler(listings.recorded_requests, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
@@ -62,12 +67,14 @@ def build_service(
         calls.names,
         calls.pipeline,
         calls.task_handler,
+        rooms,
         background,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background),
         lists,
         subscriptions,
+        rooms,
         calls.task_handler,
         search,
         authentication.access_methods,

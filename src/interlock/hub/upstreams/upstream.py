@@ -5,6 +5,7 @@ A server that is slow, dead or wrong harms only its own calls.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -52,6 +53,10 @@ class Upstream:
         self.id = id
         self.share = settings.share
         self.open_calls = 0
+        self.last_use = 0.0
+        """When the last open call ended, or the server connected, by the loop's clock."""
+        self.idle: asyncio.Event | None = None
+        """Set when the last open call has ended, if somebody waits for that."""
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
@@ -67,7 +72,7 @@ class Upstream:
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
-        self.begin, self.command, self.on_idle = supervisor.begin, supervisor.command, supervisor.on_idle
+        self.begin, self.command = supervisor.begin, supervisor.command
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
@@ -77,7 +82,13 @@ class Upstream:
         self._current.apply(settings, timeouts)
         self.supervisor.retry_if_down()
 
-    # What is known of the server
+    async def drained(self) -> None:
+        """Wait until the last open call has ended."""
+        if self.open_calls:
+            self.idle = asyncio.Event()
+            await self.idle.wait()
+
+    # Facts about the server
 
     @property
     def settings(self) -> Server:

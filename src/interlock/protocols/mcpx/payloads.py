@@ -71,7 +71,7 @@ def _check(envelope: Envelope) -> Operation:
             return _check_chat(_CHAT.read(envelope.payload))
         case kinds.WITHDRAW | kinds.REJECT:
             return _check_ending(_ENDING.read(envelope.payload))
-        case kinds.WELCOME | kinds.PRESENCE | kinds.ERROR:
+        case kinds.WELCOME | kinds.PRESENCE | kinds.ERROR | kinds.HISTORY:
             return _check_system(envelope)
     message = f"`{envelope.kind.type}` is no kind that this participant can check."
     raise Refusal(Reason.UNCHECKABLE_KIND, message, "Send one of the kinds of mcpx/v0.1.")
@@ -236,4 +236,5 @@ _SYSTEM: Final[Mapping[str, Callable[[bytes], object]]] = {
     kinds.WELCOME: msgspec.json.Decoder(system.WelcomePayload).decode,
     kinds.PRESENCE: msgspec.json.Decoder(system.PresencePayload).decode,
     kinds.ERROR: msgspec.json.Decoder(system.ErrorPayload).decode,
+    kinds.HISTORY: msgspec.json.Decoder(system.HistoryPayload).decode,
 }

@@ -148,13 +148,15 @@ class Dispatcher:
         self.large_bytes -= call.large_bytes
         upstream.open_calls -= 1
         if not upstream.open_calls:
-            upstream.on_idle()
+            upstream.last_use = self._clock()
+            if upstream.idle is not None:
+                upstream.idle.set()
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
         if (ticket := call.ticket) is not None:
             self._recording.end(call)
-            upstream.outcomes.add(call.outcome, ticket.took_us)
+            upstream.outcomes.ended.append((call.outcome, ticket.took_us))
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
