@@ -53,12 +53,9 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
-<<<<<<< HEAD
     REGISTRATIONS,
-=======
     HISTORY_HEADS,
     HISTORY_SEGMENTS,
->>>>>>> main
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,

@@ -23,11 +23,8 @@ from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
-<<<<<<< HEAD
 from interlock.hub.handlers.registration import RegistrationMethods
-=======
 from interlock.hub.handlers.rooms import RoomHandler
->>>>>>> main
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients

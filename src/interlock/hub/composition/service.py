@@ -17,11 +17,8 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
-<<<<<<< HEAD
 from interlock.hub.handlers.registration import RegistrationMethods
-=======
 from interlock.hub.handlers.rooms import RoomHandler
->>>>>>> main
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
