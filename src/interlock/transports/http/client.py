@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.http.authorized_calls import Authorization, AuthorizedCalls
 from interlock.transports.http.channel import Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
@@ -61,6 +62,7 @@ class HttpLink(Link):
         connections: int = 256,
         context: ssl.SSLContext | None = None,
         guard: Guard | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         self.listener = listener
         self.limits = limits
@@ -78,6 +80,9 @@ class HttpLink(Link):
         self._last_id = 0
         self.calls: dict[Id, Call] = {}
         """The requests that wait for an answer."""
+        self._authorization = authorization
+        self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
+        """The requests that wait for an access token; None where they carry none that can be renewed."""
         self._posts = Posts(self.complaints, self._pool, self._heads)
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
@@ -134,8 +139,13 @@ class HttpLink(Link):
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
         call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
+        authorized = self.authorized
         try:
-            self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
+            if authorized is not None and not authorized.ready():
+                authorized.hold(call)
+            else:
+                call.authorization = heads.authorization
+                self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
             raise
@@ -173,11 +183,20 @@ class HttpLink(Link):
 
     async def legacy_sse(self) -> SseLink:
         """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
-        context, guard = self._context, self._guard
-        return await SseLink.open(self._url, self.listener, self._headers, self.limits, context=context, guard=guard)
+        return await SseLink.open(
+            self._url,
+            self.listener,
+            self._headers,
+            self.limits,
+            context=self._context,
+            guard=self._guard,
+            authorization=self._authorization,
+        )
 
     async def settled(self) -> None:
         """Wait until the server has accepted every notification so far."""
+        if self.authorized is not None:
+            await self.authorized.settled()
         await self._posts.settled()
 
     def listen(self, anew: bool = False) -> None:
@@ -202,6 +221,8 @@ class HttpLink(Link):
         if self._closed:
             return
         self._closed = True
+        if self.authorized is not None:
+            self.authorized.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._standing is not None:
@@ -254,7 +275,14 @@ class HttpLink(Link):
         call.timer = self._loop.call_later(delay, self._resume, call)
 
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
-        self._pool.submit(self._heads.get(last_event_id), standing)
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_stream(standing, last_event_id)
+        else:
+            self.send_stream(standing, last_event_id)
+
+    def send_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        if not self._closed:
+            self._pool.submit(self._heads.get(last_event_id), standing)
 
     def redirect(self, location: str) -> bool:
         try:
@@ -318,6 +346,7 @@ class HttpLink(Link):
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
         call.session = heads.session if outgoing.method != "initialize" else None
+        call.authorization = heads.authorization
         return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
@@ -360,6 +389,12 @@ class HttpLink(Link):
             self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_post(body, method)
+        else:
+            self.send_post(body, method)
+
+    def send_post(self, body: bytes, method: str) -> None:
         if not self._closed:
             self._posts.send(body, method)
 

@@ -17,6 +17,7 @@ from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
@@ -201,8 +202,12 @@ class Dispatcher:
             self.done(call)
 
     def _fail_unsent(self, call: Call, fault: Fault) -> None:
+        upstream = call.upstream
         self.done(call)
-        call.exchange.fail(fault)
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+        else:
+            call.exchange.fail(fault)
 
     def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
         """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""

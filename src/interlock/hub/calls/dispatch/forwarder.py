@@ -19,6 +19,7 @@ from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
@@ -204,7 +205,11 @@ class Forwarder(msgspec.Struct, eq=False):
             message = f"{call.target.server} lost its session with the hub"
             fault = Fault("UPSTREAM_UNAVAILABLE", message, hint="repeat the call, if it may be made twice")
         call.outcome = recording.lost(fault)
+        upstream = call.upstream
         self._finish()
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+            return
         turned_away = fault.kind.retryable and "status" in fault.data
         if turned_away and self._dispatcher.recovery.takes(call, self._plan, fault.render(ErrorDialect.MGP)):
             return
