@@ -31,6 +31,7 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
+from interlock.protocols.mgp import callbacks, streaming
 from interlock.transports.http.client import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -137,7 +138,10 @@ class Client:
         """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
         held to its output schema."""
         check_plain("progress", progress)
-        params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
+        asked: Json = {"name": name, "arguments": arguments or {}}
+        if self.handlers.chunk is not None:
+            asked[streaming.MEMBER] = {"stream": True}
+        params = msgspec.json.encode(asked)
         try:
             result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
@@ -269,6 +273,10 @@ class Client:
         """A notification that belongs to no call."""
         if method == PROGRESS and self._task_progress.report(params):
             return
+        if method == streaming.CHUNK and self.handlers.chunk is not None:
+            call_back(self.handlers.chunk, _object(params))
+        if method == callbacks.REQUEST:
+            self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:
             self._server_requests.withdraw(params)
         elif method.startswith("notifications/resources/updated"):
@@ -324,6 +332,7 @@ class Client:
                     notified=self._on_notified(progress),
                     asked=self.on_request,
                     param_headers=headers,
+                    accepts=self.handlers.accepts,
                 )
             except Fault as fault:
                 if fault.foreign_code != URL_FIRST:

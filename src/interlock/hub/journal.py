@@ -39,6 +39,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
+from interlock.protocols.mgp.permissions import request_id_of
 from interlock.wire.errors import Fault
 
 MAX_NAMED: Final = 50
@@ -68,7 +69,8 @@ class Journal:
         self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str, trace: str = ""
     ) -> Record:
         """A permission of a server is decided or revoked."""
-        return event_record(event, by, Target("server", server, ""), trace, rule, details={"permission": permission})
+        details = {"permission": permission, "request_id": request_id_of(server)}
+        return event_record(event, by, Target("server", server, ""), trace, rule, details=details)
 
     def settled(self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str) -> None:
         """Record a permission that the configuration, a policy or an earlier decision determines."""

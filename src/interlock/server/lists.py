@@ -26,13 +26,20 @@ class Lists:
     """Answers them for one server. `cache` says how long a list is good for."""
 
     def __init__(
-        self, offers: Offers, framing: Framing, tasks: TaskHandler, instructions: str | None, cache: bytes
+        self,
+        offers: Offers,
+        framing: Framing,
+        tasks: TaskHandler,
+        instructions: str | None,
+        cache: bytes,
+        permissions: tuple[str, ...],
     ) -> None:
         self._offers = offers
         self._framing = framing
         self._tasks = tasks
         self._instructions = instructions
         self._cache = cache
+        self._permissions = permissions
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -57,7 +64,9 @@ class Lists:
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)}
         members = present(
             supportedVersions=MODERN_NAMES,
-            capabilities=with_answer(capabilities, exchange.dialect, server_id=self._framing.name),
+            capabilities=with_answer(
+                capabilities, exchange.dialect, server_id=self._framing.name, permissions=self._permissions
+            ),
             instructions=self._instructions,
         )
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)

@@ -16,6 +16,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mgp.agreement import with_answer
+from interlock.server.callbacks import CallbackHandler
 from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
 from interlock.server.content import Icon, present
@@ -25,6 +26,7 @@ from interlock.server.lists import Lists
 from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
+from interlock.server.permissions import ServerPermissions
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
 from interlock.server.session import Exchange, Session
@@ -74,6 +76,7 @@ class Server:
         parked: ParkingLimits | None = None,
         tasks: TaskLimits | None = None,
         admit: Admit | None = None,
+        permissions: Sequence[str] = (),
     ) -> None:
         info = present(
             name=name,
@@ -104,11 +107,17 @@ class Server:
             tasks or TaskLimits(), self._offers, self._worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
-        lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
+        self.permissions = ServerPermissions(permissions, self._framing)
+        """The permissions that it needs (MGP), and what clients decided about them."""
+        cache = cache_hints(ttl_ms, scope)
+        lists = Lists(self._offers, self._framing, self._tasks, instructions, cache, self.permissions.needed)
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
         self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
-        self._mgp_handlers = if_agreed(self._health.handlers() | self._shutdown.handlers())
+        self.callbacks = CallbackHandler(self._framing)
+        """The callbacks of calls that wait for an answer."""
+        parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions)
+        self._mgp_handlers = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
 
     # Tools, resources, prompts and completions.
 
@@ -257,7 +266,9 @@ class Server:
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
         result = present(
             protocolVersion=session.dialect.revision.name,
-            capabilities=with_answer(capabilities, session.dialect, server_id=self.name),
+            capabilities=with_answer(
+                capabilities, session.dialect, server_id=self.name, permissions=self.permissions.needed
+            ),
             serverInfo=self._info,
             instructions=self._instructions,
         )

@@ -17,7 +17,15 @@ from interlock.store import Collection
 from interlock.wire.errors import Fault
 
 Kind: TypeAlias = Literal[
-    "tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access", "proposal", "registration"
+    "tool_call",
+    "changed_tool",
+    "new_server",
+    "permission",
+    "elicitation",
+    "tool_access",
+    "proposal",
+    "registration",
+    "callback",
 ]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]

@@ -173,6 +173,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     claimed_by: str = ""
     """The server that claims this; empty for what the hub saw itself."""
     details: dict[str, object] = {}
+    risk_level: str = ""
+    """For a tool: its risk as the hub classified it when the call was made."""
+    validator_applied: str = ""
+    """For a tool: the validators that its arguments passed, or `none`."""
 
     @property
     def result(self) -> Result:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.audit.entries import Judged
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller, CallPipeline, Check, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -69,6 +70,9 @@ class CallPolicy(Protocol):
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
 
+    def judged_of(self, target: Target) -> Judged:
+        """Risk and validators of a target, for the audit log."""
+
 
 def make_plan(
     policy: CallPolicy, pipeline: CallPipeline, caller: Caller, name: str, target: Target, generation: int
@@ -101,6 +105,7 @@ def make_plan(
         policy.processor_of(target),
         valid_until,
         policy.meters_of(caller.principal, target),
+        policy.judged_of(target),
     )
     if len(name) <= LONGEST_NAME:
         if len(caller.plans) >= MOST_PLANS:

@@ -8,7 +8,8 @@ from interlock.config.settings import Config
 from interlock.hub.audit.tracing.setup import open_spans
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import Retries
+from interlock.hub.calls.bridges.retries import Bridges, Retries
+from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.dispatcher import CallQuota, Dispatcher
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.result_pages import Pages
@@ -68,13 +69,14 @@ class CallParts:
         )
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)
+        self.callbacks = Callbacks(approvals.inbox, approvals.attended_by, self.background)
         self.dispatcher = Dispatcher(
             upstreams,
             self.recording,
-            states,
-            self.retries,
+            Bridges(states, self.retries),
             self.task_handler,
             CallRecovery(catalog, approvals.server_policies, self.recording),
+            self.callbacks,
             _quota(config),
             self.background,
         )

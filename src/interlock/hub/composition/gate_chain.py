@@ -7,6 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from interlock.config.settings import Config
+from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
@@ -58,13 +59,14 @@ class GateChain:
         self._config = config
         mode, policies = config.hub.mode, self._approvals.server_policies
         access = self._authentication.access
+        self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended)
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             MaskingGate(config.servers, self._judging),
             SchemaGate(config.servers),
-            ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
+            self._validators,
             RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),
         )
@@ -83,6 +85,13 @@ class GateChain:
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
         return self._authentication.rates.of(principal, target)
+
+    def judged_of(self, target: Target) -> Judged:
+        """Risk and validators of a target, for the audit log."""
+        if target.tool is None:
+            return NOT_JUDGED
+        risk = self._approvals.server_policies.risk_of(target.tool)
+        return Judged(risk.word, self._validators.applied(target))
 
     def processor_of(self, target: Target) -> ResultPostprocessor | None:
         """The postprocessor of a target's results."""

@@ -11,6 +11,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
@@ -19,6 +20,7 @@ from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -76,6 +78,8 @@ def build_service(
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        StreamHandler(calls.dispatcher.open_requests, background),
+        CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         registration,
         EventMethods(listings.event_subscriptions, background),

@@ -29,7 +29,7 @@ from interlock.transports.http.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
@@ -168,6 +168,11 @@ class HttpLink(Link):
         if call is not None:
             call.deadline = call.least = deadline
 
+    def hold(self, handle: Id, *, on: bool) -> None:
+        call = self.calls.get(handle)
+        if call is not None and call.connection is not None and call.streams:
+            call.connection.hold(on=on)
+
     def tell(self, method: str, params: bytes) -> None:
         self._post(encode_notification(method, params), method)
 
@@ -296,11 +301,14 @@ class HttpLink(Link):
 
     def progressed(self, call: Call, params: bytes) -> None:
         """A request is getting on: it may take longer, up to its last deadline."""
+        self._move_deadline(call)
+        if call.outgoing.wants_progress:
+            call.sink.on_notification(PROGRESS, params)
+
+    def _move_deadline(self, call: Call) -> None:
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
             call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
-        if outgoing.wants_progress:
-            call.sink.on_notification(PROGRESS, params)
 
     def owe(self, request: Request) -> bool:
         if self.modern:
@@ -331,12 +339,24 @@ class HttpLink(Link):
                 if call is not None:
                     self.progressed(call, params)
                     return
+            elif method in NAMES_REQUEST:
+                self._concerned(method, params)
+                return
             elif method == CANCELLED:
                 self._owed.discard(msgspec.json.decode(params, type=_Cancelled).requestId)
         except msgspec.DecodeError:
             self.complain(f"{method} cannot be read")
             return
         self.listener.on_notification(method, params)
+
+    def _concerned(self, method: str, params: bytes) -> None:
+        named = named_request(params)
+        call = None if named is None else self.calls.get(named)
+        if call is None or method not in call.outgoing.accepts:
+            self.complain(f"{method} of {named!r}, which did not ask for it")
+            return
+        self._move_deadline(call)
+        call.sink.on_notification(method, params)
 
     def complain(self, text: str, kind: str = "stray") -> None:
         self.complaints.report(kind, text)

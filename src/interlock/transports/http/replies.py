@@ -26,7 +26,7 @@ from interlock.transports.http.reading import (
 )
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -35,6 +35,8 @@ from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 ERROR_BYTES: Final = 64 * 1024
 """How much is read of a body that is no message."""
+
+_NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
@@ -145,6 +147,10 @@ class Call(msgspec.Struct, eq=False):
     """Events behind a large one that is being read; None where none is."""
     _ended: bool = False
     """Whether the stream ended meanwhile."""
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.outgoing.accepts)
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
@@ -306,8 +312,8 @@ class Call(msgspec.Struct, eq=False):
             self.sink.on_response(answer)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.method in (PROGRESS, CANCELLED):
-            # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
+        if notification.method in _NAMING:
+            # It says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
             self.link.on_notification(notification)
         else:
             self.sink.on_notification(notification.method, notification.params)

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import STATE, Retries
+from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
@@ -28,6 +28,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
@@ -61,22 +62,25 @@ class Dispatcher:
         self,
         upstreams: Upstreams,
         recording: Recording,
-        states: RequestStates,
-        retries: Retries,
+        bridges: Bridges,
         tasks: TaskPreparation,
         recovery: CallRecovery,
+        callbacks: Callbacks,
         quota: CallQuota,
         background: BackgroundTasks,
     ) -> None:
         self._upstreams = upstreams
         self._recording = recording
-        self.states = states
-        self._retries = retries
+        self.states = bridges.states
+        self._retries = bridges.retries
         self._tasks = tasks
         self.recovery = recovery
+        self.callbacks = callbacks
         self.quota = quota
         self._background = background
         self._clock = asyncio.get_running_loop().time
+        self.open_requests: OpenRequests[Forwarder] = OpenRequests()
+        """The calls that a client can cancel by their id."""
         self.open_calls = 0
         self.large_bytes = 0
         """The bytes of the large calls among them."""
@@ -216,9 +220,9 @@ class Dispatcher:
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._recording.begin(call, partial(self._on_recorded, call, plan, line))
+                    self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
                     return
-                self._recording.begin(call)
+                self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, line)
         except Fault as fault:
@@ -228,6 +232,8 @@ class Dispatcher:
             owner.used = self._clock()
             if dialect.modern:
                 self._retries.hold(call, line)
+        if dialect.modern and connection.mgp is not None:
+            self._retries.hold_for_callbacks(call, connection)
         Forwarder(call, plan, connection, owner, self).send()
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:

@@ -19,23 +19,26 @@ from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
+from interlock.hub.calls.dispatch.outgoing import outgoing_for
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import with_exposed_uris
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp import older_revisions as older
-from interlock.protocols.mcp import results
-from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
-from interlock.protocols.mcp.headers import param_values
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, ReadResult, read_answer
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
+from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
+from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.large import Read
@@ -51,9 +54,15 @@ class CallDispatcher(Protocol):
 
     states: RequestStates
     recovery: CallRecovery
+    open_requests: OpenRequests[Forwarder]
+    callbacks: Callbacks
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
+
+
+def _cancelled() -> Fault:
+    return Fault("CANCELLED", "the call was cancelled")
 
 
 class Forwarder(msgspec.Struct, eq=False):
@@ -70,6 +79,13 @@ class Forwarder(msgspec.Struct, eq=False):
     _client_questions: ClientQuestions | None = None
     _open_requests: int = 0
     """Requests of the server that the client has not answered yet."""
+    _cancelling: bool = False
+    """Whether its client has asked to cancel it by its id."""
+    _answered_cancelled: bool = False
+    _callbacks: CallbackRelay | None = None
+    """Answers callbacks of a server that agreed on them."""
+    _stream: StreamRelay | None = None
+    """Relays chunks and progress of a server that agreed on MGP's streaming."""
 
     @property
     def attended(self) -> bool:
@@ -81,36 +97,68 @@ class Forwarder(msgspec.Struct, eq=False):
         """Send the call, with additional members where it is repeated. A failure to send is its answer."""
         call = self._call
         try:
+            if self._connection.mgp is not None and self._handle is None:
+                self._stream = relay_for(call, self._plan, self._connection, self._translation())
+                self._callbacks = self._dispatcher.callbacks.relay_for(call, self._connection, self)
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
+            if agreed_on(call.exchange.dialect, streaming.EXTENSION):
+                self._dispatcher.open_requests.add(call.exchange, self)
             if type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_large, outgoing)
                 return
-            tool = call.target.tool
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
 
     def _send_large(self, outgoing: Outgoing) -> None:
         if self._finished:
             return
-        tool = self._call.target.tool
         try:
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
+
+    def _send_now(self, outgoing: Outgoing) -> None:
+        tool = self._call.target.tool
+        self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+        if self._stream is not None:
+            self._stream.begin(self._handle)
 
     def _fail(self, fault: Fault) -> None:
         self._finish()
         self._call.exchange.fail(fault)
 
+    async def cancel_for_client(self, reason: str) -> bytes | None:
+        """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
+        the content so far; None where the call was answered in the meantime."""
+        self._cancelling = True
+        content = None if self._stream is None else await self._stream.cancel(reason)
+        if self._finished and not self._answered_cancelled:
+            return None
+        self.cancelled(reason)
+        self._call.exchange.fail(_cancelled())
+        return b"[]" if content is None else await self._checked(content)
+
+    async def _checked(self, content: bytes) -> bytes:
+        """Content that passed the same checks as a result."""
+        processor, checked = self._plan.processor, asyncio.get_running_loop().create_future()
+        if processor is None:
+            return content
+        processor.finish(self._call, b'{"content":%b}' % content, checked.set_result)
+        return bytes(msgspec.json.decode(await checked, type=dict[str, msgspec.Raw])["content"])
+
     def on_response(self, answer: Result | Failure) -> None:
         """Answer the client in its own terms."""
         call, modern = self._call, self._connection.modern
         exchange = call.exchange
+        if self._cancelling and isinstance(answer, Failure):
+            call.outcome, self._answered_cancelled = CANCELLED, True
+            self._fail(_cancelled())
+            return
         modern_client = exchange.dialect.modern
         if modern and not modern_client and self._asks_client(answer):
             return
@@ -130,14 +178,16 @@ class Forwarder(msgspec.Struct, eq=False):
         else:
             call.outcome = sized(outcome_in(members), size)
         try:
-            result = self._in_client_era(read.result, members)
+            translation = self._translation()
+            result = read.result if self._stream is None else self._stream.finish(read.result)
+            result = translation.in_client_era(result, members)
             self._finish()
             addressed = not call.caller.bare and members.has_addresses(result)
             if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
-                    LargeReading.here().work(result, partial(self._rewritten, addressed), self._deliver)
+                    LargeReading.here().work(result, partial(translation.rewritten, addressed), self._deliver)
                     return
-                result = self._rewritten(addressed, result)
+                result = translation.rewritten(addressed, result)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -172,6 +222,10 @@ class Forwarder(msgspec.Struct, eq=False):
         """Pass progress and log messages of this call to the client. Log messages of a shared legacy session belong to
         no client. Any other notification on a call's stream is not about the call."""
         exchange, processor = self._call.exchange, self._plan.processor
+        if method == streaming.CHUNK:
+            if self._stream is not None:
+                self._stream.on_chunk(params)
+            return
         if processor is not None:
             params = processor.params(params)
         if method == PROGRESS:
@@ -184,6 +238,12 @@ class Forwarder(msgspec.Struct, eq=False):
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
                 exchange.notify(method, one_line(params))
+        elif method == CALLBACK:
+            if self._callbacks is not None:
+                self._callbacks.on_request(params)
+        elif method == streaming.PROGRESS:
+            if self._stream is not None:
+                self._stream.on_progress(params)
         else:
             self._connection.listener.on_notification(method, params)
 
@@ -193,7 +253,7 @@ class Forwarder(msgspec.Struct, eq=False):
             # It may be for the hub itself. Any other is refused there.
             self._connection.listener.on_request(request)
             return
-        self._owner.questions.relay(self._connection, request, self._ask_client, self._call.exposed_server)
+        self._owner.questions.relay(self._connection, request, self.ask_client, self._call.exposed_server)
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
@@ -222,7 +282,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._call.progress = progress
             self._call.exchange.notify(PROGRESS, with_token(params, token))
 
-    def _ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's timeout does not run while it waits for the answer."""
         exchange = self._call.exchange
         if not exchange.dialect.modern:
@@ -237,6 +297,10 @@ class Forwarder(msgspec.Struct, eq=False):
         self._open_requests -= 1
         if not self._open_requests:
             self._extend(self._plan.timeouts.tool_s)
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server take longer: it waits for an answer."""
+        self._extend(max(seconds, self._plan.timeouts.tool_s))
 
     def _extend(self, seconds: float) -> None:
         if self._handle is not None and not self._finished:
@@ -304,82 +368,29 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._client_questions is not None:
             questions, self._client_questions = self._client_questions, None
             questions.stop()
+        if self._stream is not None:
+            self._stream.stop()
+        if self._callbacks is not None:
+            self._callbacks.stop()
+        self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
         self._dispatcher.done(self._call)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with additional members where the call is repeated."""
-        call, connection = self._call, self._connection
-        target, exchange = call.target, call.exchange
-        tool, meta, modern = target.tool, exchange.preview.meta, connection.modern
-        headers: tuple[tuple[str, str], ...] = ()
-        if tool is not None and tool.param_headers and modern:
-            headers = tuple(param_values(tool.param_headers, call.arguments))
-        wants_progress = meta is not None and meta.progress_token is not None
-        rest: bytes | None = None
-        if call.plain and more is None and connection.mgp is None and modern is exchange.dialect.modern:
-            # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
-            trace = call.trace.encode()
-            head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)
-            tail = b"}" if meta is None else meta.tail
-            if meta is None or meta.traceparent is None:
-                head += b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
-                params, rest = (head + b",", tail + b"}") if wants_progress else (head + tail + b"}", None)
-            else:
-                params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
-        else:
-            params = self._translation().params({**call.members, **more} if more else call.members)
+        stream = self._stream is not None and self._stream.asks_for_chunks
+        outgoing = outgoing_for(self._call, self._connection, self._translation(), more, stream=stream)
         now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
-        return Outgoing(
-            exchange.request.method,
-            params,
-            now + patience,
-            None if target.kind == "completion" else target.name,
-            headers,
-            wants_progress,
-            now + patience * LONGEST_CALL_FACTOR,
-            True,
-            patience,
-            rest,
-        )
+        outgoing.deadline, outgoing.max_deadline = now + patience, now + patience * LONGEST_CALL_FACTOR
+        outgoing.patience, outgoing.accepts = patience, self._accepts()
+        return outgoing
+
+    def _accepts(self) -> frozenset[str]:
+        """The notifications about the call that the hub takes from the server."""
+        accepts = frozenset[str]() if self._stream is None else self._stream.accepts
+        return accepts if self._callbacks is None else accepts | {CALLBACK}
 
     def _translation(self) -> Translation:
         """Translates between the eras of client and server, where they differ."""
         return Translation(self._call, self._connection, self._dispatcher.states)
-
-    def _in_client_era(self, result: bytes, members: ResultMembers) -> bytes:
-        """A result on one line, with the members that results have in the client's era."""
-        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
-            result = one_line(result)
-        call = self._call
-        exchange = call.exchange
-        modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if modern:
-            if members.result_type != COMPLETE:
-                kind = members.kind
-                if modern_client and kind == INPUT_REQUIRED:
-                    return self._translation().sealed(result)
-                if kind is not None or modern_client:
-                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
-            if not modern_client:
-                result = results.plain(result, members)
-            elif call.target.kind == "resource":
-                result = results.cacheable(result)
-            elif members.scope is not _UNSET and not members.private:
-                result = results.narrowed(result)
-        elif modern_client:
-            ttl = 0 if exchange.request.method == "resources/read" else None
-            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        return result
-
-    def _rewritten(self, addressed: bool, result: bytes) -> bytes:
-        """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
-        call, dialect = self._call, self._call.exchange.dialect
-        if addressed:
-            result = with_exposed_uris(call.target.server, result)
-        if not dialect.modern and (self._connection.modern or not dialect.revision.structures):
-            # Last, since older revisions get structures as text, addresses included.
-            tool = call.target.tool
-            result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
-        return result
