@@ -54,6 +54,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.sandbox]", settings.Sandbox),
     ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.scopes.FEATURE]", settings.Scopes),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
@@ -63,6 +64,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[live]", live_settings.Live),
     ("[live.rules.NAME]", live_settings.LiveRule),
     ("[live.quiet_hours]", live_settings.QuietHours),
+    ("[live.webhook]", live_settings.LiveWebhook),
+    ("[hooks.NAME]", live_settings.Hook),
 ]
 
 

@@ -271,13 +271,19 @@ class Connection:
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
     async def watch(
-        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+        self,
+        *,
+        lists: bool = True,
+        uris: frozenset[str] = frozenset(),
+        tasks: frozenset[str] = frozenset(),
+        live: bool = False,
     ) -> Mapping[str, Fault]:
         """Hear of changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
-        resources that the server does not tell of, and why. The caller asks for what changed while a stream broke."""
+        resources that the server does not tell of, and why. The caller asks for what changed while a stream broke. With
+        `live`, a server of the stateless era may speak first on the stream (MCPL)."""
         if self._watch is None:
             self._watch = Watch(self)
-        return await self._watch.set(lists, uris, tasks)
+        return await self._watch.set(lists, uris, tasks, live=live)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""

@@ -14,8 +14,9 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .live_settings import Live
+from .live_settings import Hook, Live
 from .problems import Problem
+from .rates import Rate as Rate
 
 Mode = Literal["observe", "guard", "locked"]
 Share = Literal["auto", "principal", "session"]
@@ -242,23 +243,6 @@ class Registration(msgspec.Struct, frozen=True):
     (`mcp-server-time==1.0`). A person approves each one. Other commands need a source that the hub can judge."""
 
 
-class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many calls are allowed; unset: no limit."""
-
-    per_minute: Count | None = None
-    """Calls within any minute. All of them may arrive at once."""
-    per_hour: Count | None = None
-    """Calls within any hour."""
-
-    @property
-    def limits(self) -> bool:
-        return self.per_minute is not None or self.per_hour is not None
-
-    def __str__(self) -> str:
-        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
-        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
-
-
 class HubLogin(msgspec.Struct, frozen=True):
     """`[hub.login]`: how people log in to servers through the hub."""
 
@@ -343,6 +327,18 @@ class Restart(msgspec.Struct, frozen=True):
     """The longest pause. For a server that cannot be reached or started: twice that, at most a minute."""
 
 
+class Scopes(msgspec.Struct, frozen=True):
+    """`[servers.ID.scopes.FEATURE]`: what the tools of a scoped feature set may act on, as patterns over scope labels
+    (`/project/**`, `#dev-*`). What neither list names is put to a person. See [Live](live.md#scopes)."""
+
+    whitelist: tuple[str, ...] = ()
+    """Allowed without asking."""
+    blacklist: tuple[str, ...] = ()
+    """Never allowed; overrides `whitelist`."""
+    label: str | None = None
+    """How a label follows from a tool's arguments (`"{path}"`); unset: as the server declares."""
+
+
 class Tools(msgspec.Struct, frozen=True):
     """Which tools of a server are offered, and under which name and description. Patterns match the server's own tool
     names."""
@@ -360,6 +356,8 @@ class Tools(msgspec.Struct, frozen=True):
     the fingerprint. Only exactly that definition is trusted. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """How often all callers together may call a tool, by its own name: `{ per_minute = 30, per_hour = 500 }`."""
+    feature_sets: dict[str, str] = {}
+    """The feature set that a tool belongs to, by the server's own tool name, if the server does not declare it."""
     timeouts: dict[str, ToolTimeouts] = {}
     """`tool_s`, `validation_s` and `lock_s` by tool name or pattern. If several patterns match, the last one that has
     the setting counts."""
@@ -542,6 +540,8 @@ class Server(msgspec.Struct, frozen=True):
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
     tools: Tools = Tools()
+    scopes: dict[str, Scopes] = {}
+    """What tools of scoped feature sets may act on; see below."""
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
@@ -720,6 +720,7 @@ class Config(msgspec.Struct, frozen=True):
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()
     live: Live = Live()
+    hooks: dict[str, Hook] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

@@ -101,8 +101,12 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
-        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
+        calls = self._calls = CallParts(
+            foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
+        )
+        listings = self._listings = ListingParts(
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -152,7 +156,15 @@ class HubApp:
             lambda: foundation.config,
         )
         self.hub = build_service(
-            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.registration
+            foundation,
+            authentication,
+            calls,
+            listings,
+            upstreams,
+            self.limits,
+            self.readiness,
+            self.registration,
+            self.live,
         )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
@@ -214,7 +226,7 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
-        await self.live.start(self._listings.access_changed)
+        await self.live.start(self.inbox, self._listings.access_changed)
         await self._registrations.start(self.store, self._register)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
@@ -248,6 +260,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
+            self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed

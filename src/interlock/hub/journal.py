@@ -188,6 +188,11 @@ class Journal:
             LIVE + "refused", NOBODY, Target("server", server, ""), rule=fault.name, reason=reason, details=details
         )
 
+    def live_scope(self, server: str, feature_set: str, label: str, *, approved: bool) -> None:
+        """Record how a server's request for a scope was answered."""
+        details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
+        self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}

@@ -150,7 +150,7 @@ class HubService:
         if not known.current:
             known = self._authenticator.readmit(known)
         session = Session(self._sessions.worker.new_id(), channel, known, speaking(dialect))
-        result = self._lists.initialize_result(session.dialect, known)
+        result = self._lists.initialize_result(session.dialect, known, channel.transport)
         self.clients.sessions.open(session)
         return session, result
 

@@ -17,6 +17,7 @@ from interlock.transports.exchange import Service
 from interlock.version import VERSION
 from interlock.web.admin.routes import admin_paths, admin_routes
 from interlock.web.console.routes import console_routes
+from interlock.web.hooks import hook_routes
 from interlock.web.login_pages import login_routes
 from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes
@@ -73,5 +74,14 @@ def make_app(
     admin = admin_routes(hub_app, operations)
     console = console_routes(hub_app, operations)
     return Starlette(
-        routes=[*own, *metrics.routes, *well_known_routes(hub_app), *login_routes(hub_app), *rest, *admin, *console]
+        routes=[
+            *own,
+            *hook_routes(hub_app),
+            *metrics.routes,
+            *well_known_routes(hub_app),
+            *login_routes(hub_app),
+            *rest,
+            *admin,
+            *console,
+        ]
     )

@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "proposal",
     "registration",
     "callback",
+    "scope",
 ]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]

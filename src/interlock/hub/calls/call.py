@@ -116,6 +116,19 @@ class ChunkFilter(Protocol):
         """The text that was held back."""
 
 
+class EveryChunk:
+    """Relays every chunk as it is."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def block(self, block: dict[str, object]) -> dict[str, object] | None:
+        return block
+
+    def finish(self) -> str:
+        return ""
+
+
 class ResultProcessor(Protocol):
     """Changes the results of a target on their way to the client."""
 
@@ -215,6 +228,8 @@ class Call(msgspec.Struct, eq=False):
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """The tries so far, if a server answered with an error that allows another."""
+    scope: bytes = b""
+    """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
     task: PossibleTask | None = None
     metered_at: float = 0.0
     """When its rates counted it, on the clock of the loop."""

@@ -23,6 +23,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import Ledger
@@ -44,6 +45,7 @@ class CallParts:
         upstreams: Upstreams,
         parking: CallParking,
         states: RequestStates,
+        live: LiveParts,
     ) -> None:
         self._foundation = foundation
         self._states = states
@@ -57,7 +59,7 @@ class CallParts:
         self.pages = Pages(time.monotonic)
         self.result_tokens = ResultTokens()
         self.gate_chain = GateChain(
-            foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings
+            foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
         )
         self.tracker = Tracker(
             Ledger(self._max_tasks, foundation.worker),

@@ -292,7 +292,7 @@ class TaskHandler:
     ) -> None:
         if not caller.view.bare and read_members(result).has_addresses(result):
             result = with_exposed_uris(target.server, result)
-        processor = self._policy.processor_of(target)
+        processor = self._policy.processor_of(caller.principal, target)
         if processor is None:
             deliver(result)
         else:

@@ -21,7 +21,8 @@ def outgoing_for(
         headers = tuple(param_values(tool.param_headers, call.arguments))
     wants_progress = meta is not None and meta.progress_token is not None
     rest: bytes | None = None
-    if call.plain and more is None and connection.mgp is None and modern is exchange.dialect.modern:
+    plain = call.plain and more is None and not call.scope
+    if plain and connection.mgp is None and modern is exchange.dialect.modern:
         # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
         trace = call.trace.encode()
         head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)

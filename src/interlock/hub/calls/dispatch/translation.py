@@ -37,6 +37,10 @@ _UNSET: Final = msgspec.UNSET
 _encode: Final = msgspec.json.Encoder().encode
 
 
+HUB_MEMBERS: Final = ("scope", "state", "checkpoint")
+"""Members of a call beside its arguments that MCPL gives the host alone. What a client writes there is removed."""
+
+
 class Translation:
     """Says what one call's client and server cannot say to each other directly."""
 
@@ -61,6 +65,10 @@ class Translation:
             fields["name"] = msgspec.Raw(target.quoted)
         elif target.kind == "resource":
             fields["uri"] = msgspec.Raw(target.quoted)
+        for name in HUB_MEMBERS:
+            fields.pop(name, None)
+        if call.scope:
+            fields["scope"] = msgspec.Raw(call.scope)
         self._translate(fields)
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))
