@@ -14,7 +14,7 @@ from .mgp_script import ERAS, TRANSPORTS, MgpScript, call, error_of, listed, too
 from .running_hub import RawClient, RunningHub, text_of
 from .test_speaking import HOMES, OFFER, mgp_of
 
-SERVERS_OFFER = {"version": "0.2.0", "extensions": ["security", "audit", "discovery", "com.example.own"]}
+SERVERS_OFFER = {"version": "0.2.0", "extensions": ["security", "audit", "lifecycle", "com.example.own"]}
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 REFUSED = {"error": {"code": 4002, "message": "off", "data": {"_mgp": {"category": "validation", "retryable": False}}}}
 
