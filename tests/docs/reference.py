@@ -49,6 +49,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
     ("[servers.ID.permissions]", settings.Permissions),
+    ("[servers.ID.requests]", settings.Requests),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),

@@ -65,7 +65,7 @@ class HubApp:
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self.bus
+            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self._calls.pipeline, self.bus
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()

@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import LOCAL_AGENT, Principal
-from interlock.hub.calls.call import Caller
+from interlock.hub.auth.principals import LOCAL_AGENT, SERVER, Principal
+from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.refusals import Refusal
@@ -53,6 +53,12 @@ class ToolOperations:
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
             return Why(refusal=hub.pipeline.refusals.last(params.agent))
+        if params.agent is not None and params.agent.startswith(SERVER):
+            server = params.agent.removeprefix(SERVER)
+            if server not in self._hub_app.config.servers:
+                raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
+            asking = ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
+            return Why(params.agent, params.tool, await DryRun.of(hub.pipeline, asking, params.tool, arguments))
         judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
 

@@ -14,6 +14,7 @@ from interlock.hub.calls.gates.confirm import ConfirmGate
 from interlock.hub.calls.gates.headers import HeadersGate
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.permissions import PermissionsGate
+from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.gates.risk import RiskGate
 from interlock.hub.calls.gates.schema import SchemaGate
 from interlock.hub.calls.gates.validator_checks import Judging
@@ -57,6 +58,7 @@ class GateChain:
         access = self._authentication.access
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
+            RequestsGate(config.servers),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             SchemaGate(),

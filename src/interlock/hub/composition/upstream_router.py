@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
@@ -23,6 +24,7 @@ class UpstreamRouter:
         tasks: Tracker,
         journal: Journal,
         claims: ServerClaims,
+        pipeline: Pipeline,
         bus: Bus,
     ) -> None:
         self._journal = journal
@@ -30,6 +32,7 @@ class UpstreamRouter:
         self.prepare = approvals.server_policies.prepared
         self.on_offer = approvals.take
         self.on_claim = claims.take
+        self.ask_client = pipeline.ask_client
         self.subscriptions = changes.subscriptions
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed

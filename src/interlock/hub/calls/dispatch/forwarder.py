@@ -6,6 +6,7 @@ Ids, progress tokens and request states never cross the hub: each side has its o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,21 +16,20 @@ from interlock.client.connection import Connection
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import ClientQuestions
+from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.dispatch.translation import Translation
+from interlock.hub.calls.dispatch.translation import Translation, in_client_era, rewritten
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses, with_exposed_uris
+from interlock.hub.catalog.links import has_addresses
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp import older_revisions as older
-from interlock.protocols.mcp import results
-from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, read_answer
+from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.headers import param_values
-from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
@@ -67,8 +67,8 @@ class Forwarder(msgspec.Struct, eq=False):
     _handle: Id | None = None
     _finished: bool = False
     _client_questions: ClientQuestions | None = None
-    _open_requests: int = 0
-    """Requests of the server that the client has not answered yet."""
+    _open_requests: CallRequests | None = None
+    """Requests of the server to the client, if there were any."""
 
     @property
     def attended(self) -> bool:
@@ -124,15 +124,27 @@ class Forwarder(msgspec.Struct, eq=False):
             return
         members = read.members
         call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
+            self._judge_questions(read)
+        else:
+            self._answer(read)
+
+    def _answer(self, read: ReadResult) -> None:
+        """Answer the client with a result that may leave."""
+        call, members = self._call, read.members
+        exchange = call.exchange
         try:
-            result = self._in_client_era(read.result, members)
+            result = in_client_era(call, self._connection, self._dispatcher.states, read.result, members)
             self._finish()
             addressed = not call.caller.bare and has_addresses(members, result)
-            if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
+            old = not exchange.dialect.modern
+            if addressed or (old and (self._connection.modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:
-                    LargeReading.here().work(result, partial(self._rewritten, addressed), self._deliver)
+                    LargeReading.here().work(
+                        result, partial(rewritten, call, self._connection, addressed), self._deliver
+                    )
                     return
-                result = self._rewritten(addressed, result)
+                result = rewritten(call, self._connection, addressed, result)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -142,6 +154,32 @@ class Forwarder(msgspec.Struct, eq=False):
                 exchange.result(result)
             else:
                 self._plan.processor.finish(call, result, exchange.result)
+
+    def _judge_questions(self, read: ReadResult) -> None:
+        """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
+        try:
+            self._translation().check_may_ask()
+            questions = questions_in(read.result, self._call.exchange.dialect)
+            self._leave(questions, partial(self._answer, read))
+        except Fault as fault:
+            self._fail(fault)
+
+    def _leave(self, questions: list[tuple[str, bytes]], then: Callable[[], None]) -> None:
+        """Go on once every question may leave for the client. If one may not, only the refusal leaves."""
+        # The server has answered: there is no request that a cancellation could reach.
+        self._handle = None
+        self._requests().leave(questions).add_done_callback(partial(self._on_judged, then))
+
+    def _on_judged(self, then: Callable[[], None], judged: asyncio.Future[list[bytes]]) -> None:
+        cause = None if judged.cancelled() else judged.exception()
+        if self._finished:
+            return
+        if judged.cancelled():
+            self._fail(Fault("CANCELLED", "the request is no longer wanted"))
+        elif cause is None:
+            then()
+        else:
+            self._fail(cause if isinstance(cause, Fault) else Fault("INTERNAL_ERROR", "a fault of ours"))
 
     def _deliver(self, result: bytes | Fault) -> None:
         """Answer with a large result that a thread has rewritten."""
@@ -155,6 +193,16 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code)
+        if error.code != URL_FIRST:
+            self._on_known_error(error)
+            return
+        try:
+            # Pages that a person is to open are questions to that person.
+            self._leave(url_first.questions_in(error), partial(self._on_known_error, error))
+        except Fault as fault:
+            self._fail(fault)
+
+    def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
         recovery = self._dispatcher.recovery
         if self._connection.mgp is None or not recovery.takes(self._call, self._plan, error):
@@ -178,12 +226,13 @@ class Forwarder(msgspec.Struct, eq=False):
             self._connection.listener.on_notification(method, params)
 
     def on_request(self, request: Request) -> None:
-        """Pass a request of the server to the client: possible where the connection is the client's own."""
+        """Put a request of the server to the client: possible where the connection is the client's own."""
         if self._owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
-        self._owner.questions.relay(self._connection, request, self._ask_client, self._call.exposed_server)
+        ask = partial(self._requests().ask, self._owner)
+        self._owner.questions.relay(self._connection, request, ask, self._call.exposed_server)
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
@@ -208,23 +257,12 @@ class Forwarder(msgspec.Struct, eq=False):
             self._call.progress = progress
             self._call.exchange.notify(PROGRESS, with_token(params, token))
 
-    def _ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        """Ask the client. The server's timeout does not run while it waits for the answer."""
-        exchange = self._call.exchange
-        if not exchange.dialect.modern:
-            params = question_for_old(exchange.dialect.revision, method, params)
-        waiting = exchange.ask(method, params)
-        self._open_requests += 1
-        self._extend(self._dispatcher.states.life_s)
-        waiting.add_done_callback(self._on_client_answer)
-        return waiting
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of this call."""
+        return self._call.exchange.ask(method, params)
 
-    def _on_client_answer(self, _: asyncio.Future[bytes]) -> None:
-        self._open_requests -= 1
-        if not self._open_requests:
-            self._extend(self._plan.timeouts.tool_s)
-
-    def _extend(self, seconds: float) -> None:
+    def extend(self, seconds: float) -> None:
+        """Wait so long for the server's answer, from now on."""
         if self._handle is not None and not self._finished:
             self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
 
@@ -265,8 +303,9 @@ class Forwarder(msgspec.Struct, eq=False):
             self._translation().check_may_ask()
             if questions is None:
                 life_s = self._dispatcher.states.life_s
-                questions = ClientQuestions(call.exchange, call.exposed_server, life_s, self.send, self.on_lost)
-                self._client_questions = questions
+                self._client_questions = questions = ClientQuestions(
+                    call.exchange, call.exposed_server, life_s, self._requests().put, self.send, self.on_lost
+                )
             questions.ask(answer.result)
         except Fault as fault:
             self.on_lost(fault)
@@ -292,6 +331,8 @@ class Forwarder(msgspec.Struct, eq=False):
             questions.stop()
         if self._owner is not None:
             self._owner.open.discard(self)
+        if self._open_requests is not None:
+            self._open_requests.withdraw()
         self._dispatcher.done(self._call)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
@@ -330,42 +371,12 @@ class Forwarder(msgspec.Struct, eq=False):
             rest,
         )
 
+    def _requests(self) -> CallRequests:
+        """The requests of the server to the client within this call."""
+        if self._open_requests is None:
+            self._open_requests = CallRequests(self._call, self._plan, self, self._dispatcher.states.life_s)
+        return self._open_requests
+
     def _translation(self) -> Translation:
         """Translates between the eras of client and server, where they differ."""
         return Translation(self._call, self._connection, self._dispatcher.states)
-
-    def _in_client_era(self, result: bytes, members: ResultMembers) -> bytes:
-        """A result on one line, with the members that results have in the client's era."""
-        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
-            result = one_line(result)
-        call = self._call
-        exchange = call.exchange
-        modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if modern:
-            if members.result_type != COMPLETE:
-                kind = members.kind
-                if modern_client and kind == INPUT_REQUIRED:
-                    return self._translation().sealed(result)
-                if kind is not None or modern_client:
-                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
-            if not modern_client:
-                result = results.plain(result, members)
-            elif call.target.kind == "resource":
-                result = results.cacheable(result)
-            elif members.scope is not _UNSET and not members.private:
-                result = results.narrowed(result)
-        elif modern_client:
-            ttl = 0 if exchange.request.method == "resources/read" else None
-            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        return result
-
-    def _rewritten(self, addressed: bool, result: bytes) -> bytes:
-        """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
-        call, dialect = self._call, self._call.exchange.dialect
-        if addressed:
-            result = with_exposed_uris(call.target.server, result)
-        if not dialect.modern and (self._connection.modern or not dialect.revision.structures):
-            # Last, since older revisions get structures as text, addresses included.
-            tool = call.target.tool
-            result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
-        return result

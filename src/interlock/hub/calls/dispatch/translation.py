@@ -13,21 +13,24 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import check_questions
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS, STATE, binding_of
 from interlock.hub.calls.call import Call
-from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers
+from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.upstreams.mgp_agreement import asking_meta
 from interlock.hub.upstreams.sharing import log_level_of
+from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ResultMembers
 from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.meta import Members, with_trace
 from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import one_line
 
+_UNSET: Final = msgspec.UNSET
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -68,8 +71,6 @@ class Translation:
     def sealed(self, result: bytes) -> bytes:
         """A server's request state is bound to this caller and this call before it leaves. What a person has approved
         is approved for the next round too, whether or not the server has a state."""
-        self.check_may_ask()
-        check_questions(result, self._call.exchange.dialect)
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         if self._call.exposed_server is not None and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))
@@ -131,3 +132,42 @@ class Translation:
         dialect = self._call.exchange.dialect
         level = log_level_of(self._call.exchange)
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
+
+
+def in_client_era(
+    call: Call, connection: Connection, states: RequestStates, result: bytes, members: ResultMembers
+) -> bytes:
+    """A result on one line, with the members that results have in the client's era."""
+    if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
+        result = one_line(result)
+    exchange = call.exchange
+    modern, modern_client = connection.modern, exchange.dialect.modern
+    if modern:
+        if members.result_type != COMPLETE:
+            kind = members.kind
+            if modern_client and kind == INPUT_REQUIRED:
+                return Translation(call, connection, states).sealed(result)
+            if kind is not None or modern_client:
+                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
+        if not modern_client:
+            result = results.plain(result, members)
+        elif call.target.kind == "resource":
+            result = results.cacheable(result)
+        elif members.scope is not _UNSET and not members.private:
+            result = results.narrowed(result)
+    elif modern_client:
+        ttl = 0 if exchange.request.method == "resources/read" else None
+        result = results.completed(result, members, ttl_ms=ttl, server_info=connection.peer.server_info)
+    return result
+
+
+def rewritten(call: Call, connection: Connection, addressed: bool, result: bytes) -> bytes:
+    """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
+    dialect = call.exchange.dialect
+    if addressed:
+        result = with_exposed_uris(call.target.server, result)
+    if not dialect.modern and (connection.modern or not dialect.revision.structures):
+        # Last, since older revisions get structures as text, addresses included.
+        tool = call.target.tool
+        result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
+    return result
