@@ -31,11 +31,12 @@ LAYERS = {
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
     "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "policy_version", "room_capabilities",
-    "foundation", "authentication", "handlers", "service", "audit.tracing", "composition", "app", "admin",
+    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live", "policy_version",
+    "room_capabilities", "foundation", "readiness", "authentication", "handlers", "service", "audit.tracing",
+    "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
-MOST_LEAF_PACKAGES = 16
+MOST_LEAF_PACKAGES = 17
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from interlock.cli.app import EXIT_CODES, SECTIONS, app
-from interlock.config import settings
+from interlock.config import live_settings, settings
 from interlock.events.types import EVENTS
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
@@ -57,6 +57,9 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[agents.NAME.tool_context_budget]", settings.ContextBudget),
     ("[rooms]", settings.Rooms),
     ("[rooms.topics.NAME]", settings.Topic),
+    ("[live]", live_settings.Live),
+    ("[live.rules.NAME]", live_settings.LiveRule),
+    ("[live.quiet_hours]", live_settings.QuietHours),
 ]
 
 

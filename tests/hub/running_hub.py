@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.config.live_settings import Live
 from interlock.config.settings import Agent, Config, Hub, Profile, Rooms, Server, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
@@ -24,6 +25,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
+from interlock.protocols.mgp.negotiation import EXTENSIONS
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store.documents import Change
@@ -40,6 +42,10 @@ SOURCE = HERE.parents[1] / "src"
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
+MGP: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": list(EXTENSIONS)}}
+"""Capabilities of a client that speaks all of MGP."""
+FINDS_TOOLS: dict[str, Any] = {"mgp": {"version": "0.2.0", "extensions": ["tool_discovery"]}}
+"""Capabilities of a client that uses `mgp/tools/*` and nothing else of MGP."""
 
 
 class RunningHub:
@@ -113,11 +119,12 @@ async def running_hub(
     agents: Mapping[str, Agent] | None = None,
     parking: ParkingLimits | None = None,
     rooms: Rooms | None = None,
+    live: Live | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
-    config = Config(hub=settings, rooms=rooms or Rooms(), **tables)
+    config = Config(hub=settings, rooms=rooms or Rooms(), live=live or Live(), **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     gateway = Gateway(hub_app)
@@ -211,7 +218,7 @@ class RawClient:
         params = dict(params or {})
         meta = {
             f"{PREFIX}protocolVersion": MODERN,
-            f"{PREFIX}clientCapabilities": {},
+            f"{PREFIX}clientCapabilities": MGP if method.startswith("mgp/") else {},
             **params.pop("_meta", {}),
         }
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}

@@ -19,7 +19,7 @@ from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.upstreams.states import ServerState
 
 from .mgp_script import MgpScript, tool
-from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import opened
 
 count_tokens = TokenCounter()
@@ -48,7 +48,7 @@ def caller_of(hub: RunningHub, agent: str) -> Caller:
 
 async def context_of(client: RawClient) -> tuple[int, int]:
     """What a session's instructions and list take."""
-    opened = await client.initialize()
+    opened = await client.initialize(FINDS_TOOLS)
     listed = (await client.legacy("tools/list"))["result"]["tools"]
     return tokens_of(opened["result"].get("instructions", "")), tokens_of(listed)
 
@@ -136,7 +136,7 @@ async def test_definitions_that_a_profile_writes_anew_are_counted_too(tmp_path: 
     )
     async with running_hub(tmp_path, SERVERS, hub=settings(), profiles={"work": profile}) as hub:
         client = RawClient(hub.url + "/profiles/work/mcp")
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert "tide" in {each["name"] for each in listed}
         found = (await client.legacy("mgp/tools/discover", {"query": "tide height of a harbour"}))["result"]
@@ -155,7 +155,7 @@ async def test_a_stated_budget_holds_at_the_address_of_one_server_too(tmp_path: 
     agents = {"bound": Agent(budget=1_500), "free": Agent()}
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents=agents) as hub:
         client = RawClient(hub.url + "/servers/many/mcp", hub.key(agent))
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert len(listed) == tools
         asked = {"context": "tide", "requirements": {"capabilities": ["tide height"]}}
@@ -194,7 +194,7 @@ async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_fi
     async with running_hub(tmp_path, servers, hub=settings(), agents=agents) as hub:
         await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
 
         async def load(what: str) -> list[str]:
             asked = {"context": what, "requirements": {"capabilities": [what]}}
@@ -223,7 +223,7 @@ async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_fi
 async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path: Path) -> None:
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"bound": Agent(budget=2_000)}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("bound"))
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         async with opened(client, "GET", b"", {}) as stream:
             asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}
             name = (await client.legacy("mgp/tools/request", asked))["result"]["tools_loaded"][0]["name"]
@@ -240,7 +240,7 @@ async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path
 async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_path: Path, level: Any) -> None:
     async with running_hub(tmp_path, SERVERS, hub=settings(), agents={"still": Agent(level=level)}) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("still"))
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         async with opened(client, "GET", b"", {}) as stream:
             before = await client.legacy("tools/list")
             asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}

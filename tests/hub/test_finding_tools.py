@@ -11,7 +11,7 @@ import pytest
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
 
-from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 
 BUDGET = 2_000
 count_tokens = TokenCounter()
@@ -131,8 +131,8 @@ async def test_requested_tools_appear_in_the_sessions_own_list_and_can_be_evicte
     async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=small()) as hub:
         await counted(hub)
         client, other = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
-        await client.initialize()
-        await other.initialize()
+        await client.initialize(FINDS_TOOLS)
+        await other.initialize(FINDS_TOOLS)
         asked = {"context": "I need the tide", "requirements": {"capabilities": ["tide height", "zzqqy"]}}
         granted = (await client.legacy("mgp/tools/request", asked))["result"]
         assert granted["status"] == "partial"

@@ -21,7 +21,7 @@ from interlock.hub.upstreams.states import ServerState
 
 from .hostile_definitions_server import TEXTS
 from .mgp_script import MgpScript, tool
-from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 
 KERNEL = ["find_tools", "call_tool", "request_tools"]
 count_tokens = TokenCounter()
@@ -129,7 +129,7 @@ async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, bu
         await counted(hub, "many", "odd")
         for agent in agents:
             client = RawClient(hub.url + "/mcp", hub.key(agent))
-            await client.initialize()
+            await client.initialize(FINDS_TOOLS)
             for query in ("tide", "create an invoice", "archive a ticket with its history", "潮"):
                 for call in (
                     ("find_tools", {"query": query, "max_results": 20}),

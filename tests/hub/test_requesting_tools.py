@@ -15,7 +15,7 @@ from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
 
 from .people import read_and_answer
-from .running_hub import RawClient, RunningHub, child, running_hub, text_of, until
+from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 from .test_changes import listening, opened
 from .test_permissions import open_question, shelly
 
@@ -73,7 +73,7 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
 async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path) -> None:
     async with running_hub(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
         client = RawClient(hub.url + "/mcp", hub.key("asker"))
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         async with opened(client, "GET", b"", {}) as stream:
             asked = (await client.legacy("mgp/tools/request", NEED))["result"]
             assert asked["status"] == "pending_approval"
@@ -244,7 +244,7 @@ async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) ->
 async def test_context_tokens_added_is_what_the_list_grew_by(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"many": child("many_server.py", "300")}, hub=settings()) as hub:
         client = RawClient(hub.url + "/mcp")
-        await client.initialize()
+        await client.initialize(FINDS_TOOLS)
         before = (await client.legacy("tools/list"))["result"]["tools"]
         asked = (await client.legacy("mgp/tools/request", NEED))["result"]
         after = (await client.legacy("tools/list"))["result"]["tools"]

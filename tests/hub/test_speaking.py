@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
+from interlock.protocols.mgp.methods import METHODS
 from interlock.server import Server
+from interlock.server.mgp import OFFERED as SERVERS
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 
 from .running_hub import RawClient, child, running_hub
 
-OFFER = {"version": "0.2.0", "extensions": ["access_control", "tool_discovery", "audit", "com.example.own"]}
-AGREED = {"version": "0.2.0", "extensions": ["access_control", "audit", "tool_discovery"]}
+OFFER = {
+    "version": "0.2.0",
+    "extensions": ["access_control", "tool_discovery", "audit", "lifecycle", "com.example.own"],
+}
+AGREED = {"version": "0.2.0", "extensions": ["access_control", "audit", "lifecycle", "tool_discovery"]}
 HOMES: list[Callable[[Any], dict[str, Any]]] = [
     lambda said: {"mgp": said},
     lambda said: {"experimental": {"mgp": said}},
@@ -72,15 +77,19 @@ async def test_an_mgp_client_gets_all_of_it_from_the_hub_where_it_asked(tmp_path
 
 
 @pytest.mark.parametrize("capabilities", [{}, *(home(OFFER) for home in HOMES)])
-async def test_any_client_gets_plain_mcp_from_a_plain_server(capabilities: dict[str, Any]) -> None:
+async def test_a_server_of_ours_speaks_mgp_with_a_client_that_offers_it(capabilities: dict[str, Any]) -> None:
     server = Server("plain", "1")
     http = await start(McpEndpoint(server), None, is_mcp=lambda path: path == "/mcp")
+    both = [extension for extension in SERVERS if extension in OFFER["extensions"]]
+    agreed = [{"version": "0.2.0", "extensions": both, "server_id": "plain"}] if capabilities else []
     try:
         client = RawClient(f"http://127.0.0.1:{http.port}/mcp")
-        assert mgp_of((await client.initialize(capabilities))["result"]["capabilities"]) == []
+        assert mgp_of((await client.initialize(capabilities))["result"]["capabilities"]) == agreed
         error = (await client.legacy("tools/call", UNKNOWN))["error"]
-        assert error["code"] < 0
-        assert "_mgp" not in error.get("data", {})
+        assert (error["code"] > 0) is bool(capabilities)
+        assert ("_mgp" in error.get("data", {})) is bool(capabilities)
+        ping = await client.legacy("mgp/health/ping")
+        assert ("result" in ping) is bool(capabilities)
     finally:
         await http.stop(1)
 
@@ -100,8 +109,13 @@ async def test_an_offer_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         assert opened["error"]["data"]["name"] == "INVALID_PARAMS"
 
 
-async def test_methods_of_mgp_answer_with_its_codes_whoever_asks(tmp_path: Path) -> None:
+async def test_methods_of_mgp_are_there_for_those_alone_who_agreed_on_their_extension(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {}) as hub:
         said = {"entry_type": "server_grant", "agent_id": "a", "server_id": "s", "permission": "allow"}
-        error = (await RawClient(hub.url + "/mcp").modern("mgp/access/grant", said))["error"]
+        client = RawClient(hub.url + "/mcp")
+        error = (await client.modern("mgp/access/grant", said))["error"]
         assert (error["code"], error["data"]["_mgp"]["category"]) == (1000, "security")
+        for method in METHODS:
+            for offered in ({}, {"mgp": {**OFFER, "extensions": ["security"]}}):
+                missing = (await client.modern(method, {"_meta": {CAPABILITIES: offered}}))["error"]
+                assert (missing["code"], missing["data"]["name"]) == (-32601, "METHOD_NOT_FOUND")

@@ -130,10 +130,16 @@ class Peer:
 
 @contextlib.asynccontextmanager
 async def running_rooms(
-    home: Path, hub: Hub | None = None, profiles: Mapping[str, tuple[str, ...]] | None = None, **topics: Topic
+    home: Path,
+    hub: Hub | None = None,
+    profiles: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    config: Config | None = None,
+    **topics: Topic,
 ) -> AsyncIterator[RunningRooms]:
-    """A hub without servers and with these topics."""
-    config = Config(hub=hub or Hub(), rooms=Rooms(profiles=dict(profiles or {}), topics=topics))
+    """A hub with these topics, and without servers unless `config` has some."""
+    rooms = Rooms(profiles=dict(profiles or {}), topics=topics)
+    config = msgspec.structs.replace(config or Config(hub=hub or Hub()), rooms=rooms)
     hub_app = HubApp(config, home)
     gateway = Gateway(hub_app)
     operations = Operations(hub_app, lambda: None, gateway)

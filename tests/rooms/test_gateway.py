@@ -14,6 +14,7 @@ from .running import running_rooms
 pytestmark = pytest.mark.anyio
 
 OPEN = Topic(visibility="restricted", profile="full-access")
+INBOX = {"id": "system:inbox", "capabilities": []}
 
 
 async def test_a_newcomer_is_welcomed_first_and_then_everyone_learns_of_it(tmp_path: Path) -> None:
@@ -21,11 +22,14 @@ async def test_a_newcomer_is_welcomed_first_and_then_everyone_learns_of_it(tmp_p
         ann = await rooms.join("ann")
         assert ann.welcome["to"] == ["ann"]
         assert ann.welcome["from"] == "system:gateway"
-        assert ann.welcome["payload"] == {"you": {"id": "ann", "capabilities": ["mcp/*", "chat"]}, "participants": []}
+        assert ann.welcome["payload"] == {
+            "you": {"id": "ann", "capabilities": ["mcp/*", "chat"]},
+            "participants": [INBOX],
+        }
         joined = await ann.next("system/presence")
         assert joined["payload"]["event"] == "join"
         bob = await rooms.join("bob")
-        assert bob.welcome["payload"]["participants"] == [{"id": "ann", "capabilities": ["mcp/*", "chat"]}]
+        assert bob.welcome["payload"]["participants"] == [INBOX, {"id": "ann", "capabilities": ["mcp/*", "chat"]}]
         seen = await ann.next("system/presence")
         assert seen["payload"] == {"event": "join", "participant": {"id": "bob", "capabilities": ["mcp/*", "chat"]}}
         await bob.leave()

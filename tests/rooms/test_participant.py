@@ -41,7 +41,7 @@ async def test_a_proposal_is_fulfilled_by_one_and_answered_by_another(tmp_path: 
             await participant(rooms, "boss") as boss,
             await participant(rooms, "worker") as worker,
         ):
-            await until(lambda: len(coder.participants) == 2)
+            await until(lambda: len(coder.participants) == 3)
             assert coder.capabilities == ("mcp/proposal:*", "mcp/response:*", "chat")
             assert worker.participants["boss"] == ("mcp/*", "chat")
             params = {"name": "write_file", "arguments": {"path": "a.txt"}}

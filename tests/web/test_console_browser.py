@@ -31,6 +31,7 @@ window.Notification = class {
   constructor(title, more) { window.notes.push(more.body); }
 };
 """
+PAGES = ("/servers", "/servers/busy", "/agents", "/agents/careful", "/tools", "/tools/busy__echo")
 
 
 class HubInThread:
@@ -199,6 +200,27 @@ def test_the_timeline_is_live_and_opens_an_entry(page: Page, hub: HubInThread) -
     assert page.complaints() == []
 
 
+def test_the_servers_and_their_logs_are_live(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.address}/servers")
+    page.until("document.documentElement.dataset.live")
+    hub.do(lambda: hub.hub.operate("servers.stop", server="busy"))
+    page.until("document.querySelector('#servers td.disconnected') !== null")
+    page.open(f"{hub.address}/servers/busy")
+    hub.hub.hub_app.logs.add("busy", "stderr", "a line from the server")
+    page.until("document.getElementById('log').textContent.includes('a line from the server')")
+    assert page.complaints() == []
+
+
+def test_a_tool_is_tried_by_keyboard_with_a_form_of_its_schema(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.address}/tools/busy__add")
+    for name, value in (("a", "20"), ("b", "22")):
+        tab_to(page, f"it.name === 'argument.{name}'")
+        page.ask("Input.insertText", text=value)
+    press(page, "Enter")
+    assert "42" in page.until("document.getElementById('result')?.nextElementSibling.textContent")
+    assert page.complaints() == []
+
+
 def test_t54_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
     hub.ask(HOSTILE)
     for path in ("approvals", "timeline", f"timeline?agent={'%3Cimg%20src=x%20onerror=alert(1)%3E'}"):
@@ -225,7 +247,7 @@ def test_no_page_is_wider_than_the_window(page: Page, hub: HubInThread, width: i
     """320 is a window of 1280 at 400%."""
     hub.ask("x" * 3000)
     page.size(width, 800)
-    for path in ("", "/approvals", "/timeline"):
+    for path in ("", "/approvals", "/timeline", *PAGES):
         page.open(f"{hub.address}{path}")
         page.until("document.querySelector('main h1') !== null")
         assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), path
@@ -245,7 +267,8 @@ def test_the_pages_meet_wcag(page: Page, hub: HubInThread, tmp_path: Path, dark:
     entry = page.until("document.querySelector('#rows a')?.href")
     page.size(1100, 900, dark=dark)
     one = hub.hub.hub_app.inbox.all(only_open=True)[0].id
-    paths = (hub.address, *(f"{hub.address}/{name}" for name in ("approvals", "timeline", "none", f"approvals/{one}")))
+    names = ("approvals", "timeline", "none", f"approvals/{one}", *(path[1:] for path in PAGES))
+    paths = (hub.address, *(f"{hub.address}/{name}" for name in names))
     for address in (*paths, entry, f"{entry}?judge=yes"):
         page.open(address)
         assert _violations(page, axe) == [], address

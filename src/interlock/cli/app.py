@@ -57,6 +57,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
+    "Live": {
+        "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
+        "events": Entry("features:events", "List events that servers pushed, and what became of them."),
+        "usage": Entry("features:usage", "Count the events, wakes and tokens of servers."),
+    },
     "Rooms": {
         "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
     },

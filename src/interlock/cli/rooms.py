@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from .failures import Failure, Refused, WrongUsage
-from .perform import Json, perform, performs, say_rows
+from .failures import Failure, WrongUsage
+from .perform import Json, performs, say_rows
+from .room_actions import call, create, fulfil, propose
+from .room_connection import KEY, URL, joined, run, sent
 from .show import bold, coloured, counted, json_option, one_line, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.protocols.mcpx.envelopes import Envelope
     from interlock.rooms.participant import Participant
-
-T = TypeVar("T")
 
 MAX_SHOWN_CHARS = 2_000
 TO = click.option("--to", multiple=True, metavar="ID", help="Address a participant; repeat it for several.")
@@ -73,37 +72,43 @@ def capabilities(changed: Json, id: str, topic: str | None, **_: Any) -> None:
 @click.argument("topic")
 @click.argument("text")
 @TO
+@KEY
+@URL
 @json_option
-def say_(topic: str, text: str, to: tuple[str, ...], as_json: bool) -> None:
+def say_(topic: str, text: str, to: tuple[str, ...], key: str | None, url: str | None, as_json: bool) -> None:
     """Say something in a topic.
 
     \b
     Example:
       interlock rooms say build "The tests are green again."
     """
-    sent = _run(_say(topic, text, to))
+    id_ = run(_say(topic, text, to, key, url))
     if as_json:
-        show_json({"id": sent})
+        show_json({"id": id_})
 
 
 @rooms.command()
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(1), help="Stop after so many messages.")
+@KEY
+@URL
 @json_option
-def watch(topic: str, count: int | None, as_json: bool) -> None:
-    """Show what is said in a topic, as it happens; stop with Ctrl-C.
+def watch(topic: str, count: int | None, key: str | None, url: str | None, as_json: bool) -> None:
+    """Show who is in a topic and what happens there, live; stop with Ctrl-C.
 
     \b
     Example:
       interlock rooms watch build
     """
-    _run(_watch(topic, count, as_json))
+    run(_watch(topic, count, as_json, key, url))
 
 
 @rooms.command()
 @click.argument("topic")
+@KEY
+@URL
 @json_option
-def join(topic: str, as_json: bool) -> None:
+def join(topic: str, key: str | None, url: str | None, as_json: bool) -> None:
     """Talk in a topic: each line you type is said there. End with Ctrl-D.
 
     A line `/fulfil PROPOSAL TARGET` sends the proposed request to a participant in your name, and
@@ -113,46 +118,22 @@ def join(topic: str, as_json: bool) -> None:
     Example:
       interlock rooms join build
     """
-    _run(_Talk(topic, as_json).run())
+    run(_Talk(topic, key, url, as_json).run())
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    from interlock.rooms.participant import RoomError
-
-    try:
-        return asyncio.run(work)
-    except RoomError as error:
-        failure = Refused if error.reason.startswith("http_4") or error.fix else Failure
-        raise failure(error.message, error.fix or "see `interlock rooms list`") from None
+async def _say(topic: str, text: str, to: tuple[str, ...], key: str | None, url: str | None) -> str:
+    async with await asyncio.to_thread(joined, topic, key, url) as me:
+        id_ = await me.chat(text, to)
+    return await sent(me, id_)
 
 
-def _participant(topic: str, *, apart: bool) -> Participant:
-    """Yourself in a topic; `apart` from a terminal that has joined already."""
-    from interlock.rooms.participant import Participant
-
-    made = perform("rooms.join", {"topic": topic, "apart": apart})
-    return Participant(made["url"], topic, made["ticket"], reconnect=False)
-
-
-async def _say(topic: str, text: str, to: tuple[str, ...]) -> str:
-    """Returns the id of the envelope."""
-    from interlock.rooms.participant import RoomError
-
-    async with _participant(topic, apart=True) as me:
-        sent = await me.chat(text, to)
-    # The gateway judges an envelope before it answers the end of the connection.
-    async for envelope in me:
-        if envelope.correlation_id == sent:
-            error = msgspec.json.decode(envelope.payload)
-            raise RoomError(error["error"], error["message"], error.get("fix", ""))
-    return sent
-
-
-async def _watch(topic: str, count: int | None, as_json: bool) -> None:
+async def _watch(topic: str, count: int | None, as_json: bool, key: str | None, url: str | None) -> None:
     shown = 0
-    async with _participant(topic, apart=True) as me:
+    async with await asyncio.to_thread(joined, topic, key, url) as me:
         if not as_json:
             say(f"You are {plain(me.id)}, with {counted(len(me.participants), 'other participant')}.", err=True)
+            for id_, texts in me.participants.items():
+                say(f"  {bold(plain(id_))} {plain(', '.join(texts))}")
         async for envelope in me:
             if as_json:
                 click.echo(envelope.raw)
@@ -166,13 +147,13 @@ async def _watch(topic: str, count: int | None, as_json: bool) -> None:
 class _Talk:
     """A person at the terminal in a topic."""
 
-    def __init__(self, topic: str, as_json: bool) -> None:
-        self._topic = topic
+    def __init__(self, topic: str, key: str | None, url: str | None, as_json: bool) -> None:
+        self._joining = topic, key, url
         self._as_json = as_json
         self._proposals: dict[str, Envelope] = {}
 
     async def run(self) -> None:
-        async with _participant(self._topic, apart=False) as me:
+        async with await asyncio.to_thread(joined, *self._joining, apart=False) as me:
             others = ", ".join(sorted(me.participants)) or "nobody else"
             say(f"You are {bold(plain(me.id))}; here: {plain(others)}. Type a line to say it.", err=True)
             showing = asyncio.create_task(self._show(me))
@@ -238,6 +219,15 @@ def _line(envelope: Envelope) -> str:
         case "system/presence":
             event = "joined" if payload["event"] == "join" else "left"
             return f"{bold(plain(payload['participant']['id']))} {event}"
+        case "mcp/withdraw" | "mcp/reject":
+            word, why = envelope.kind.type.removeprefix("mcp/"), payload.get("reason")
+            because = f": {one_line(str(why), MAX_SHOWN_CHARS)}" if why else ""
+            return f"{who} {coloured(f'{word}s', 'yellow')} {plain(envelope.correlation_id or '')}{because}"
+        case "mcp/request" if envelope.correlation_id:
+            done = (
+                f"{coloured('fulfils', 'green')} {plain(envelope.correlation_id)} with {plain(envelope.kind.operation)}"
+            )
+            return f"{who} {done}\n    {one_line(msgspec.json.encode(payload).decode(), MAX_SHOWN_CHARS)}"
         case "system/error":
             return coloured(plain(f"{payload['error']}: {payload['message']}"), "red")
     shown = one_line(msgspec.json.encode(payload).decode(), MAX_SHOWN_CHARS)
@@ -251,4 +241,9 @@ def _row(row: Json) -> tuple[str, ...]:
         "strict" if row["strict"] else "",
         counted(len(row["participants"]), "participant"),
         counted(row["open_proposals"], "open proposal"),
+        plain(", ".join(f"server:{name}" for name in row["servers"])),
     )
+
+
+for command in (create, call, propose, fulfil):
+    rooms.add_command(command)

@@ -63,8 +63,8 @@ def add(
     server = Server(
         url=target[0] if is_url else None,
         command=() if is_url else _absolute_program(target, cwd),
-        env=_pairs(env),
-        headers=_pairs(header),
+        env=read_pairs(env),
+        headers=read_pairs(header),
         cwd=str(Path(cwd).absolute()) if cwd else None,
         start="on-demand" if on_demand else "eager",
     )
@@ -94,7 +94,7 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
         backup = remove_server(path, name)
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
-    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
+    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **reload_hub(path)}
     show_outcome(outcome, f"Removed `{name}` from {path}.", as_json)
 
 
@@ -179,7 +179,7 @@ def write_servers(config: Path | None, servers: dict[str, Server]) -> dict[str, 
         backup = add_servers(path, servers)
     except EditError as error:
         raise WrongConfiguration(str(error), error.hint) from error
-    return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
+    return {"path": str(path), "backup": str(backup) if backup else None, **reload_hub(path)}
 
 
 def config_file(config: Path | None) -> Path:
@@ -190,7 +190,7 @@ def config_file(config: Path | None) -> Path:
     return (config or (Path(named) if named else user_config())).expanduser().absolute()
 
 
-def _reload(path: Path) -> dict[str, Any]:
+def reload_hub(path: Path) -> dict[str, Any]:
     """Have a running hub reload its configuration, if it uses this file."""
     from .hub_link import HubLink
 
@@ -230,7 +230,8 @@ def show_outcome(outcome: dict[str, Any], done: str, as_json: bool) -> None:
         say(f"The running hub now uses {'them' if several else 'it'}." if outcome["reloaded"] else later)
 
 
-def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+def read_pairs(words: tuple[str, ...]) -> dict[str, str]:
+    """Options of the form NAME=VALUE."""
     pairs: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -43,6 +43,10 @@ Prepare = Callable[["Connection"], Awaitable[None]]
 """Done with a server that has introduced itself, before it is told that it may begin. Ask it with `early`."""
 
 
+Greeted = Callable[["Connection"], Awaitable[None]]
+"""Done with a server once it was told that it may begin, before anything else is sent. Again for each new session."""
+
+
 class Listing(msgspec.Struct, frozen=True):
     """A whole list, all pages of it."""
 
@@ -56,7 +60,13 @@ class Connection:
     """A server we are connected to. Made by `open`."""
 
     def __init__(
-        self, link: Link, peer: Peer, listener: Listener, identity: Identity, prepare: Prepare | None = None
+        self,
+        link: Link,
+        peer: Peer,
+        listener: Listener,
+        identity: Identity,
+        prepare: Prepare | None = None,
+        greeted: Greeted | None = None,
     ) -> None:
         self.link = link
         self.peer = peer
@@ -70,6 +80,7 @@ class Connection:
         self.mgp: Agreed | None = None
         """What was agreed beyond MCP; set by whoever asked for it."""
         self._prepare = prepare
+        self._greeted = greeted
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
         self.reopening: asyncio.Task[None] | None = None
         """The task that opens a new session, while it runs."""
@@ -88,6 +99,7 @@ class Connection:
         timeout: float = 60.0,
         probe_timeout: float = PROBE_SECONDS,
         prepare: Prepare | None = None,
+        greeted: Greeted | None = None,
     ) -> Connection:
         """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
         listener is not told of a connection that never was."""
@@ -97,7 +109,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout):
                 link, peer = await negotiation.meet(pin, probe_timeout)
-                connection = cls(link, peer, listener, identity, prepare)
+                connection = cls(link, peer, listener, identity, prepare, greeted)
                 await connection._greet(peer)
         except BaseException as cause:
             if negotiation.link is not None:
@@ -329,6 +341,8 @@ class Connection:
             link.tell("notifications/initialized", EMPTY_OBJECT)
             if isinstance(link, HttpLink):
                 await link.settled()
+        if self._greeted is not None:
+            await self._greeted(self)
 
     def _introduced(self, params: bytes) -> bytes:
         """The params with our `_meta`, unless the caller brought one that says which version it speaks."""

@@ -1,4 +1,4 @@
-"""Adds and removes servers in `interlock.toml`. Comments and blank lines stay, and the old file is kept beside it.
+"""Adds and removes servers in `interlock.toml`, and adds topics. Comments stay, and the old file is kept beside it.
 
 A change that would make the file unusable is not written.
 """
@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from .documents import parse_toml
 from .files import BYTE_ORDER_MARK, back_up, locked_for_change, read_exactly, write_atomically
-from .names import why_bad_id
+from .names import why_bad_id, why_bad_name
 from .problems import Problem, Report
 from .settings import Server
 from .tables import read_config
@@ -55,6 +55,20 @@ def remove_server(path: Path, name: str) -> Path | None:
         return _save(path, text, lambda plain: remove_table(plain, ("servers", name)))
 
 
+def add_topic(path: Path, name: str, settings: Mapping[str, object]) -> Path | None:
+    """Write `[rooms.topics.NAME]` with the settings that have a value. Returns the copy of the old file."""
+    with locked_for_change(path):
+        text = _read(path)
+        rooms = _section(path, text, "rooms")
+        topics = rooms.get("topics", {})
+        if why := why_bad_name(name):
+            raise EditError(f"the name `{name}` {why}", "choose another name")
+        if isinstance(topics, Mapping) and name in topics:
+            raise EditError(f"the topic `{name}` exists already", f"choose another name, or edit {path}")
+        table = {key: value for key, value in settings.items() if value}
+        return _save(path, text, lambda plain: add_tables(plain, ("rooms", "topics"), {name: table}))
+
+
 def _read(path: Path) -> str:
     try:
         return read_exactly(path)
@@ -63,12 +77,16 @@ def _read(path: Path) -> str:
 
 
 def _servers(path: Path, text: str) -> Mapping[str, object]:
+    return _section(path, text, "servers")
+
+
+def _section(path: Path, text: str, name: str) -> Mapping[str, object]:
     parsed = parse_toml(text.removeprefix(BYTE_ORDER_MARK), str(path))
     if isinstance(parsed, Problem):
         raise EditError(f"{parsed.place} cannot be read: {parsed.message}", _NOT_CHANGED)
-    section = parsed[0].get("servers", {})
+    section = parsed[0].get(name, {})
     if not isinstance(section, Mapping):
-        raise EditError("`servers` is not a table", "write servers as [servers.NAME]")
+        raise EditError(f"`{name}` is not a table", f"write it as [{name}.NAME]")
     return section
 
 
@@ -95,7 +113,7 @@ def _save(path: Path, text: str, change: Callable[[str], str], *, new: Collectio
     try:
         changed = change(plain)
     except CannotChange as error:
-        raise EditError(f"{path}: {error}", "write servers as [servers.NAME], or edit the file by hand") from error
+        raise EditError(f"{path}: {error}", "write tables as [servers.NAME], or edit the file by hand") from error
     parsed = parse_toml(changed, str(path))
     if isinstance(parsed, Problem):
         raise EditError(f"the change would break the file: {parsed.message}", "edit the file by hand")

@@ -64,6 +64,9 @@ def _check_topic(topic: Topic, profiles: set[str], at: KeyPath, report: Report) 
         if profile not in profiles:
             hint = f"name one of {', '.join(sorted(profiles))}, or add it to [rooms.profiles]"
             report.add((*at, *key), f"there is no profile `{profile}`", hint)
+    for server in topic.servers:
+        if why := why_bad_name(server):
+            report.add((*at, "servers"), f"the server `{server}` {why}", "name a server of the configuration")
     for member in topic.members:
         if why := why_bad_participant(member):
             report.add((*at, "members", member), f"`{member}` cannot be a member: {why}", "name a key's holder")

@@ -14,6 +14,7 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
+from .live_settings import Live
 from .problems import Problem
 
 Mode = Literal["observe", "guard", "locked"]
@@ -23,7 +24,8 @@ Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]
 RequestPolicy = Literal["allow", "ask", "deny"]
 RequestName = Literal["sampling", "elicitation", "roots"]
-ScanResults = Literal["off", "flag", "escape"]
+MaskPattern = Literal["email", "card"]
+ScanResults = Literal["off", "flag", "escape", "mask"]
 Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -54,6 +56,8 @@ class Timeouts(msgspec.Struct, frozen=True):
     """Waiting for a lock inside the hub; after that the call is refused as overloaded."""
     start_s: Seconds = 120
     """Starting one server. The first `npx` downloads its package."""
+    first_list_s: Seconds = 5
+    """A list waits this long for servers that have just begun to start; then it shows their last approved tools."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
 
@@ -422,6 +426,16 @@ class Validation(msgspec.Struct, frozen=True):
     """Arguments that must be refused, for `interlock check --config`."""
 
 
+class Mask(msgspec.Struct, frozen=True):
+    """What `scan_results = "mask"` replaces, besides secrets of every known form. The audit log counts it by kind."""
+
+    patterns: tuple[MaskPattern, ...] = ()
+    """`email` for addresses, `card` for card numbers with a correct check digit."""
+    own: dict[str, str] = {}
+    """Further regular expressions (RE2), by the name that is shown in place of a match:
+    `{ employee = "EMP-[0-9]{6}" }`."""
+
+
 class Server(msgspec.Struct, frozen=True):
     """`[servers.ID]`: either a program to run (`command`) or an address to call (`url`)."""
 
@@ -465,16 +479,23 @@ class Server(msgspec.Struct, frozen=True):
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
     """The longest text of a result, in tokens (o200k). Of a longer text, the agent gets the beginning and a link to the
-    rest. Tools are then listed without an `outputSchema`, because a shortened result may not match it."""
+    rest. Tools are then listed without an `outputSchema`, because a shortened result may not match it. The same holds
+    for masked results."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` logs them, `escape` also makes
-    hidden text visible."""
+    hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a call."""
+    mask: Mask = Mask()
     source: str = ""
     """The file that defines the server."""
     problem: Problem | None = None
     """Why the server cannot be started, such as an unset variable."""
 
     derived: ClassVar[frozenset[str]] = frozenset({"source", "problem"})
+
+    @property
+    def whole_results(self) -> bool:
+        """Whether results reach clients as the server gave them, so that they match its `outputSchema`."""
+        return self.max_result_tokens is None and self.scan_results != "mask"
 
     @property
     def transport(self) -> Literal["stdio", "http"]:
@@ -583,6 +604,8 @@ class Topic(msgspec.Struct, frozen=True):
     """The profile of callers that are no members, by the kind of their key."""
     profile: str = "proposal-only"
     """The profile of all others."""
+    servers: tuple[str, ...] = ()
+    """Tool servers that take part as `server:ID`. Everyone in the topic reads their results."""
     strict: bool = False
     """Whether the hub also reads payloads, and refuses envelopes whose kind does not match."""
     proposals: Literal["gateway", "agents"] = "gateway"
@@ -616,6 +639,7 @@ class Config(msgspec.Struct, frozen=True):
     profiles: dict[str, Profile] = {}
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()
+    live: Live = Live()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

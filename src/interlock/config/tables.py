@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from .live_tables import read_live
 from .names import why_bad_agent, why_bad_id, why_bad_name
 from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .room_tables import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_permissions, check_trust, read_timeouts, read_validators
+from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators
 
 T = TypeVar("T")
 B = TypeVar("B", Profile, Agent)
@@ -41,9 +42,10 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
     rooms = read_rooms(rest.pop("rooms", {}), report)
+    live = read_live(rest.pop("live", {}), report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
-    return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents, rooms=rooms)
+    return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live)
 
 
 def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Server:
@@ -67,6 +69,7 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     )
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
     check_permissions(server.permissions, (*at, "permissions"), report, server=name)
+    check_mask(server.mask, (*at, "mask"), report, server=name)
     if server.timeout_s is not None and server.timeouts.tool_s is not None:
         message = "`timeout_s` and `timeouts.tool_s` are the same setting"
         report.add((*at, "timeout_s"), message, "remove one of them", server=name)

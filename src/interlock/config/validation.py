@@ -9,14 +9,16 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from interlock.judge.addresses import METADATA
 from interlock.judge.arguments import KINDS
+from interlock.judge.regexes import RegexError, compile_regex
 from interlock.protocols.mgp.permissions import expand
 from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Report
-from .settings import Permissions, ToolTimeouts, Validation
+from .settings import Mask, Permissions, ToolTimeouts, Validation
 from .shape import S, build, kind
 
+_MASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 MIN_FINGERPRINT_CHARS = 16
 """With fewer hexadecimal characters, somebody could construct another definition that matches."""
 
@@ -73,6 +75,18 @@ def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, 
                 expand([name])
             except Fault as fault:
                 report.add((*at, key, number), f"`{name}` in `{key}` is not a permission", fault.hint, server=server)
+
+
+def check_mask(mask: Mask, at: KeyPath, report: Report, *, server: str) -> None:
+    """Every expression must run in linear time, and have a name that can be shown in its place."""
+    for name, text in mask.own.items():
+        if not _MASK_NAME.fullmatch(name):
+            report.add((*at, "own", name), f"`{name}` cannot be shown in place of a match", "use a word", server=server)
+            continue
+        try:
+            compile_regex(text)
+        except RegexError as why:
+            report.add((*at, "own", name), f"`{name}`: {why}", "write it for RE2", server=server)
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:

@@ -137,6 +137,19 @@ class ToolRequestDecided(Event, frozen=True, gc=False):
     """The event for the principal's streams (MGP, Server Push Notifications)."""
 
 
+class AgentWoken(Event, frozen=True, gc=False):
+    """An agent was woken for events that servers pushed. Published after the commit."""
+
+    sources: ClassVar[str] = "`live`"
+
+    agent: str
+    wake: str
+    """The id of the wake."""
+    server: str
+    """The server of the first of the events."""
+    events: int = 1
+
+
 class SessionOpened(Event, frozen=True, gc=False):
     """A client of the handshake era opened a session."""
 

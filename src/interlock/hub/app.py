@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import time
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +21,12 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
+from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
@@ -47,11 +48,8 @@ class HubApp:
     """A whole hub. `hub/composition` builds its parts; those that others use are attributes here."""
 
     def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
-        self.started = time.monotonic()
         self.listen = ""
         """The HTTP address, once it is known."""
-        self.is_started = False
-        """Whether the store is open and the servers are starting."""
         self.forwarding: AuditReceivers
         """Forwards the audit log to audit servers. Made by `start`."""
         self.limits = _limits(config)
@@ -65,7 +63,14 @@ class HubApp:
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
-            self._approvals, self.change_notifier, self.tasks, self.journal, self.claims, self._calls.pipeline, self.bus
+            self._approvals,
+            self.change_notifier,
+            self.tasks,
+            self.journal,
+            self.claims,
+            self._calls.pipeline,
+            self.bus,
+            self.live,
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -75,6 +80,7 @@ class HubApp:
         foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
         catalog = Catalog(foundation.plan_generation.advance)
         authentication = self._authentication = AuthenticationParts(foundation, catalog, lambda: self.listen)
+        self.live = LiveParts(foundation, authentication)
         approvals = self._approvals = ApprovalParts(
             foundation,
             authentication,
@@ -116,7 +122,8 @@ class HubApp:
         self.recording = calls.recording
         self.tasks = calls.tracker
         self.spans = calls.spans
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits)
+        self.readiness = Readiness(foundation, authentication.access)
+        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -137,15 +144,14 @@ class HubApp:
         return self._foundation.recorder
 
     @property
+    def is_started(self) -> bool:
+        """Whether the store is open and the servers are starting."""
+        return self.readiness.is_started
+
+    @property
     def refusal(self) -> tuple[str, Fault] | None:
         """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
-        if not self.is_started:
-            return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        if (stale := self.access.freshness.refusal()) is not None:
-            return "keys", stale
-        if (unwritable := self.recorder.stopped) is not None:
-            return "audit", unwritable
-        return None
+        return self.readiness.refusal
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
@@ -178,12 +184,14 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
+        await self.live.start(self._listings.access_changed)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
-        self.is_started = True
+        self.readiness.begin()
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
+        self._maintenance.add_task(self.live.sweep)
         self._maintenance.add_task(self._authentication.store_uses)
         self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
@@ -206,7 +214,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
-            await self._listings.remember(changed)
+            await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed
 
@@ -219,6 +227,7 @@ class HubApp:
         await self._listings.close()
         await self.hub.close()
         await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
+        await self.live.close()
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._authentication.store_uses()

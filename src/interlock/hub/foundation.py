@@ -20,6 +20,8 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.journal import Journal
+from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
+from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
@@ -49,6 +51,10 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+    FEATURES,
+    LIVE_SEEN,
+    LIVE_PENDING,
+    LIVE_WAKES,
 )
 """Every collection in the hub's store."""
 

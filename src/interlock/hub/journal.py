@@ -17,9 +17,12 @@ from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
     DECISION,
+    FEATURE_DISABLED,
+    FEATURE_ENABLED,
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
+    LIVE,
     OPERATED,
     ROOM,
     ROOM_CAPABILITIES,
@@ -99,6 +102,9 @@ class Journal:
         if decision.reason:
             details["because"] = decision.reason
         target = Target("tool" if question.name else "server", question.server, question.name)
+        if question.proposal:
+            details["proposal"] = question.proposal
+            target = Target("room", "", question.server.removeprefix("room:"))
         return event_record(event, by, target, question.trace, question.rule, question.text, details=details)
 
     def rule(self, rule: Rule, by: Principal, made: bool) -> Record:
@@ -151,6 +157,51 @@ class Journal:
         """A participant's capabilities are changed."""
         details = {"participant": participant, "added": list(added), "removed": list(removed)}
         return event_record(ROOM_CAPABILITIES, by, Target("room", "", topic), trace, details=details)
+
+    def feature(
+        self, by: Principal, server: str, agent: str, feature: str, *, enabled: bool, because: str = "", trace: str = ""
+    ) -> Record:
+        """A feature set of a server is enabled or disabled for an agent."""
+        details = {"agent_id": agent, "featureSet": feature}
+        event = FEATURE_ENABLED if enabled else FEATURE_DISABLED
+        return event_record(event, by, Target("server", server, ""), trace, reason=because, details=details)
+
+    def live_event(
+        self, server: str, feature_set: str, event: str, outcomes: Mapping[str, str], cause: str, inference: str
+    ) -> Record:
+        """A server pushed an event, which was accepted or dropped (MCPL, Audit Logging)."""
+        details: dict[str, object] = {"featureSet": feature_set, "eventId": event, "outcome": dict(outcomes)}
+        if inference:
+            details["inferenceId"] = inference
+        return event_record(LIVE + "event", NOBODY, Target("server", server, ""), rule=cause, details=details)
+
+    def live_refused(
+        self, server: str, method: str, feature_set: str, event: str, fault: Fault, *, unrecorded: int = 0
+    ) -> None:
+        """Record that a message which a server sent by itself was refused."""
+        details: dict[str, object] = {"method": method, "featureSet": feature_set[:200], "eventId": event[:256]}
+        if unrecorded:
+            details["unrecorded_before"] = unrecorded
+        reason = f"{fault.name}: {fault.message}"
+        self._recorder().event(
+            LIVE + "refused", NOBODY, Target("server", server, ""), rule=fault.name, reason=reason, details=details
+        )
+
+    def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
+        """An agent is woken for a group of events."""
+        details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
+        return event_record(LIVE + "wake", NOBODY, Target("server", server, ""), details=details)
+
+    def live_delivered(self, agent: str, events: Sequence[tuple[str, str]]) -> Record:
+        """Events are handed to an agent; each is named by its server and id."""
+        named = [f"{server}/{event}" for server, event in events[:MAX_NAMED]]
+        details = {"agent_id": agent, "events": named, "count": len(events)}
+        return event_record(LIVE + "delivered", NOBODY, details=details)
+
+    def live_withdrawn(self, server: str, agent: str, events: Sequence[str]) -> Record:
+        """Events that waited for an agent are deleted, as it may no longer have them."""
+        details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
+        return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -18,7 +18,8 @@ from interlock.hub.calls.bridges.retries import Retries
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
-from interlock.hub.handlers.client_extensions import for_mgp_method, speaking
+from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
@@ -30,6 +31,7 @@ from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mgp.methods import check_agreed
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.sessions.registry import SessionLimits
 from interlock.transports.sessions.session import SessionChannel
@@ -49,6 +51,7 @@ class Handlers(msgspec.Struct, frozen=True):
     tasks: TaskHandler
     search: ToolSearchHandler
     access: AccessMethods
+    health: HealthHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -57,7 +60,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **_spoken_as_mgp({**self.search.methods, **self.access.methods(background)}),
+            **_if_agreed({**self.search.methods, **self.access.methods(background), **self.health.methods}),
         }
 
 
@@ -120,6 +123,10 @@ class HubService:
         self.clients.sessions.open(session)
         return session, result
 
+    def introduce(self, dialect: Dialect, caller: Caller) -> bytes:
+        """The result of `initialize` for a caller without a session, such as a participant of a room."""
+        return self._lists.initialize_result(dialect, caller)
+
     def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
         """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)
@@ -145,7 +152,7 @@ class HubService:
         try:
             serve = self._methods.get(request.method)
             if serve is None:
-                raise _no_such_method(exchange)
+                raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method[:200]}")
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
             params, limits = request.params, self._limits
             # Shorter params can be neither too deep nor have too many members.
@@ -200,20 +207,14 @@ class HubService:
         await self._sessions.tracker.close()
 
 
-def _no_such_method(exchange: Exchange) -> Fault:
-    if exchange.request.method.startswith("mgp/"):
-        exchange.dialect = for_mgp_method(exchange.dialect)
-    return Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
+def _if_agreed(methods: Mapping[str, Serve]) -> dict[str, Serve]:
+    """Answer MGP's methods, each for clients alone that agreed on its extension."""
 
-
-def _spoken_as_mgp(methods: Mapping[str, Serve]) -> dict[str, Serve]:
-    """Answer MGP's own methods in its dialect, whatever was negotiated."""
-
-    def wrap(serve: Serve) -> Serve:
-        def as_mgp(exchange: Exchange, caller: Caller) -> None:
-            exchange.dialect = for_mgp_method(exchange.dialect)
+    def guarded(method: str, serve: Serve) -> Serve:
+        def answer(exchange: Exchange, caller: Caller) -> None:
+            check_agreed(exchange.dialect, method)
             serve(exchange, caller)
 
-        return as_mgp
+        return answer
 
-    return {name: wrap(serve) if name.startswith("mgp/") else serve for name, serve in methods.items()}
+    return {method: guarded(method, serve) for method, serve in methods.items()}

@@ -20,11 +20,12 @@ class RegexError(ValueError):
 class SafeRegex:
     """A regular expression from outside, compiled once."""
 
-    __slots__ = ("_search", "text")
+    __slots__ = ("_compiled", "_search", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._search = _compile(text)
+        self._compiled = _compile(text)
+        self._search = self._compiled.search
 
     def search(self, subject: str) -> bool:
         """Whether it matches anywhere in the subject. A subject beyond the bound does not match."""
@@ -34,6 +35,13 @@ class SafeRegex:
             return self._search(subject) is not None
         except UnicodeEncodeError:
             return self._search(subject.encode("utf-8", "replace").decode()) is not None
+
+    def spans(self, subject: str) -> list[tuple[int, int]]:
+        """Where it matches, in characters. For a subject of any length: the search is linear."""
+        try:
+            return [match.span() for match in self._compiled.finditer(subject)]
+        except UnicodeEncodeError:
+            return self.spans(subject.encode("utf-8", "replace").decode())
 
 
 @lru_cache(maxsize=1024)
@@ -92,11 +100,17 @@ class OctetRegexes:
             yield index, self._filter.re(index)
 
 
-class _Search(Protocol):
-    def __call__(self, subject: str) -> object: ...
+class _Match(Protocol):
+    def span(self) -> tuple[int, int]: ...
 
 
-def _compile(text: str) -> _Search:
+class _Compiled(Protocol):
+    def search(self, subject: str) -> object: ...
+
+    def finditer(self, subject: str) -> Iterator[_Match]: ...
+
+
+def _compile(text: str) -> _Compiled:
     if len(text) > LONGEST_REGEX:
         raise RegexError(f"The pattern has {len(text)} characters; the most is {LONGEST_REGEX}.")
     import re2
@@ -106,12 +120,12 @@ def _compile(text: str) -> _Search:
     options.never_capture = True
     options.max_mem = 8 << 20
     try:
-        search: _Search = re2.compile(text, options).search
+        compiled: _Compiled = re2.compile(text, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else error
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise RegexError(f"The pattern cannot be run safely: {said}.") from None
-    return search
+    return compiled
 
 
 _PARTS = re.compile(

@@ -25,8 +25,8 @@ class Secret(NamedTuple):
     end: int
 
 
-def find_secrets(text: str) -> tuple[Secret, ...]:
-    """Every secret in the text, in order and without overlap."""
+def find_secrets(text: str, most: int | None = 1024) -> tuple[Secret, ...]:
+    """Every secret in the text, in order and without overlap; at most so many, or all."""
     octets = text.encode("utf-8", "replace")
     found = []
     for index, regex in _forms().matching(octets):
@@ -37,7 +37,7 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
             if kind in _NAMED and not _is_secret(value.decode("utf-8", "replace"), guessed=kind == "assigned_secret"):
                 continue
             found.append(Secret(kind, start, end))
-            if len(found) >= _MOST_SECRETS:
+            if most is not None and len(found) >= most:
                 break
     return _placed(found, octets, ascii_only=len(octets) == len(text))
 
@@ -119,9 +119,6 @@ _PLACEHOLDER = re.compile(
     r"|pass(?:word|wd)?\d{0,3}|secret|token|redacted|null|none|undefined|true|false|string|env[.:].*|process\.env.*|os\.environ.*"
     r"|test\w*|dummy\w*|fake\w*|sample\w*|.*(?:example|placeholder|your[_\-]|xxxx|\.\.\.).*)$"
 )
-
-
-_MOST_SECRETS = 1024
 
 
 @lru_cache(maxsize=1)

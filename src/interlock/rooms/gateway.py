@@ -14,15 +14,31 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from interlock.config.home import user_name
 from interlock.config.settings import Rooms as RoomSettings
-from interlock.hub.admin.rooms import ChangeCapabilities, ChangedCapabilities, ParticipantRow, RoomRow, Ticket
+from interlock.config.settings import Topic as TopicSettings
+from interlock.hub.admin.rooms import (
+    ChangeCapabilities,
+    ChangedCapabilities,
+    ParticipantRow,
+    ProposalAnswer,
+    RoomRow,
+    Ticket,
+)
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import Principal
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.states import DecisionEvent
+from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.kinds import fulfilling
+from interlock.protocols.mcpx.proposals import State, is_own
 from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
@@ -30,6 +46,8 @@ from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
+    from interlock.rooms.local_participant import LocalParticipant
+    from interlock.rooms.proposal_inbox import ProposalInbox
     from interlock.rooms.room import Room
 
 TICK_S: Final = 1.0
@@ -42,7 +60,10 @@ class Gateway:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._rooms: dict[str, Room] = {}
+        self._inboxes: dict[str, ProposalInbox] = {}
+        """The inbox of each topic that has one."""
         self._applied: RoomSettings = hub_app.config.rooms
+        self._applied_servers = hub_app.config.servers
         self._changes = RoomCapabilities()
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[ModuleType] | None = None
@@ -51,6 +72,7 @@ class Gateway:
     async def start(self) -> None:
         """Load the changes of capabilities. The hub has started."""
         await self._changes.start(self._hub_app.store, self._on_change)
+        await self._end_former_proposals()
         if (loading := self._load()) is not None:
             await loading
         self._tick()
@@ -90,14 +112,91 @@ class Gateway:
             raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
         room = self._rooms.get(topic)
         if room is None:
-            from interlock.rooms.room import Room
-
-            room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+            room = self._open_room(topic, settings)
         try:
             return room.admit(id_, principal, self._capabilities(topic, subject_of(id_, principal), principal), mode)
         except Refusal as refusal_:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
+
+    def _open_room(self, topic: str, settings: TopicSettings) -> Room:
+        from interlock.rooms.room import Room
+
+        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+        self._seat(room)
+        return room
+
+    def _seat(self, room: Room) -> None:
+        """Seat the inbox, and the servers that the configuration puts into a topic, and unseat others."""
+        from interlock.rooms.proposal_inbox import ProposalInbox
+        from interlock.rooms.server_participant import PREFIX, ServerParticipant
+
+        arbitrates = room.settings.proposals == "gateway"
+        if arbitrates and INBOX not in room.residents:
+            inbox = self._inboxes[room.name] = ProposalInbox(room, self, self._hub_app)
+            room.seat(inbox)
+        elif not arbitrates and INBOX in room.residents:
+            room.unseat(INBOX)
+            del self._inboxes[room.name]
+
+        known = self._hub_app.config.servers
+        wanted = {PREFIX + name: name for name in room.settings.servers if name in known and known[name].enabled}
+        for id_ in room.residents:
+            if id_.startswith(PREFIX) and id_ not in wanted:
+                room.unseat(id_)
+        for id_, name in wanted.items():
+            if id_ not in room.residents:
+                room.seat(ServerParticipant(room, name, self._hub_app))
+
+    # Proposals that are answered from the inbox.
+
+    async def _end_former_proposals(self) -> None:
+        """Proposals end with the hub, so their approval requests do."""
+        inbox = self._hub_app.inbox
+        for decision in inbox.all(only_open=False):
+            if decision.question.kind == "proposal" and decision.question.node == self._hub_app.node:
+                await inbox.end(decision.id, DecisionEvent.CHANGE, "the hub was restarted")
+
+    def check_fulfiller(self, room: Room, by: Principal, id: str) -> None:
+        """Refuse a principal that could not fulfil a proposal in the room itself. Raises Fault."""
+        proposal = room.proposal(id)
+        if proposal is None or proposal.state is not State.OPEN:
+            state = "unknown" if proposal is None else proposal.state.value
+            raise Fault("INVALID_PARAMS", f"the proposal {id!r} is {state}")
+        if by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
+        check_member(room.name, room.settings, by)
+        request = fulfilling(proposal.kind)
+        if is_own(proposal, by.id, by.id):
+            raise Fault("ACCESS_DENIED", "a proposer cannot fulfil its own proposal", hint="another person has to")
+        if not self._capabilities(room.name, by.id, by).covers(request):
+            hint = f"an operator can: `interlock rooms capabilities {by.id} --topic {room.name} --add {request}`"
+            raise Fault("ACCESS_DENIED", f"{by.id} may not send {request} in {room.name}", hint=hint)
+
+    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
+        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
+        from interlock.rooms.local_participant import LocalParticipant
+
+        return LocalParticipant(self.admit(topic, Admitted(by, apart=True), Mode.DIRECTED))
+
+    def person(self, id: str) -> Principal | None:
+        """A person with current rights: the hub's own user, or the holder of a valid key. None for anyone else."""
+        if id == (owner := local_person(user_name())).id:
+            return owner
+        access = self._hub_app.access
+        for key in self._hub_app.keys.list():
+            person = Principal(id, "person", key.profile, key.hash)
+            if (key.principal, key.kind) == (id, "person") and access.rights(person) is not None:
+                return person
+        return None
+
+    async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
+        """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
+        inbox = self._inboxes.get(decision.question.server.removeprefix("room:"))
+        if decision.question.node != self._hub_app.node or inbox is None:
+            raise Fault("INVALID_PARAMS", f"the room of decision {decision.id} is not at this hub")
+        response = await inbox.answer(by, decision, given, wait=True)
+        return None if response is None else msgspec.Raw(response.payload)
 
     # Operations.
 
@@ -159,7 +258,8 @@ class Gateway:
                 texts = list(participant.capabilities.texts)
                 rows.append(ParticipantRow(member.id, texts, participant.mode.value, member.connected_at))
         proposals = 0 if room is None else room.open_proposals
-        return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, rows)
+        servers = list(settings.servers)
+        return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, servers, rows)
 
     def _topic_of(self, params: ChangeCapabilities) -> str:
         self._follow_configuration()
@@ -211,10 +311,11 @@ class Gateway:
 
     def _follow_configuration(self) -> None:
         """Apply a configuration that was read again."""
-        rooms = self._hub_app.config.rooms
-        if rooms is self._applied:
+        config = self._hub_app.config
+        rooms = config.rooms
+        if rooms is self._applied and config.servers is self._applied_servers:
             return
-        self._applied = rooms
+        self._applied, self._applied_servers = rooms, config.servers
         self._load()
         for name, room in list(self._rooms.items()):
             settings = rooms.topics.get(name)
@@ -222,8 +323,11 @@ class Gateway:
                 del self._rooms[name]
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
+                room.close()
+                self._inboxes.pop(name, None)
                 continue
             room.govern(settings)
+            self._seat(room)
             for member in room.members:
                 try:
                     check_member(name, settings, member.principal)

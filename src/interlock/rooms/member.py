@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
@@ -12,12 +12,24 @@ from interlock.protocols.mcpx.errors import Reason
 
 if TYPE_CHECKING:
     from interlock.rooms.room import Room
-    from interlock.transports.websocket import WebSocketConnection
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
 APART: Final = "~"
 """Divides the id of a participant that joined beside other connections of its principal."""
+
+
+class MemberConnection(Protocol):
+    """How a participant is reached: a WebSocket, or a queue in this process."""
+
+    def send(self, frame: bytes) -> bool:
+        """Send a frame. False for a participant that left too much unread: the caller ends it."""
+
+    def close(self, code: int, reason: str, last: bytes = b"") -> None:
+        """End the connection, after one more frame."""
+
+    def resume(self) -> None:
+        """The room takes envelopes again."""
 
 
 def subject_of(id: str, principal: Principal | None) -> str:
@@ -37,7 +49,7 @@ class Member:
         """None for a participant without a credential."""
         self.meter = meter
         self.connected_at = connected_at
-        self.connection: WebSocketConnection
+        self.connection: MemberConnection
         """Set by `attach`."""
         self.gone = False
         self._timer: asyncio.TimerHandle | None = None
@@ -48,7 +60,7 @@ class Member:
         """The id under which its capabilities are changed."""
         return subject_of(self.id, self.principal)
 
-    def attach(self, connection: WebSocketConnection) -> None:
+    def attach(self, connection: MemberConnection) -> None:
         """This is the participant's connection."""
         self.connection = connection
 
@@ -63,6 +75,10 @@ class Member:
         if self.gone:
             return True
         return self._timer is None and self._room.receive(self, data, binary)
+
+    def submit(self, data: bytes) -> None:
+        """An envelope of a participant in this process. Raises Refusal."""
+        self._room.submit(self, data)
 
     def on_lost(self) -> None:
         """The connection has gone. Called once or twice."""

@@ -52,7 +52,8 @@ def rules_of(topic: Topic) -> TopicRules:
     return TopicRules(
         strict=topic.strict,
         arbitrate=topic.proposals == "gateway",
-        participants=topic.participants,
+        # Places of the hub's own participants are not those of others.
+        participants=topic.participants + len(topic.servers) + 1,
         ledger=LedgerBounds(lifetime=topic.proposal_s),
     )
 

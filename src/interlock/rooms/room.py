@@ -5,6 +5,7 @@ Envelopes pass byte for byte. A refusal is answered to its sender alone, counted
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -30,6 +31,7 @@ from interlock.rooms.counts import RoomCounts
 from interlock.rooms.member import Member
 from interlock.rooms.outgoing import Outgoing
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
+from interlock.rooms.resident import Resident
 from interlock.transports.websocket import text_frame
 
 LONGEST_PAUSE_S: Final = 0.25
@@ -60,6 +62,8 @@ class Room:
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
+        self._residents: dict[str, Resident] = {}
+        """Participants of the hub's own."""
         self._entering: dict[Member, Participant] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
@@ -82,6 +86,10 @@ class Room:
     def participant(self, id: str) -> Participant | None:
         """A connected participant; None if it is not there."""
         return self._topic.participant(id)
+
+    def proposal(self, id: str) -> Proposal | None:
+        """A proposal as it is now; None if it is unknown, or forgotten."""
+        return self._topic.proposal(id, self._now())
 
     # A participant comes and goes.
 
@@ -151,28 +159,96 @@ class Room:
         if self._outgoing.full:
             self._outgoing.wait(member)
             return False
-        now = self._now()
         try:
-            self._check(member)
-            if member.gone:
-                return True
-            envelope = self._read(member, data, binary, now)
-            accepted = self._topic.accept(envelope, member.id, now)
+            self._take(member, data, binary)
         except Refusal as refusal:
-            self._refuse(member, refusal, now)
-            return True
+            self._refuse(member, refusal, self._now())
+            self._tell(member, refusal)
+        return True
+
+    def submit(self, member: Member, data: bytes) -> None:
+        """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
+        try:
+            if self._outgoing.full:
+                raise Refusal(Reason.UNAVAILABLE, "Too many envelopes wait in the topic.", "Send it again in a moment.")
+            self._take(member, data, False)
+            if member.gone:
+                raise Refusal(Reason.ACCESS_ENDED, "You are no longer in the topic.", "Join it again.")
+        except Refusal as refusal:
+            self._refuse(member, refusal, self._now())
+            raise
+
+    def _take(self, member: Member, data: bytes, binary: bool) -> None:
+        now = self._now()
+        self._check(member)
+        if member.gone:
+            return
+        envelope = self._read(member, data, binary, now)
+        accepted = self._topic.accept(envelope, member.id, now)
         self.counts.passed += 1
-        members = self._members
-        self._outgoing.send(text_frame(data), [members[id_] for id_ in accepted.recipients])
+        members, recipients = self._members, accepted.recipients
+        if self._residents:
+            recipients = tuple(id_ for id_ in recipients if id_ not in self._residents)
+        self._outgoing.send(text_frame(data), [members[id_] for id_ in recipients])
+        for resident in self._residents.values():
+            # Later, since not everyone may have the envelope yet, and an answer comes after it.
+            if resident.wants(envelope):
+                asyncio.get_running_loop().call_soon(resident.receive, member, envelope, accepted.proposal)
         if accepted.proposal is not None:
             self._record_proposal(member, accepted.proposal)
-        return True
+
+    def report(self, member: Member, refusal: Refusal) -> None:
+        """Tell a sender why its envelope, which was passed on, is not acted on. Counted and recorded as a refusal."""
+        self._refuse(member, refusal, self._now())
+        self._tell(member, refusal)
+
+    # Participants of the hub's own.
+
+    def seat(self, resident: Resident) -> None:
+        """Let a participant of the hub's own take part. All are told."""
+        # Its capabilities say what it sends; what it reads, it says for each envelope.
+        participant = Participant(resident.id, resident.id, resident.capabilities, Mode.DIRECTED)
+        self._topic.join(participant, internal=True)
+        self._residents[resident.id] = resident
+        self._presence("join", participant)
+
+    def unseat(self, id: str) -> None:
+        """Let a participant of the hub's own leave. Its open work is answered first."""
+        self._residents[id].leave()
+        del self._residents[id]
+        participant = self._topic.leave(id)
+        assert participant is not None
+        self._presence("leave", participant)
+
+    def close(self) -> None:
+        """The topic has ended: the hub's own participants give up their work."""
+        for resident in self._residents.values():
+            resident.leave()
+        self._residents.clear()
+
+    @property
+    def residents(self) -> tuple[str, ...]:
+        """The ids of the hub's own participants."""
+        return tuple(self._residents)
+
+    def speak(self, id: str, data: bytes) -> None:
+        """Pass on an envelope of a participant of the hub's own. Judged like any other, but for rates."""
+        try:
+            accepted = self._topic.accept(decode(data), id, self._now())
+        except Refusal as refusal:
+            self.counts.refused[refusal.reason] += 1
+            return
+        self.counts.passed += 1
+        members = self._members
+        self._outgoing.send(text_frame(data), [members[one] for one in accepted.recipients if one in members])
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
         now = self._now()
         for proposal in self._topic.expire(now):
             self._record_proposal(None, proposal)
+            for resident in self._residents.values():
+                resident.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
                 self._tell(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
         for id_ in [one for one, meter in self._meters.items() if one not in self._members and meter.is_idle(now)]:
@@ -213,7 +289,6 @@ class Room:
         self.counts.refused[refusal.reason] += 1
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(LONGEST_PAUSE_S)
-        self._tell(member, refusal)
         if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
             notice = system.violation_notice(self._id(), member.id, refusal, _timestamp())
             self._broadcast(notice, (one for one in self._members.values() if one is not member))

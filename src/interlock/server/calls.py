@@ -48,6 +48,13 @@ class Calls:
         self._framing = framing
         self._parking = parking
         self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+        """The functions that run now."""
+
+    @property
+    def pending(self) -> int:
+        """How many functions run now."""
+        return len(self._running)
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -171,7 +178,10 @@ class Calls:
         work = Work(self._server, exchange, self._parking, given)
         if as_task is not None:
             self._tasks.offer(work, as_task)
-        work.task = _start(self._finish(work, start, cache))
+        task = work.task = _start(self._finish(work, start, cache))
+        if not task.done():
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
         try:

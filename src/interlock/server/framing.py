@@ -13,11 +13,12 @@ from interlock.server.session import Exchange
 class Framing:
     """How one server's results are framed."""
 
-    __slots__ = ("_head", "meta")
+    __slots__ = ("_head", "meta", "name")
 
     def __init__(self, info: Mapping[str, object]) -> None:
         self.meta: Mapping[str, object] = {SERVER_INFO: info}
         """The `_meta` of every result of the stateless era: it names the server."""
+        self.name = str(info["name"])
         self._head = b'{"resultType":"complete","_meta":%b,' % msgspec.json.encode(self.meta)
 
     def framed(self, modern: bool, members: bytes, cache: bytes = b"") -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
+from interlock.protocols.mgp.agreement import with_answer
 from interlock.server import params
 from interlock.server.content import present
 from interlock.server.framing import Framing
@@ -53,9 +54,10 @@ class Lists:
         self._framing.answer(exchange, pages.page(cursor, exchange.dialect.modern), self._cache)
 
     def _discover(self, exchange: Exchange) -> None:
+        capabilities = {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)}
         members = present(
             supportedVersions=MODERN_NAMES,
-            capabilities={**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)},
+            capabilities=with_answer(capabilities, exchange.dialect, server_id=self._framing.name),
             instructions=self._instructions,
         )
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)

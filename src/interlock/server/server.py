@@ -15,11 +15,14 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.agreement import with_answer
 from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
 from interlock.server.content import Icon, present
 from interlock.server.framing import Framing
+from interlock.server.health import ServerHealth
 from interlock.server.lists import Lists
+from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
 from interlock.server.prompts import Prompt, Suggestions
@@ -101,7 +104,9 @@ class Server:
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
         lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
+        self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
+        self._mgp_handlers = if_agreed(self._health.handlers())
 
     # Tools, resources, prompts and completions.
 
@@ -136,6 +141,17 @@ class Server:
         The function takes the text typed so far as `value`, and optionally the other arguments as `others`.
         """
         return _decorator(lambda given: self._offers.suggest(of, argument, Suggestions(given)))
+
+    @overload
+    def health_check(self, function: F, /) -> F: ...
+    @overload
+    def health_check(self, *, name: str | None = None, critical: bool = False) -> Callable[[F], F]: ...
+    def health_check(self, function: Any = None, *, name: str | None = None, critical: bool = False) -> Any:
+        """Add a function to the server's health: it returns whether all is well, or raises.
+
+        A failed check makes the server `degraded`, a failed `critical` one `unhealthy` (MGP, Health Check Protocol).
+        """
+        return _decorate("health_check", function, lambda given: self._health.add(given, name, critical))
 
     def add_tool(self, tool: Tool) -> None:
         """Offer a tool. Raises DefinitionError if its name is taken."""
@@ -234,11 +250,12 @@ class Server:
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
         """Open a session of the handshake era."""
-        session = Session(self._worker.new_id(), channel, caller, dialect)
+        session = Session(self._worker.new_id(), channel, caller, speaking(dialect))
         self.sessions.open(session)
+        capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
         result = present(
             protocolVersion=session.dialect.revision.name,
-            capabilities={**self._offers.capabilities(), **self._tasks.capability(session.dialect)},
+            capabilities=with_answer(capabilities, session.dialect, server_id=self.name),
             serverInfo=self._info,
             instructions=self._instructions,
         )
@@ -255,9 +272,15 @@ class Server:
     def serve(self, exchange: Exchange) -> None:
         """Answer a request."""
         method = exchange.request.method
+        if exchange.dialect.mgp_offer is not None:
+            exchange.dialect = speaking(exchange.dialect)
         handler = self._handlers.get(method)
         try:
-            if handler is None or not self._offers.has(METHODS[method].needs):
+            if handler is None:
+                handler = self._mgp_handlers.get(method)
+            elif not self._offers.has(METHODS[method].needs):
+                handler = None
+            if handler is None:
                 raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
             check_shape(exchange.request.params, DEFAULT)
             handler(exchange)
@@ -278,6 +301,7 @@ class Server:
     def close(self) -> None:
         """End open streams gracefully, and cancel tasks and parked calls."""
         self._offers.listeners.close()
+        self._health.close()
         self._tasks.tasks.close()
         self._parking.close()
         self.threads.close()

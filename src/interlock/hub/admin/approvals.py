@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from interlock.hub.admin.operation import ControlFlag, Nothing, Text
+from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
 from interlock.hub.approvals.rules import Rule
@@ -26,8 +27,9 @@ MAX_REASON: Final = 500
 class ApprovalOperations:
     """The operations of one inbox."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, rooms: RoomGateway | None = None) -> None:
         self._inbox = inbox
+        self._rooms = rooms
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
         """Open approval requests, or all."""
@@ -51,8 +53,15 @@ class ApprovalOperations:
         where = _place(by, params.terminal, params.console)
         if params.reason and params.answer != "no":
             raise Fault("INVALID_PARAMS", "only a denial has a reason")
-        answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
-        return OneDecision(self.shown(answered))
+        decision = self._inbox.get(params.id)
+        if decision.question.kind != "proposal":
+            answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
+            return OneDecision(self.shown(answered))
+        if self._rooms is None:
+            raise Fault("NOT_FOUND", "this hub has no rooms")
+        given = ProposalAnswer(params.answer, where, params.view, params.reason, params.to)
+        response = await self._rooms.answer_proposal(by, decision, given)
+        return OneDecision(self.shown(self._inbox.get(params.id)), response=response)
 
     async def rules(self, by: Principal, params: Nothing, trace: str) -> RuleRows:
         """Every rule."""
@@ -96,6 +105,7 @@ class ApprovalOperations:
             answered_at=None if decision.answered_at is None else _instant(decision.answered_at),
             reason=decision.reason,
             offers_rule=self._inbox.offers_rule(decision),
+            proposal=question.proposal,
         )
 
 
@@ -155,6 +165,8 @@ class GiveAnswer(msgspec.Struct):
     """To approve: the `view_hash` of the request. It shows that the person has opened the full view."""
     reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
     """Why it is denied, for the audit log."""
+    to: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    """To fulfil a proposal in a room: the participant to ask, where the proposal names none."""
     terminal: ControlFlag = False
     console: ControlFlag = False
 
@@ -196,6 +208,8 @@ class DecisionRow(msgspec.Struct):
     reason: str
     """Why a person denied it."""
     offers_rule: bool
+    proposal: str = ""
+    """The id of a proposal in a room; `server` names the room."""
 
 
 class DecisionRows(msgspec.Struct):
@@ -215,6 +229,8 @@ class OneDecision(msgspec.Struct):
     view_hash: str | None = None
     last_approved: str | None = None
     """The `summary` of the last approved request of the same asker for the same target, to compare with."""
+    response: msgspec.Raw | None = None
+    """The response to the request that fulfilled a proposal, if it came within 30 seconds."""
 
 
 class RuleRow(msgspec.Struct):

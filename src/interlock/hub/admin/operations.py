@@ -18,6 +18,7 @@ from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
+from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
@@ -58,7 +59,7 @@ class Operations:
         """The user whose hub it is, at the control socket."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
-        self._approvals = ApprovalOperations(hub_app.inbox)
+        self._approvals = ApprovalOperations(hub_app.inbox, rooms)
         families = (
             StatusOperations(hub_app, self.configuration),
             ServerOperations(hub_app),
@@ -71,6 +72,7 @@ class Operations:
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
             RoomOperations(rooms),
+            FeatureOperations(hub_app),
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

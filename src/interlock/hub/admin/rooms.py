@@ -10,6 +10,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from interlock.hub.approvals.decision import Answer, Decision, Where
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpx.capabilities import MOST_CAPABILITIES
 from interlock.wire.errors import Fault
@@ -44,6 +45,8 @@ class RoomRow(msgspec.Struct):
     strict: bool
     proposals: str
     open_proposals: int
+    servers: list[str]
+    """Tool servers that take part. Everyone in the topic reads their results."""
     participants: list[ParticipantRow]
 
 
@@ -90,6 +93,17 @@ class Ticket(msgspec.Struct):
     url: str
 
 
+class ProposalAnswer(msgspec.Struct, frozen=True):
+    """A person's answer to a proposal."""
+
+    answer: Answer
+    where: Where
+    view: str = ""
+    reason: str = ""
+    to: tuple[str, ...] = ()
+    """Whom the request is sent to, where the proposal names nobody."""
+
+
 class RoomGateway(Protocol):
     """The rooms of a running hub."""
 
@@ -98,6 +112,9 @@ class RoomGateway(Protocol):
 
     async def change_capabilities(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
         """Change what a participant may send."""
+
+    async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
+        """Fulfil or reject a proposal in a person's name. Returns the response to the request, if one came."""
 
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -47,7 +46,7 @@ class StatusOperations:
         return Status(
             version=VERSION,
             pid=os.getpid(),
-            uptime_s=round(time.monotonic() - hub_app.started, 1),
+            uptime_s=round(hub_app.readiness.uptime_s, 1),
             listen=hub_app.listen or config.hub.listen,
             home=str(hub_app.home),
             config=ConfigStatus(config.origin.path, [*self._configuration.problems, *pins]),

@@ -12,6 +12,7 @@ from interlock.hub.admin.approvals import ApprovalOperations as Approvals
 from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
 from interlock.hub.admin.console import ConsoleOperations as Console
+from interlock.hub.admin.features import FeatureOperations as Features
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
@@ -24,6 +25,8 @@ from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
     DECISION,
+    FEATURE_DISABLED,
+    FEATURE_ENABLED,
     KEY_CREATED,
     KEY_REVOKED,
     KEY_ROTATED,
@@ -143,6 +146,31 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             f"POST {_SERVER_PERMISSIONS}/revoke",
             "PERMISSION_REVOKED",
         ),
+        row(
+            "features.list",
+            READ,
+            Features.list,
+            "Feature sets of servers, and for which agents each is on",
+            "GET /admin/features",
+        ),
+        row(
+            "features.enable",
+            WRITE,
+            Features.enable,
+            "Let a server use feature sets for an agent; only a person can",
+            f"POST {_SERVER}/features/enable",
+            FEATURE_ENABLED,
+        ),
+        row(
+            "features.disable",
+            WRITE,
+            Features.disable,
+            "Switch feature sets off for an agent",
+            f"POST {_SERVER}/features/disable",
+            FEATURE_DISABLED,
+        ),
+        row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
+        row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
         row(

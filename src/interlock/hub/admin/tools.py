@@ -116,10 +116,9 @@ class ToolOperations:
     async def _started(self, server: str) -> None:
         """Wait for a server that is starting, so that a person need not call again."""
         upstream = self._hub_app.upstreams.get(server)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_S):
-                while upstream is not None and upstream.starting:
-                    await asyncio.sleep(0.05)
+        if upstream is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(upstream.supervisor.started(), START_S)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""

@@ -16,7 +16,9 @@ from interlock.hub.auth.principals import Principal
 from interlock.store import Collection
 from interlock.wire.errors import Fault
 
-Kind: TypeAlias = Literal["tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access"]
+Kind: TypeAlias = Literal[
+    "tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access", "proposal"
+]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
@@ -50,9 +52,19 @@ class Question(msgspec.Struct, frozen=True):
     view: str = ""
     """The hash of the full view. Only a person who opened it knows the hash, and approving needs it."""
 
+    proposal: str = ""
+    """The id of the proposal in a room: each one is a matter of its own."""
+    node: str = ""
+    """The hub that has the room of the proposal."""
+
     @property
     def matter(self) -> str:
         """A digest of everything an answer holds for."""
+        return _digest(self.subject, self.proposal) if self.proposal else self.subject
+
+    @property
+    def subject(self) -> str:
+        """A digest of what is asked for: equal requests have the same, one after the other."""
         return _digest(
             self.kind, self.asker_kind, self.asker, self.server, self.name, self.fingerprint, self.arguments_hash
         )

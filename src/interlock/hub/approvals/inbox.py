@@ -19,9 +19,9 @@ from interlock.events.types import ApprovalChanged, now_us
 from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.history import ApprovalHistory
-from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
+from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
-from interlock.hub.approvals.states import DecisionEvent, DecisionState
+from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.locks import acquire
@@ -155,7 +155,7 @@ class Inbox:
 
     def offers_rule(self, decision: Decision) -> bool:
         """Whether the same call was approved often enough to offer a rule."""
-        if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
+        if decision.question.kind not in LEARNED or self.rule_for(decision.question) is not None:
             return False
         return self.history.times_approved(decision.question) >= OFFER_AFTER
 
@@ -230,7 +230,7 @@ class Inbox:
             message = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", message, hint="repeat the call with a valid key")
         rule = None
-        if answer == "always" and decision.question.kind == "tool_call":
+        if answer == "always" and decision.question.kind in LEARNED:
             # Other kinds hold until they are revoked or their target changes, with or without a rule.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
@@ -250,6 +250,12 @@ class Inbox:
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             return False
         return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question))
+
+    async def end(self, id: str, event: DecisionEvent, reason: str) -> None:
+        """End a decision by an event outside of the inbox, unless it has ended."""
+        decision = self.get(id)
+        if event in TRANSITIONS[decision.state]:
+            await self._change(decision, msgspec.structs.replace(decision.after(event), reason=reason), NOBODY)
 
     async def void(self, decisions: Iterable[Decision]) -> None:
         """End decisions whose target has changed."""

@@ -19,5 +19,5 @@ async def remembered(store: Store, server: str, settings: Server) -> Offer | Non
     definitions = [pin.definition.encode() for pin in pins if pin.definition]
     if not definitions:
         return None
-    whole = settings.max_result_tokens is None
+    whole = settings.whole_results
     return await asyncio.to_thread(make_offer, server, definitions, rules=settings.tools, whole_results=whole)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import Decision, Kind, Question
 from interlock.hub.approvals.states import DecisionState
 from interlock.store import Collection
 
@@ -22,8 +22,12 @@ MAX_CALLS: Final = 64
 """Sets of arguments that one rule covers."""
 
 
+LEARNED: Final = ("tool_call", "proposal")
+"""The kinds of requests that rules are learned from."""
+
+
 class Rule(msgspec.Struct, frozen=True):
-    """Always-approved calls of one agent to one tool."""
+    """Always-approved calls of one agent to one tool, or always-fulfilled proposals of one agent in one room."""
 
     id: str
     asker: str
@@ -38,11 +42,12 @@ class Rule(msgspec.Struct, frozen=True):
     """The answers it was learned from."""
     made_by: str
     made_at: int
+    kind: Kind = "tool_call"
 
     def covers(self, question: Question) -> bool:
         """Whether the rule approves exactly this call."""
         return (
-            question.kind == "tool_call"
+            question.kind == self.kind
             and (self.asker, self.asker_kind) == (question.asker, question.asker_kind)
             and (self.server, self.name, self.fingerprint) == (question.server, question.name, question.fingerprint)
             and question.arguments_hash in self.calls
@@ -50,6 +55,10 @@ class Rule(msgspec.Struct, frozen=True):
 
     def explain(self) -> str:
         calls = "these arguments" if len(self.calls) == 1 else f"{len(self.calls)} sets of arguments"
+        if self.kind == "proposal":
+            return (
+                f"proposals of {self.asker} for {self.shown} with {calls} are fulfilled in the name of {self.made_by}"
+            )
         return f"{self.asker} may call {self.shown} with {calls}, while the tool stays as it is"
 
 
@@ -66,7 +75,7 @@ def learn(answers: Sequence[Decision], made_by: str, now: int, known: Rule | Non
     """A rule from approvals of one agent and tool, added to the known one. Raises ValueError for other answers."""
     first = answers[0].question
     for answer in answers:
-        if answer.question.kind != "tool_call" or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
+        if answer.question.kind not in LEARNED or answer.state not in (DecisionState.APPROVED, DecisionState.USED):
             raise ValueError(f"decision {answer.id} is not an approved call")
         if rule_id(answer.question) != rule_id(first):
             raise ValueError("a rule comes from answers about one agent and one tool")
@@ -78,5 +87,5 @@ def learn(answers: Sequence[Decision], made_by: str, now: int, known: Rule | Non
     decisions = dict.fromkeys((*(known.decisions if known is not None else ()), *(answer.id for answer in answers)))
     return Rule(
         rule_id(first), first.asker, first.asker_kind, first.server, first.name, first.shown, first.fingerprint,
-        calls, tuple(decisions), made_by, now,
+        calls, tuple(decisions), made_by, now, first.kind,
     )  # fmt: skip

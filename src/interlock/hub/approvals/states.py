@@ -12,7 +12,7 @@ from typing import Final
 
 
 class DecisionState(enum.Enum):
-    """The six states."""
+    """The seven states."""
 
     OPEN = "open"
     APPROVED = "approved"
@@ -20,6 +20,7 @@ class DecisionState(enum.Enum):
     EXPIRED = "expired"
     VOID = "void"
     USED = "used"
+    FULFILLED_ELSEWHERE = "fulfilled_elsewhere"
 
 
 class DecisionEvent(enum.Enum):
@@ -35,6 +36,8 @@ class DecisionEvent(enum.Enum):
     """Its target is no longer what was asked about."""
     USE = "use"
     """The approved call was made. An approval is used once."""
+    FULFIL_ELSEWHERE = "fulfil_elsewhere"
+    """A participant of the room fulfilled the proposal."""
 
 
 TRANSITIONS: Final[Mapping[DecisionState, Mapping[DecisionEvent, DecisionState]]] = {
@@ -43,9 +46,11 @@ TRANSITIONS: Final[Mapping[DecisionState, Mapping[DecisionEvent, DecisionState]]
         DecisionEvent.DENY: DecisionState.DENIED,
         DecisionEvent.EXPIRE: DecisionState.EXPIRED,
         DecisionEvent.CHANGE: DecisionState.VOID,
+        DecisionEvent.FULFIL_ELSEWHERE: DecisionState.FULFILLED_ELSEWHERE,
     },
     DecisionState.APPROVED: {
         DecisionEvent.USE: DecisionState.USED,
+        DecisionEvent.FULFIL_ELSEWHERE: DecisionState.FULFILLED_ELSEWHERE,
         DecisionEvent.EXPIRE: DecisionState.EXPIRED,
         DecisionEvent.CHANGE: DecisionState.VOID,
     },
@@ -53,6 +58,7 @@ TRANSITIONS: Final[Mapping[DecisionState, Mapping[DecisionEvent, DecisionState]]
     DecisionState.EXPIRED: {},
     DecisionState.VOID: {},
     DecisionState.USED: {},
+    DecisionState.FULFILLED_ELSEWHERE: {},
 }
 
 

@@ -22,7 +22,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members, members
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import strict
 
@@ -134,6 +134,12 @@ class ResultProcessor(Protocol):
 
     def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Process a good result and deliver it, now or later."""
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """Process an error of the server."""
+
+    def params(self, params: bytes) -> bytes:
+        """Process the params of a notification about a call."""
 
 
 class CallPipeline(Protocol):

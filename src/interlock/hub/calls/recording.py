@@ -6,6 +6,7 @@ and a crash can lose the entries of one flush window, which the next start detec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import getrandbits
 from typing import Final, Protocol
 
@@ -109,10 +110,13 @@ class Recording:
         """Record that another tool is called in the place of one that failed."""
         self._record(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
 
-    def found(self, event: str, call: Call, rules: list[str]) -> None:
-        """Record findings in a call or its result that did not refuse it."""
+    def found(self, event: str, call: Call, rules: list[str], masked: Mapping[str, int] | None = None) -> None:
+        """Record findings in a call or its result that did not refuse it, and how much was masked by kind."""
         call.trace = call.trace or trace_of(call.exchange)
         details: dict[str, object] = {"rules": rules}
+        if masked:
+            # As texts: the audit log hides the values of members that are named like a secret.
+            details["masked"] = [f"{count} {kind}" for kind, count in sorted(masked.items())]
         self.recorder.event(event, call.caller.principal, call.target, call.trace, rule=rules[0], details=details)
 
     def _record(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:

@@ -101,10 +101,12 @@ class AuthenticationParts:
     def may_still_ask(self, question: Question) -> bool:
         """Whether the asker may still make the call with the same credential."""
         asker = asker_of(question)
-        if question.kind != "tool_call" or not asker.id:
+        if question.kind not in ("tool_call", "proposal") or not asker.id:
             return True
         asker = msgspec.structs.replace(asker, key=question.asked_with)
         rights = self.access.rights(asker)
+        if question.kind == "proposal":
+            return rights is not None
         if rights is None or not rights.invokes(question.shown):
             return False
         return self.access.decision(asker, question.server, question.name).permission == "allow"

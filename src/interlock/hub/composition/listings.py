@@ -8,7 +8,6 @@ from typing import Final
 
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import Delivery, ListChanged, now_us
-from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
@@ -27,6 +26,7 @@ from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.requests import Requests
 from interlock.hub.tool_search.search import ToolSearch
 from interlock.hub.tool_search.security_listing import SecurityListing
+from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
 from interlock.hub.upstreams.states import ServerState
@@ -60,6 +60,15 @@ class ListingParts:
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
+        self.starting_servers = StartingServers(
+            upstreams,
+            catalog,
+            authentication.access,
+            approvals.permissions,
+            self.quarantine,
+            lambda: foundation.config,
+            lambda: foundation.store,
+        )
         self.meaning = EmbeddingCache(
             lambda: foundation.config.hub.embeddings,
             foundation.home,
@@ -105,23 +114,6 @@ class ListingParts:
         self.change_notifier.start()
         self._notifying = SubscriberTask(self._changes, self._notify_soon)
         self.quarantine.begin(self._foundation.store)
-
-    async def remember(self, servers: list[str]) -> None:
-        """Offer the pinned tools of servers that start on demand, until they run.
-
-        A server without pins is started once, since nobody could ask for its tools.
-        """
-        for server in servers:
-            settings = self._foundation.config.servers.get(server)
-            offer = self.catalog.offer(server)
-            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
-                continue
-            known = await remembered(self._foundation.store, server, settings)
-            if known is None:
-                self._upstreams[server].want()
-            else:
-                await self._approvals.permissions.take(known)
-                await self.quarantine.take(known)
 
     def show(self, offer: Offer) -> None:
         """Put an offer into the catalog, and notify clients."""

@@ -12,8 +12,10 @@ from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
+from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
 from interlock.hub.sessions.session import Service
 from interlock.hub.tool_search.handler import ToolSearchHandler
@@ -33,12 +35,21 @@ def build_service(
     listings: ListingParts,
     upstreams: Upstreams,
     limits: Limits,
+    readiness: Readiness,
 ) -> HubService:
     """The hub as a service."""
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
     background, discovery_tools = calls.background, listings.discovery_tools
     search = ToolSearchHandler(discovery_tools, listings.recorded_requests, background)
-    lists = ListHandler(listings.listings, listings.secured, discovery_tools.contexts, upstreams, info, background)
+    lists = ListHandler(
+        listings.listings,
+        listings.secured,
+        discovery_tools.contexts,
+        listings.starting_servers,
+        upstreams,
+        info,
+        background,
+    )
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         authentication.audit_subscribers,
@@ -55,6 +66,7 @@ def build_service(
         calls.task_handler,
         search,
         authentication.access_methods,
+        HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
     )
     sessions = SessionServices(
         discovery_tools,

@@ -7,6 +7,7 @@ from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.composition.approvals import ApprovalParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
 from interlock.hub.tasks.tracker import Tracker
@@ -26,6 +27,7 @@ class UpstreamRouter:
         claims: ServerClaims,
         pipeline: Pipeline,
         bus: Bus,
+        live: LiveParts,
     ) -> None:
         self._journal = journal
         self._bus = bus
@@ -36,6 +38,10 @@ class UpstreamRouter:
         self.subscriptions = changes.subscriptions
         self.on_task_notification = tasks.on_notification
         self.watched_tasks = tasks.followed
+        self.on_greeted = live.on_greeted
+        self.on_connection_closed = live.connections.on_closed
+        self.on_live_request = live.connections.on_request
+        self.on_live_notification = live.connections.on_notification
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """Record the change in the audit log, and publish it."""

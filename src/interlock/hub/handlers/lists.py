@@ -12,12 +12,13 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.handlers import answers
-from interlock.hub.handlers.client_extensions import speaks_of_security, with_answer
+from interlock.hub.handlers.client_extensions import speaks_of_security
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.searching_clients import list_scope_for
 from interlock.hub.tool_search.security_listing import SecurityListing
+from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -25,6 +26,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.older_revisions import tools_for
+from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
 
 _LISTS: Final[dict[str, ItemKind]] = {
@@ -43,6 +45,7 @@ class ListHandler:
         listings: ToolListings,
         secured: SecurityListing,
         contexts: Contexts,
+        starting: StartingServers,
         upstreams: Upstreams,
         info: bytes,
         background: BackgroundTasks,
@@ -50,6 +53,7 @@ class ListHandler:
         self._listings = listings
         self._secured = secured
         self._contexts = contexts
+        self._starting = starting
         self._upstreams = upstreams
         self._info = info
         self._background = background
@@ -78,13 +82,18 @@ class ListHandler:
         rest = exchange.dialect.rest
         list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
         list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
-        if method == "tools/list" and not self._listings.settled(list_scope):
-            self._background.begin(self._list_when_settled(exchange, caller, list_scope), exchange)
+        starting = self._starting.within(list_scope)
+        if starting or (method == "tools/list" and not self._listings.settled(list_scope)):
+            self._background.begin(self._list_later(exchange, caller, list_scope, starting), exchange)
         else:
             self._answer_list(exchange, caller, list_scope)
 
-    async def _list_when_settled(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
-        await self._listings.settle(list_scope)
+    async def _list_later(
+        self, exchange: Exchange, caller: Caller, list_scope: ListScope, starting: list[Upstream]
+    ) -> None:
+        await self._starting.wait(starting)
+        if exchange.request.method == "tools/list":
+            await self._listings.settle(list_scope)
         self._answer_list(exchange, caller, list_scope)
 
     def _answer_list(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
@@ -102,12 +111,16 @@ class ListHandler:
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = self._offered(exchange.dialect, caller)
         list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
-        if self._listings.introduced(list_scope):
+        starting = self._starting.within(list_scope)
+        if not starting and self._listings.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
         else:
-            self._background.begin(self._introduce_later(exchange, list_scope, offered), exchange)
+            self._background.begin(self._introduce_later(exchange, list_scope, offered, starting), exchange)
 
-    async def _introduce_later(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
+    async def _introduce_later(
+        self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object], starting: list[Upstream]
+    ) -> None:
+        await self._starting.wait(starting)
         await self._listings.settle(list_scope)
         self._introduce(exchange, list_scope, offered)
 

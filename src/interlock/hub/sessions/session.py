@@ -64,6 +64,8 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     log_level: str | None = None
     session: Session | None = None
     """The only session that uses it; None where several requests of one principal do."""
+    owner: str = ""
+    """The kind and the id of its principal."""
 
 
 Exchange: TypeAlias = SessionExchange[Session]

@@ -26,6 +26,7 @@ class SharedConnectionListener:
     """Dispatches the notifications of a shared connection and refuses every server request."""
 
     def __init__(self, dispatcher: NotificationDispatcher, ended: asyncio.Future[Fault]) -> None:
+        self._dispatcher = dispatcher
         self.on_notification = dispatcher.on_notification
         self.on_log = dispatcher.on_log
         self._ended = ended
@@ -36,12 +37,16 @@ class SharedConnectionListener:
         self._connection = connection
 
     def on_request(self, request: Request) -> None:
-        """Refuse the request: a shared connection cannot tell which caller it is meant for."""
+        """Take a request for the hub. Refuse others: a shared connection cannot tell which caller they are for."""
+        if self._dispatcher.on_request(request):
+            return
         fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
         if self._connection is not None:
             self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
     def on_closed(self, fault: Fault) -> None:
+        if self._connection is not None:
+            self._dispatcher.on_closed(self._connection)
         if not self._ended.done():
             self._ended.set_result(fault)
 
@@ -53,18 +58,23 @@ class PrivateConnectionListener:
         self._dispatcher = dispatcher
         self._owner = owner
         self._pool = pool
-        self.on_request = owner.on_request
         self.on_log = dispatcher.on_log
+
+    def on_request(self, request: Request) -> None:
+        if not self._dispatcher.on_request(request, self._owner):
+            self._owner.on_request(request)
 
     def on_notification(self, method: str, params: bytes) -> None:
         if method in TASK_NOTIFICATIONS or method == RESOURCE_UPDATED:
             self._dispatcher.on_notification(method, params, self._owner)
         elif method == CANCELLED:
             self._owner.questions.withdraw(params)
-        elif not self._owner.on_notification(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
-            self._dispatcher.on_notification(method, params)
+        elif not self._owner.on_notification(method, params):
+            is_of_server = method.endswith("/list_changed") or method in CLAIMS
+            self._dispatcher.on_notification(method, params, None if is_of_server else self._owner)
 
     def on_closed(self, fault: Fault) -> None:
         self._owner.questions.close()
         if self._owner.connection is not None:
+            self._dispatcher.on_closed(self._owner.connection, self._owner)
             self._pool.on_lost(self._owner.connection)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.client.connection import Connection, Prepare
+from interlock.client.connection import Connection, Greeted, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
@@ -16,11 +16,12 @@ from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
+from interlock.protocols.mcpl.negotiation import asked_with
 from interlock.transports.link import Listener
 from interlock.version import VERSION
 from interlock.wire.errors import Fault
 
-IDENTITY: Final = Identity("interlock", VERSION, asking(b"{}"), title="Interlock")
+IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(b"{}")), title="Interlock")
 """How the hub introduces itself to servers."""
 
 
@@ -42,14 +43,19 @@ class Connector:
         problem = self._current.server.problem
         if problem is not None:
             raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
-        connection = await self._open(listener, IDENTITY, self._prepare_shared)
+        connection = await self._open(listener, IDENTITY, self._prepare_shared, self._greeted_shared)
         self.peer = connection.peer
         return connection
 
     async def private(self, connection_key: ConnectionKey, listener: Listener) -> Connection:
         """Open a connection for one caller, with the capabilities of its client."""
-        identity = msgspec.structs.replace(IDENTITY, capabilities=asking(connection_key.capabilities))
-        connection = await self._open(listener, identity, self._prepare_private)
+        asked = asked_with(asking(connection_key.capabilities))
+        identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
+
+        async def greeted(connection: Connection) -> None:
+            await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
+
+        connection = await self._open(listener, identity, self._prepare_private, greeted)
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
@@ -59,9 +65,14 @@ class Connector:
         """Probe the era again with the next connection."""
         self.peer = None
 
-    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare) -> Connection:
-        start_s = self._current.timeouts.start_s
-        return await Connection.open(self._dial, listener, identity, pin=self._era(), timeout=start_s, prepare=prepare)
+    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted) -> Connection:
+        start_s, era = self._current.timeouts.start_s, self._era()
+        return await Connection.open(
+            self._dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
+        )
+
+    async def _greeted_shared(self, connection: Connection) -> None:
+        await self._host.on_greeted(self._current.id, None, "", connection)
 
     async def _prepare_shared(self, connection: Connection) -> None:
         self.agreement, warning = agreement(connection.peer.capabilities)

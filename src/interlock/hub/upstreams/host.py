@@ -11,6 +11,7 @@ from interlock.hub.catalog.offer import Offer
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
+from interlock.wire.messages import Request
 
 
 class Host(Protocol):
@@ -33,6 +34,21 @@ class Host(Protocol):
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a server's request to a client, and send it once it may be. The future fails with a refusal."""
+
+    async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
+        """Agree on MCPL with a server that may begin, before anything else is sent to it.
+
+        `key` names a private connection and `owner` its principal; the shared connection has neither.
+        """
+
+    def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:
+        """A connection is closed."""
+
+    def on_live_request(self, server: str, key: str | None, request: Request) -> bool:
+        """Take a request that a server sends by itself (MCPL). False where it is none."""
+
+    def on_live_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
+        """Take a notification that a server sends by itself (MCPL)."""
 
     def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
         """The resources that clients subscribed to."""

@@ -123,8 +123,7 @@ async def offer_of(server: str, listed: Listed, settings: Server, tasks: bool = 
 
 
 def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Offer:
-    whole = settings.max_result_tokens is None
-    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole, tasks=tasks)
+    offer = make_offer(server, *listed, rules=settings.tools, whole_results=settings.whole_results, tasks=tasks)
     for tool in offer.tools.values():
         tool.fingerprint()
     return offer

@@ -7,12 +7,14 @@ from typing import Final
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
+from interlock.wire.messages import Request
 
 CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
 """A server's own events for the audit log."""
@@ -45,10 +47,24 @@ class NotificationDispatcher:
             self._host.on_claim(self._server, method, params)
         elif method == "notifications/message":
             self.on_log("log", params[:MAX_LOG_BYTES].decode("utf-8", "replace"))
+        else:
+            self._host.on_live_notification(self._server, _key(owner), method, params)
+
+    def on_request(self, request: Request, owner: ConnectionOwner | None = None) -> bool:
+        """Take a request that a server sends by itself and that is for the hub (MCPL). False where it is another's."""
+        return self._host.on_live_request(self._server, _key(owner), request)
+
+    def on_closed(self, connection: Connection, owner: ConnectionOwner | None = None) -> None:
+        """A connection is closed; `owner` had it."""
+        self._host.on_connection_closed(self._server, _key(owner), connection)
 
     def on_log(self, stream: str, text: str) -> None:
         """Keep a log line of the server for the operator."""
         self._logs.add(self._server, stream, text)
+
+
+def _key(owner: ConnectionOwner | None) -> str | None:
+    return None if owner is None else owner.connection_key
 
 
 class _Updated(msgspec.Struct):

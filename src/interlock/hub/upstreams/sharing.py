@@ -31,11 +31,11 @@ def connection_key(
     project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
-        return ConnectionKey(f"session:{session.id}", capabilities, level, session)
+        return ConnectionKey(f"session:{session.id}", capabilities, level, session, owner)
     if not own:
-        return ConnectionKey(f"principal:{owner}")
+        return ConnectionKey(f"principal:{owner}", owner=owner)
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level)
+    return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level, owner=owner)
 
 
 def log_level_of(exchange: Exchange) -> str | None:

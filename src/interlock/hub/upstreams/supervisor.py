@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import time
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -65,6 +66,8 @@ class Supervisor:
         self.state = ServerState.REGISTERED
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
+        self.began = time.monotonic()
+        """When the hub began to start the server for the first time. Lists wait for it from then on."""
         self.given_up = False
         """Whether the server stays down after too many restarts."""
         self._upstream = upstream
@@ -98,6 +101,7 @@ class Supervisor:
     def begin(self) -> None:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
         self._cause = Command("start", Reason.CONFIGURATION_CHANGE)
+        self.began = time.monotonic()
         self._begin_loop(ServerEvent.START)
         if self._current.server.start == "eager":
             self._wanted.set()
@@ -151,6 +155,20 @@ class Supervisor:
             except TimeoutError:
                 raise self.down() from None
         return shared
+
+    @property
+    def starting(self) -> bool:
+        """Whether the server is starting and was never listed."""
+        return not self._lists.known and self.state in (
+            ServerState.CONNECTING,
+            ServerState.CONNECTED,
+            ServerState.RESTARTING,
+        )
+
+    async def started(self) -> None:
+        """Wait until the server is listed or down."""
+        while self.starting:
+            await self._state_changed.wait()
 
     def down(self) -> Fault:
         """Why the server cannot be called."""

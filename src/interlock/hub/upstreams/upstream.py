@@ -5,7 +5,7 @@ A server that is slow, dead or wrong harms only its own calls.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from interlock.client.dial import Dial
@@ -108,11 +108,22 @@ class Upstream:
     @property
     def starting(self) -> bool:
         """Whether the server is starting and was never listed."""
-        return not self.lists.known and self.state in (
-            ServerState.CONNECTING,
-            ServerState.CONNECTED,
-            ServerState.RESTARTING,
-        )
+        return self.supervisor.starting
+
+    @property
+    def usable(self) -> bool:
+        """Whether a call reaches the server now, or starts it: it is connected, or waits for its first call."""
+        if self.state is ServerState.CONNECTED:
+            return True
+        waits = self.state in (ServerState.REGISTERED, ServerState.DISCONNECTED)
+        return waits and self.problem is None and self.stopped is None
+
+    @property
+    def uptime_secs(self) -> int:
+        """For how long the server has been connected; 0 while it is not."""
+        if self.state is not ServerState.CONNECTED:
+            return 0
+        return int((datetime.now(UTC) - self.since).total_seconds())
 
     @property
     def peer(self) -> Peer | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from interlock.config.settings import Permissions, Server, ServerTimeouts, Timeouts
+from interlock.config.settings import Mask, Permissions, Server, ServerTimeouts, Timeouts
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -75,7 +75,8 @@ def _without_judging(settings: Server) -> Server:
     return replace(
         settings,
         validators={},
-        scan_results="off",
+        scan_results="mask" if settings.scan_results == "mask" else "off",
+        mask=Mask(),
         timeout_s=None,
         timeouts=ServerTimeouts(),
         trust="standard",

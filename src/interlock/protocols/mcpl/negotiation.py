@@ -22,17 +22,8 @@ EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
-CHANNEL_FLAGS: Final = (
-    "register",
-    "publish",
-    "observe",
-    "incoming",
-    "lifecycle",
-    "streaming",
-    "acknowledge",
-    "typing",
-)
-"""The flags under `channels`: `observe` is of 0.4 alone, `incoming`, `acknowledge` and `typing` of 0.5."""
+UNSUPPORTED: Final = ("contextHooks", "inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
+"""Capabilities that the hub does not have as a host. A feature set that needs one of them is never on."""
 
 
 class Home(enum.Enum):
@@ -148,17 +139,7 @@ def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
 
 def host_manifest(version: str = VERSION) -> dict[str, object]:
     """What the hub supports as a host (MCPL, Host Support)."""
-    after: dict[str, object] = {"afterInference": {"blocking": True}} if version == Dialect.V0_4.value else {}
-    return {
-        "version": version,
-        "pushEvents": True,
-        "contextHooks": {"beforeInference": True, **after},
-        "inferenceLifecycle": True,
-        "inferenceRequest": {"streaming": True},
-        "modelInfo": True,
-        "channels": dict.fromkeys(CHANNEL_FLAGS, True),
-        "featureSets": True,
-    }
+    return {"version": version, "pushEvents": True, "featureSets": True}
 
 
 def _flag(node: object, *path: str) -> bool:

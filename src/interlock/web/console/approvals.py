@@ -42,12 +42,14 @@ class Card(msgspec.Struct):
     @property
     def can_approve(self) -> bool:
         """Whether everything that an approval needs is on the page."""
-        return self.row.state is DecisionState.OPEN and (self.view is not None or self.row.kind != "tool_call")
+        return self.row.state is DecisionState.OPEN and (
+            self.view is not None or self.row.kind not in ("tool_call", "proposal")
+        )
 
     @property
     def has_always(self) -> bool:
         """Whether "always" means more than "once" for this kind of request."""
-        return self.row.kind in ("tool_call", "tool_access")
+        return self.row.kind in ("tool_call", "tool_access", "proposal")
 
 
 async def show_all(visit: Visit) -> Response:

@@ -19,6 +19,7 @@ from interlock.events.types import (
     AuditCommitted,
     ConfigurationReloaded,
     Delivery,
+    ListChanged,
     PolicyChanged,
     ServerStateChanged,
 )
@@ -41,11 +42,13 @@ MAX_STREAMS_PER_SESSION: Final = 8
 
 _APPROVALS: Final = b"event: approvals\ndata: changed\n\n"
 _AUDIT: Final = b"event: audit\ndata: changed\n\n"
+_SERVERS: Final = b"event: servers\ndata: changed\n\n"
 _ENDED: Final = b"event: ended\ndata: log in again\n\n"
 _HEADERS: Final = {"x-accel-buffering": "no"}
 _WANTED: Final = EventFilter.of(
-    ApprovalChanged, AuditCommitted, PolicyChanged, ServerStateChanged, ConfigurationReloaded
+    ApprovalChanged, AuditCommitted, PolicyChanged, ServerStateChanged, ListChanged, ConfigurationReloaded
 )
+_SERVER_CHANGES: Final = (ServerStateChanged, ListChanged, ConfigurationReloaded)
 
 
 class EventStreams:
@@ -98,6 +101,8 @@ async def _changes(subscription: Subscription) -> AsyncIterator[list[bytes]]:
         kinds = {_kind(event) for event in subscription.take()}
         audit_waits = audit_waits or AuditCommitted in kinds
         topics = [_APPROVALS] if ApprovalChanged in kinds else []
+        if not kinds.isdisjoint(_SERVER_CHANGES):
+            topics.append(_SERVERS)
         if audit_waits and loop.time() >= audit_at:
             topics.append(_AUDIT)
             audit_at, audit_waits = loop.time() + AUDIT_EVERY_S, False

@@ -52,7 +52,7 @@ class Visit(msgspec.Struct):
     session: ConsoleSession
     form: dict[str, str] = {}
 
-    async def perform(self, operation: str, kind: type[Result], **params: object) -> Result:
+    async def perform(self, operation: str, kind: type[Result], /, **params: object) -> Result:
         """Perform an operation with the rights of the person. It returns a struct of this type."""
         principal = self.session.principal
         result = await self.console.operations.perform(principal, operation, msgspec.json.encode(params))

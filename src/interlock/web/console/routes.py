@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.web.console import approvals, home, timeline
+from interlock.web.console import agents, approvals, home, servers, timeline, tools
 from interlock.web.console.events import EventStreams
 from interlock.web.console.login import Login
 from interlock.web.console.page import Console, Page, PublicPage
@@ -37,6 +37,14 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/timeline/rows", Page(console, {"GET": timeline.show_rows}, part=True)),
         Route("/console/timeline/export", Page(console, {"GET": timeline.export})),
         Route("/console/timeline/{chain}/{seq:int}", Page(console, {"GET": timeline.show_one})),
+        Route("/console/servers", Page(console, {"GET": servers.show_all})),
+        Route("/console/servers/rows", Page(console, {"GET": servers.show_rows}, part=True)),
+        Route("/console/servers/{server}", Page(console, {"GET": servers.show_one, "POST": servers.command})),
+        Route("/console/servers/{server}/log", Page(console, {"GET": servers.show_log}, part=True)),
+        Route("/console/agents", Page(console, {"GET": agents.show_all, "POST": agents.create_key})),
+        Route("/console/agents/{agent:path}", Page(console, {"GET": agents.show_one, "POST": agents.change})),
+        Route("/console/tools", Page(console, {"GET": tools.show_all})),
+        Route("/console/tools/{name}", Page(console, {"GET": tools.show_one, "POST": tools.call})),
         Route("/console/events", Page(console, {"GET": streams.show}, part=True)),
         Route("/console", Page(console, {"GET": home.show})),
         Route("/console/{rest:path}", PublicPage(console, {"GET": _nothing, "POST": _nothing})),

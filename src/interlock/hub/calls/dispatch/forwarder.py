@@ -204,6 +204,9 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
+        processor = self._plan.processor
+        if processor is not None:
+            error = processor.error(error)
         recovery = self._dispatcher.recovery
         if self._connection.mgp is None or not recovery.takes(self._call, self._plan, error):
             self._answer_error(error)
@@ -211,7 +214,9 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_notification(self, method: str, params: bytes) -> None:
         """Pass progress and log messages of this call to the client. Log messages of a shared legacy session belong to
         no client. Any other notification on a call's stream is not about the call."""
-        exchange = self._call.exchange
+        exchange, processor = self._call.exchange, self._plan.processor
+        if processor is not None:
+            params = processor.params(params)
         if method == PROGRESS:
             meta = exchange.preview.meta
             if meta is not None and meta.progress_token is not None:
@@ -228,8 +233,8 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_request(self, request: Request) -> None:
         """Put a request of the server to the client: possible where the connection is the client's own."""
         if self._owner is None:
-            fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+            # It may be for the hub itself. Any other is refused there.
+            self._connection.listener.on_request(request)
             return
         ask = partial(self._requests().ask, self._owner)
         self._owner.questions.relay(self._connection, request, ask, self._call.exposed_server)

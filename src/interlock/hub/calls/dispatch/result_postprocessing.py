@@ -6,7 +6,7 @@ A result never becomes a failure. A long one keeps its beginning and says where 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -15,6 +15,7 @@ from interlock.config.settings import Server
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.result_division import Division, left_over
+from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker, findings_of
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
@@ -22,7 +23,7 @@ from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result
 from interlock.judge.text import show_hidden
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
 
 BYTES_PER_TOKEN: Final = 4
 """The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
@@ -45,6 +46,7 @@ class ResultPostprocessor:
         self._tokens = tokens
         self._scans = settings.scan_results != "off"
         self._escapes = settings.scan_results == "escape"
+        self._masker = ResultMasker(settings.mask) if settings.scan_results == "mask" else None
         self._pages = pages
         self._judging = judging
         self._findings = findings
@@ -59,11 +61,18 @@ class ResultPostprocessor:
         elif may_be_long or size > SCAN_HERE:
             self._tasks.begin(self._elsewhere(call, result, deliver), call)
         else:
-            result, found = self._searched(result)
-            self._deliver(call, _Prepared(result, found), deliver)
+            self._deliver(call, self._searched(result), deliver)
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """Mask an error of the server, if results are masked."""
+        return error if self._masker is None else self._masker.error(error)
+
+    def params(self, params: bytes) -> bytes:
+        """Mask the params of a notification, if results are masked."""
+        return params if self._masker is None else self._masker.params(params)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        prepared = _Prepared(result, ())
+        prepared = _Prepared(result if self._masker is None else UNREADABLE, ())
         try:
             prepared = await self._aside(lambda: self._prepared(result))
             if self._most is not None and prepared.long is not None:
@@ -85,23 +94,27 @@ class ResultPostprocessor:
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""
-        result, found = self._searched(result)
-        if self._most is None or len(result) <= self._most:
-            return _Prepared(result, found)
+        searched = self._searched(result)
+        if self._most is None or len(searched.result) <= self._most:
+            return searched
         try:
-            return _Prepared(result, found, _read(result, self._most))
+            return searched._replace(long=_read(searched.result, self._most))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             uncut = Finding("result.uncut", "It is too long, and not in a form that can be cut.")
-            return _Prepared(result, (*found, uncut))
+            return searched._replace(found=(*searched.found, uncut))
 
-    def _searched(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
-        """The result, with what is hidden made visible if that is wanted, and what was found in it."""
+    def _searched(self, result: bytes) -> _Prepared:
+        """The result, masked or with what is hidden made visible if that is wanted, and what was found in it."""
         if not self._scans:
-            return result, ()
+            return _Prepared(result)
+        masked: Mapping[str, int] = {}
+        if self._masker is not None:
+            result, masked = self._masker.result(result)
         try:
-            return self._judged(result)
+            result, found = self._judged(result)
         except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
-            return result, (_unprocessed(cause),)
+            found = (_unprocessed(cause),)
+        return _Prepared(result, (*findings_of(masked), *found), masked)
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
@@ -116,7 +129,7 @@ class ResultPostprocessor:
 
     def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
         if prepared.found:
-            self._findings.on_result(call, prepared.found)
+            self._findings.on_result(call, prepared.found, prepared.masked)
         cut = prepared.cut
         deliver(prepared.result if cut is None else self._with_link(call, cut))
 
@@ -159,6 +172,8 @@ class _Cut(NamedTuple):
 class _Prepared(NamedTuple):
     result: bytes
     found: tuple[Finding, ...] = ()
+    masked: Mapping[str, int] = {}
+    """How much was masked, by kind."""
     long: _Long | None = None
     cut: _Cut | None = None
 

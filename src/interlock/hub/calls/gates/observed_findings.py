@@ -6,6 +6,7 @@ Only rules and names go there: arguments and results may hold secrets.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from interlock.hub.audit.record import FLAGGED, WOULD_REFUSE
 from interlock.hub.calls.call import Call
@@ -31,11 +32,11 @@ class ObservedFindings:
         self._log(call, f"would refuse {call.target.name} of {call.caller.owner}: {', '.join(rules)}")
         self._recording.found(WOULD_REFUSE, call, rules)
 
-    def on_result(self, call: Call, findings: tuple[Finding, ...]) -> None:
-        """Note findings in a result."""
+    def on_result(self, call: Call, findings: tuple[Finding, ...], masked: Mapping[str, int]) -> None:
+        """Note findings in a result, and how much was masked in it by kind."""
         rules = _count(self.flagged, call, findings)
         self._log(call, f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}")
-        self._recording.found(FLAGGED, call, rules)
+        self._recording.found(FLAGGED, call, rules, masked)
 
     def _log(self, call: Call, text: str) -> None:
         self._logs.add(call.target.server, "hub", text)

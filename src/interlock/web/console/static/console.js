@@ -84,11 +84,21 @@ function moveByKeys(event) {
   if (next?.matches("article.card")) next.focus();
 }
 
-async function refreshRows() {
-  const rows = document.getElementById("rows");
-  if (!rows || rows.dataset.live !== "yes" || rows.contains(document.activeElement)) return;
-  const fresh = (await part(`/console/timeline/rows${location.search}`))?.getElementById("rows");
-  if (fresh) rows.replaceWith(document.adoptNode(fresh));
+// A part of a page that names its address is replaced when its topic changes, unless somebody is in it.
+async function refreshParts(selector) {
+  for (const old of document.querySelectorAll(selector)) {
+    if (old !== document.activeElement && old.contains(document.activeElement)) continue;
+    const fresh = (await part(old.dataset.part))?.getElementById(old.id);
+    if (!fresh || fresh.innerHTML === old.innerHTML) continue;
+    old.replaceChildren(...document.adoptNode(fresh).childNodes);
+  }
+}
+
+function refreshByTime() {
+  for (const each of document.querySelectorAll("[data-every]")) {
+    const refresh = single(() => refreshParts(`#${each.id}`));
+    setInterval(() => document.hidden || refresh(), Number(each.dataset.every));
+  }
 }
 
 // One refresh at a time, and one more if something changed meanwhile.
@@ -113,9 +123,11 @@ function single(refresh) {
 
 function listen() {
   const events = new EventSource("/console/events");
-  const approvals = single(refreshApprovals), rows = single(refreshRows);
+  const approvals = single(refreshApprovals);
+  const rows = single(() => refreshParts("[data-topic=audit]")), servers = single(() => refreshParts("[data-topic=servers]"));
   events.addEventListener("approvals", approvals);
   events.addEventListener("audit", rows);
+  events.addEventListener("servers", servers);
   events.addEventListener("ended", () => {
     events.close();
     state.textContent = "Your session has ended. Log in again.";
@@ -123,9 +135,10 @@ function listen() {
   events.addEventListener("open", () => {
     state.textContent = "";
     document.documentElement.dataset.live = "yes";
-    // Whatever changed while there was no connection.
+    // Changes from while there was no connection.
     approvals();
     rows();
+    servers();
   });
   events.addEventListener("error", () => {
     delete document.documentElement.dataset.live;
@@ -136,4 +149,5 @@ function listen() {
 document.addEventListener("keydown", moveByKeys);
 document.getElementById("reload")?.remove();
 offerNotifications();
+refreshByTime();
 listen();

@@ -1,0 +1,130 @@
+"""`interlock features`, `events` and `usage`: what servers may start by themselves, and what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from .perform import BECAUSE, Json, performs, say_rows
+from .show import bold, coloured, plain, say, say_table
+
+STATES = {"waiting": "yellow", "delivered": "green", "dropped": "red"}
+
+
+@click.group()
+def features() -> None:
+    """Let servers send events by themselves, per server and agent. Everything is off until you enable it.
+
+    A server declares feature sets, such as `memory.proactive`. A pattern names several: `memory.*`.
+
+    \b
+    Example:
+      interlock features enable calendar "reminders.*" --agent claude-code
+    """
+
+
+@features.command("list")
+@performs("features.list")
+@click.argument("server", required=False)
+def list_(found: Json, server: str | None) -> None:
+    """List the feature sets of servers, and for which agents each is on.
+
+    \b
+    Example:
+      interlock features list calendar
+    """
+    _show(found["features"])
+    if not found["features"]:
+        say("No server declares a feature set.")
+
+
+_SERVER = click.argument("server")
+_NAMES = click.argument("features", metavar="FEATURE...", nargs=-1, required=True)
+_AGENT = click.option("--agent", required=True, metavar="NAME", help="The agent that it is for.")
+
+
+@features.command()
+@performs("features.enable", person=True)
+@_SERVER
+@_NAMES
+@_AGENT
+@BECAUSE
+def enable(done: Json, **given: Any) -> None:
+    """Let a server use feature sets for an agent. Needs a terminal.
+
+    \b
+    Example:
+      interlock features enable calendar reminders --agent claude-code
+    """
+    _show(done["features"])
+
+
+@features.command()
+@performs("features.disable")
+@_SERVER
+@_NAMES
+@_AGENT
+@BECAUSE
+def disable(done: Json, **given: Any) -> None:
+    """Switch feature sets off for an agent. Events that wait for it are deleted.
+
+    \b
+    Example:
+      interlock features disable calendar "*" --agent claude-code
+    """
+    _show(done["features"])
+
+
+@click.command()
+@performs("events.list")
+@click.option("--agent", metavar="NAME", help="Only the events of this agent.")
+@click.option("--server", metavar="ID", help="Only the events of this server.")
+@click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
+def events(found: Json, **given: Any) -> None:
+    """List events that servers pushed: what waits, what was delivered, what was held or dropped, and why.
+
+    \b
+    Example:
+      interlock events --agent claude-code
+    """
+    say_rows(found["events"], _event, "There are no events.")
+    for server, count in sorted(found["refused"].items()):
+        say(f"{bold(plain(server))}: {count} messages were refused; `interlock audit` has the reasons")
+
+
+@click.command()
+@performs("usage", "usage")
+@click.option("--days", type=click.IntRange(1, 365), default=7, show_default=True, help="How many days to count.")
+def usage(rows: list[Json], **given: Any) -> None:
+    """Count the events, wakes and tokens of servers, per feature set and agent.
+
+    \b
+    Example:
+      interlock usage --days 1
+    """
+    say_rows(rows, _usage, "No server pushed an event.")
+
+
+def _show(rows: list[Json]) -> None:
+    say_table(_feature(row) for row in rows)
+
+
+def _feature(row: Json) -> tuple[str, ...]:
+    agents = ", ".join(plain(agent) for agent in row["agents"])
+    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({plain(row['why'])})"
+    return bold(plain(row["server"])), plain(row["feature"]), state, plain(row["description"])
+
+
+def _event(row: Json) -> tuple[str, ...]:
+    at = datetime.fromtimestamp(row["at"]).astimezone().strftime("%m-%d %H:%M:%S")
+    state = coloured(row["state"], STATES[row["state"]])
+    what = f"{plain(row['server'])} {plain(row['feature_set'])}"
+    return at, bold(plain(row["agent"])), state, plain(row["outcome"]), what, plain(row["event"]), plain(row["cause"])
+
+
+def _usage(row: Json) -> tuple[str, ...]:
+    counts = f"{row['events']} events, {row['wakes']} wakes, about {row['tokens']} tokens"
+    rest = f"{row['held']} held, {row['dropped']} dropped"
+    return bold(plain(row["server"])), plain(row["feature_set"]), plain(row["agent"]), counts, rest

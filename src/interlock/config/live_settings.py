@@ -1,0 +1,77 @@
+"""The settings of `[live]`: what becomes of events that servers and webhooks send by themselves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Then = Literal["wake", "hold", "drop"]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+Count = Annotated[int, Meta(ge=0, le=2**31)]
+Pause = Annotated[float, Meta(ge=0, le=86_400)]
+
+
+class LiveRule(msgspec.Struct, frozen=True):
+    """`[live.rules.NAME]`: what becomes of some events. The first rule in the file that matches decides; an event that
+    no rule names is held. A setting with patterns that is unset matches everything."""
+
+    then: Then = "hold"
+    """`wake`: the agent is woken where its client has a way to be. `hold`: the agent gets the event with its next tool
+    result. `drop`: nobody gets it."""
+    agents: tuple[str, ...] | None = None
+    """The agents it is about, as patterns."""
+    servers: tuple[str, ...] | None = None
+    """The servers whose events it is about, as patterns; a webhook is `hook:NAME`."""
+    feature_sets: tuple[str, ...] | None = None
+    """Feature sets, as patterns (`memory.*`)."""
+    channels: tuple[str, ...] | None = None
+    """Channels, as patterns (`discord:acme/*`)."""
+    tags_any: tuple[str, ...] = ()
+    """Tags of which the event has at least one. Tags are the server's own word."""
+    tags_all: tuple[str, ...] = ()
+    """Tags that the event has all."""
+    tags_none: tuple[str, ...] = ()
+    """Tags that the event has none of."""
+    loops: bool = False
+    """Whether events that an agent caused wake, too. Otherwise they are held, so that agents do not wake each other
+    for ever."""
+    through_quiet_hours: bool = False
+    """Whether it wakes in quiet hours."""
+    quiet_s: Pause = 2.0
+    """Events of one agent, server and channel or feature set within this time after another share a wake."""
+    longest_s: Pause = 60.0
+    """The longest that an event waits for others."""
+    wakes_per_hour: Count | None = None
+    """Wakes by this rule in any hour, for each server; unset: no limit."""
+    tokens_per_hour: Count | None = None
+    """Tokens of the events that wake by this rule in any hour, for each server; unset: no limit."""
+
+
+class QuietHours(msgspec.Struct, frozen=True):
+    """`[live.quiet_hours]`: a daily time, by this machine's clock, in which events are held."""
+
+    start: Clock | None = None
+    """When it starts (`22:00`); unset: there are none."""
+    end: Clock = "07:00"
+    """When it ends; before `start` means on the next day."""
+    days: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+    """The days on which it starts."""
+
+
+class Live(msgspec.Struct, frozen=True):
+    """`[live]`: events that servers push. A server may push only what a person enabled with `interlock features`."""
+
+    rules: dict[str, LiveRule] = {}
+    """What becomes of events; see below."""
+    quiet_hours: QuietHours = QuietHours()
+    wakes_per_hour: Count | None = 60
+    """Wakes of one agent in any hour."""
+    tokens_per_hour: Count | None = None
+    """Tokens of the events that wake one agent in any hour."""
+    keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
+    """How long the hub knows an event again that is sent a second time."""
+    ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
+    """After an event, an agent's tools that change something need a person's approval for this long."""

@@ -1,0 +1,51 @@
+"""Reads `[live]`: rules for events, and quiet hours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
+
+from .live_settings import Live, LiveRule
+from .names import why_bad_name
+from .problems import Report
+from .shape import build, kind
+
+
+def read_live(table: object, report: Report) -> Live:
+    """Read the rules and the rest."""
+    if not isinstance(table, Mapping):
+        report.add(("live",), f"`live` must be a table, not {kind(table)}", "write [live.rules.NAME]")
+        return Live()
+    rest = dict(table)
+    rules = rest.pop("rules", {})
+    live = build(Live, rest, ("live",), report)
+    if not isinstance(rules, Mapping):
+        report.add(("live", "rules"), f"`rules` must be tables, not {kind(rules)}", "write [live.rules.NAME]")
+        return live
+    found: dict[str, LiveRule] = {}
+    for name, rule in rules.items():
+        at = ("live", "rules", name)
+        if why := why_bad_name(name):
+            report.add(at, f"the name `{name}` in [live.rules] {why}", "choose another name")
+            continue
+        found[name] = built = build(LiveRule, rule, at, report)
+        _check_patterns(name, built, report)
+    return msgspec.structs.replace(live, rules=found)
+
+
+def _check_patterns(name: str, rule: LiveRule, report: Report) -> None:
+    plain = {"agents": rule.agents, "servers": rule.servers, "channels": rule.channels}
+    tags = {"tags_any": rule.tags_any, "tags_all": rule.tags_all, "tags_none": rule.tags_none}
+    for setting, patterns in {**plain, **tags, "feature_sets": rule.feature_sets}.items():
+        for pattern in patterns or ():
+            try:
+                if setting == "feature_sets":
+                    compile_pattern(pattern, FEATURE_SETS)
+                else:
+                    compile_pattern(pattern)
+            except PatternError as why:
+                at = ("live", "rules", name, setting)
+                report.add(at, f"`{pattern}` in [live.rules.{name}] is no pattern: {why}", "correct it")

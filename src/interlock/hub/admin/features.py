@@ -1,0 +1,189 @@
+"""Operations on feature sets, events and usage (MCPL).
+
+Only a person enables a feature set: over the control socket one at a terminal, over the API the holder of a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import msgspec
+
+from interlock.config.names import why_bad_agent
+from interlock.hub.admin.operation import ControlFlag
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.features import FeatureEntry, entry_id
+from interlock.hub.live.usage import EventRow, UsageRow
+from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
+from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
+from interlock.wire.errors import Fault
+
+SETTLED_S: Final = 2.0
+"""How long the answer waits for the server to take its new feature sets."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class FeatureOperations:
+    """The operations on the feature sets of one hub's servers."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._live = hub_app.live
+
+    async def list(self, by: Principal, params: ListFeatures, trace: str) -> FeatureRows:
+        """The declared feature sets, and for which agents each is on."""
+        servers = [*self._hub_app.config.servers] if params.server is None else [self._known(params.server)]
+        rows = [row for server in servers for row in self._rows(server)]
+        return FeatureRows(rows)
+
+    async def enable(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
+        """Let a server use feature sets for an agent."""
+        if not (by.key or params.terminal):
+            hint = "run `interlock features enable` in a terminal"
+            raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
+        return await self._put(by, params, trace, enabled=True)
+
+    async def disable(self, by: Principal, params: ChangeFeatures, trace: str) -> FeatureRows:
+        """Switch feature sets off for an agent, from now on."""
+        return await self._put(by, params, trace, enabled=False)
+
+    async def events(self, by: Principal, params: ListEvents, trace: str) -> EventRows:
+        """The newest events: what waits, what was delivered, and what was dropped."""
+        usage = self._live.usage
+        return EventRows(await usage.events(params.agent, params.server, params.most), usage.refused())
+
+    async def usage(self, by: Principal, params: AskUsage, trace: str) -> UsageRows:
+        """Events, wakes and tokens, per server, feature set and agent."""
+        return UsageRows(await self._live.usage.rows(params.days))
+
+    async def _put(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool) -> FeatureRows:
+        server, agent = self._known(params.server), params.agent
+        if why := why_bad_agent(agent):
+            raise Fault("INVALID_PARAMS", f"the agent's name {why}", hint="name an agent as in `interlock keys list`")
+        for feature in params.features:
+            try:
+                compile_pattern(feature, FEATURE_SETS)
+            except PatternError as problem:
+                raise Fault("INVALID_PARAMS", f"{feature[:100]!r} is no pattern: {problem}") from None
+        at = datetime.now(UTC)
+        because, journal = params.because, self._hub_app.journal
+        entries = [
+            FeatureEntry(entry_id(server, agent, name), server, agent, name, enabled, by.id, at, because)
+            for name in params.features
+        ]
+        records = [
+            journal.feature(by, server, agent, name, enabled=enabled, because=because, trace=trace)
+            for name in params.features
+        ]
+        await self._live.features.put(entries, records)
+        await self._live.connections.settled(server, SETTLED_S)
+        return FeatureRows([*self._rows(server)])
+
+    def _rows(self, server: str) -> Sequence[FeatureRow]:
+        live = self._live.connections.of(server)
+        entries = [entry for entry in self._live.features.entries() if entry.server == server]
+        rows = [] if live is None else [self._declared(live, name) for name in live.state.offer.feature_sets]
+        known = {row.feature for row in rows}
+        for entry in entries:
+            if entry.feature not in known and not any(_names(entry, row.feature) for row in rows):
+                agents = [entry.agent] if entry.enabled else []
+                rows.append(FeatureRow(server, entry.feature, "", [], agents, False, "not declared by the server"))
+        return sorted(rows, key=lambda row: row.feature)
+
+    def _declared(self, live: LiveConnection, name: str) -> FeatureRow:
+        declared = live.state.offer.feature_sets[name]
+        decided = live.state.pending or live.state.active
+        state = decided.states.get(name)
+        agents = list(self._live.features.agents(live.server, name))
+        on = live.state.on and live.state.active.enabled(name)
+        why = ""
+        if not on:
+            reason = "" if state is None else state.reason
+            missing = "" if state is None else ", ".join(state.missing)
+            why = f"the hub does not have {missing}" if missing else reason or "the server was not told yet"
+        return FeatureRow(
+            live.server, name, declared.description[:500], list(declared.uses), agents, on, why, declared.scoped
+        )
+
+    def _known(self, server: str) -> str:
+        if server not in self._hub_app.config.servers:
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all servers")
+        return server
+
+
+def _names(entry: FeatureEntry, feature: str) -> bool:
+    return compile_pattern(entry.feature, FEATURE_SETS).matches(feature)
+
+
+class ListFeatures(msgspec.Struct):
+    """The feature sets of one server, or of all."""
+
+    server: str | None = None
+
+
+class ChangeFeatures(msgspec.Struct):
+    """Feature sets of a server, by name or pattern, and the agent they are for."""
+
+    server: Name
+    features: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=64)]
+    agent: Name
+    because: Annotated[str, msgspec.Meta(max_length=MAX_JUSTIFICATION)] = ""
+
+
+class EnableFeatures(ChangeFeatures):
+    """Feature sets to enable."""
+
+    terminal: ControlFlag = False
+
+
+class FeatureRow(msgspec.Struct):
+    """A feature set of a server."""
+
+    server: str
+    feature: str
+    description: str
+    uses: list[str]
+    agents: list[str]
+    """Those for which it is on."""
+    on: bool
+    """Whether the server may use it now."""
+    why: str = ""
+    """Why it is off."""
+    scoped: bool = False
+
+
+class FeatureRows(msgspec.Struct):
+    """Feature sets of servers."""
+
+    features: list[FeatureRow]
+
+
+class ListEvents(msgspec.Struct):
+    """Which events to list."""
+
+    agent: str | None = None
+    server: str | None = None
+    most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+
+
+class EventRows(msgspec.Struct):
+    """Events, newest first, and refused messages by server since the hub started."""
+
+    events: list[EventRow]
+    refused: dict[str, int]
+
+
+class AskUsage(msgspec.Struct):
+    """How many days to count, the present one included."""
+
+    days: Annotated[int, msgspec.Meta(ge=1, le=365)] = 7
+
+
+class UsageRows(msgspec.Struct):
+    """Usage by server, feature set and agent."""
+
+    usage: list[UsageRow]

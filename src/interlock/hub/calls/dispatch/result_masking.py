@@ -1,0 +1,60 @@
+"""Masks secrets and chosen patterns in all that a server says about a call: results, errors, progress and log messages.
+
+It fails closed: text that cannot be read is not shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import Mask
+from interlock.judge.findings import Finding
+from interlock.judge.masking import Masker
+from interlock.wire.errors import ErrorObject
+
+UNREADABLE: Final = msgspec.json.encode(
+    {"content": [{"type": "text", "text": "[masked: the result could not be read]"}], "isError": True}
+)
+NOT_TEXT: Final = frozenset(("requestState", "resultType", "taskId"))
+"""Members that no model reads, and that must come back as they are."""
+_RULE: Final = "masked."
+
+
+class ResultMasker:
+    """Masks as the settings of one server say."""
+
+    def __init__(self, settings: Mask) -> None:
+        self._masker = Masker(settings.patterns, settings.own)
+
+    def result(self, result: bytes) -> tuple[bytes, Counter[str]]:
+        """A result without what is masked, and how much was masked by kind."""
+        try:
+            value = msgspec.json.decode(result, type=dict[str, object])
+            kept = {key: value.pop(key) for key in NOT_TEXT & value.keys()}
+            masked, counts = self._masker.mask_value(value)
+            assert isinstance(masked, dict)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return UNREADABLE, Counter({"unreadable": 1})
+        return (msgspec.json.encode({**kept, **masked}) if counts else result), counts
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """A server's error without what is masked."""
+        data = msgspec.Raw(self.params(bytes(error.data))) if error.data else error.data
+        return msgspec.structs.replace(error, message=self._masker.mask(error.message).text, data=data)
+
+    def params(self, params: bytes) -> bytes:
+        """The params of a notification, or another JSON value, without what is masked; `null` if it cannot be read."""
+        try:
+            masked, counts = self._masker.mask_value(msgspec.json.decode(params))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return b"null"
+        return msgspec.json.encode(masked) if counts else params
+
+
+def findings_of(counts: Mapping[str, int]) -> tuple[Finding, ...]:
+    """What was masked, for the audit log: the kinds, each with its number."""
+    return tuple(Finding(f"{_RULE}{kind}", f"{count} masked.") for kind, count in sorted(counts.items()))

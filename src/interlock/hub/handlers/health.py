@@ -1,0 +1,97 @@
+"""Answers `mgp/health/ping` and `mgp/health/status` (MGP, Health Check Protocol).
+
+At an address of many servers the answer is about the hub itself, at the address of one server about that server as the
+hub knows it. A client learns nothing of tools and servers that its lists do not show.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.hub.auth.access import Access
+from interlock.hub.calls.background_tasks import Serve
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.memory import resident_mb
+from interlock.hub.readiness import Readiness
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mcp.results import complete
+from interlock.protocols.mgp.health import PING, STATUS, Health, Ping, Status, timestamp
+
+HUB = "interlock"
+"""The `server_id` of the hub itself."""
+
+
+class HealthHandler:
+    """Reports the health of the hub and of its servers to clients."""
+
+    def __init__(self, readiness: Readiness, catalog: Catalog, access: Access, upstreams: Upstreams) -> None:
+        self._readiness = readiness
+        self._catalog = catalog
+        self._access = access
+        self._upstreams = upstreams
+
+    @property
+    def methods(self) -> dict[str, Serve]:
+        """The methods of this handler."""
+        return {PING: self._ping, STATUS: self._status}
+
+    def _ping(self, exchange: Exchange, caller: Caller) -> None:
+        upstream = self._upstream(caller)
+        if upstream is None:
+            ping = Ping(self._hub_health(caller), timestamp(), int(self._readiness.uptime_s), HUB)
+        else:
+            ping = Ping(_health(upstream), timestamp(), upstream.uptime_secs, upstream.id)
+        _answer(exchange, ping)
+
+    def _status(self, exchange: Exchange, caller: Caller) -> None:
+        upstream = self._upstream(caller)
+        available, total = self._tools(caller)
+        if upstream is None:
+            reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
+            refusal = self._readiness.refusal
+            status = Status(
+                self._hub_health(caller),
+                int(self._readiness.uptime_s),
+                available,
+                total,
+                caller.load.open_calls,
+                {"memory_bytes": int((resident_mb() or 0) * 1e6)} if reads else {},
+                {name: refusal is None or refusal[0] != name for name in ("keys", "audit")},
+            )
+        else:
+            state = {"state": upstream.state.value}
+            pending = upstream.open_calls
+            status = Status(_health(upstream), upstream.uptime_secs, available, total, pending, {}, state)
+        _answer(exchange, status)
+
+    def _hub_health(self, caller: Caller) -> Health:
+        """Unhealthy while every call is refused; degraded while a server that the caller sees is down."""
+        if self._readiness.refusal is not None:
+            return Health.UNHEALTHY
+        seen = (self._upstreams.get(server) for server in self._catalog.servers(caller.view))
+        reached = (each for each in seen if each is not None and self._access.reaches(caller.principal, each.id))
+        return Health.DEGRADED if any(_health(each) is not Health.HEALTHY for each in reached) else Health.HEALTHY
+
+    def _tools(self, caller: Caller) -> tuple[int, int]:
+        """How many tools of the caller's lists can be called now, and how many there are."""
+        tools = self._access.seen(caller.principal, self._catalog.items(caller.view, "tool"))
+        usable: dict[str, bool] = {}
+        for server in {tool.server for tool in tools}:
+            upstream = self._upstreams.get(server)
+            usable[server] = upstream is not None and upstream.usable
+        return sum(usable[tool.server] for tool in tools), len(tools)
+
+    def _upstream(self, caller: Caller) -> Upstream | None:
+        return None if caller.view.server is None else self._upstreams.get(caller.view.server)
+
+
+def _health(upstream: Upstream) -> Health:
+    return Health.HEALTHY if upstream.usable else Health.UNHEALTHY
+
+
+def _answer(exchange: Exchange, answer: msgspec.Struct) -> None:
+    result = msgspec.json.encode(answer)
+    exchange.result(complete(result) if exchange.dialect.modern else result)

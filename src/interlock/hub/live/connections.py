@@ -1,0 +1,261 @@
+"""MCPL with the servers that speak it: negotiation, feature sets, and every message that a server sends by itself.
+
+The grant in force decides when a message arrives. A server hears which feature sets are on before anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.hub.live.features import Features
+from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.upstreams.logs import Logs
+from interlock.protocols.mcpl import feature_sets, states
+from interlock.protocols.mcpl.authorization import Arrival, admit
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.events import PushEvent
+from interlock.protocols.mcpl.manifests import ManifestChanged
+from interlock.protocols.mcpl.methods import METHODS
+from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
+from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Id, Request
+
+UPDATE: Final = "featureSets/update"
+ANSWER_TIMEOUT_S: Final = 10.0
+"""How long a server may take to answer an update or for its manifest."""
+MAX_OPEN: Final = 256
+"""Requests of one connection that the hub has not answered yet."""
+
+Place = tuple[str, str | None]
+"""A server, and the key of a private connection; None for the shared one."""
+
+
+class Pushes(Protocol):
+    """Takes the events that servers push."""
+
+    async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> msgspec.Struct:
+        """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
+
+
+class LiveConnection:
+    """MCPL on one connection: the state of the negotiation, and the requests under way."""
+
+    def __init__(self, server: str, agent: str | None, connection: Connection, offer: Offer) -> None:
+        self.server = server
+        self.agent = agent
+        """The only agent that it speaks for; None on the shared connection."""
+        self.connection = connection
+        self.state = states.Connection(offer)
+        self.open: dict[Id, asyncio.Task[None]] = {}
+        self.note = ""
+        """The server's own word on the last update, for the operator."""
+
+    def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
+        """The agents that an event of a feature set is addressed to."""
+        agents = features.agents(self.server, feature)
+        return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
+
+
+class LiveConnections:
+    """All connections to servers that speak MCPL."""
+
+    def __init__(self, features: Features, pushes: Pushes, refusals: RecordedRefusals, logs: Logs) -> None:
+        self._features = features
+        self._pushes = pushes
+        self._refusals = refusals
+        self._logs = logs
+        self._open: dict[Place, LiveConnection] = {}
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        """What is under way with servers, by the server."""
+
+    def of(self, server: str) -> LiveConnection | None:
+        """The shared connection to a server, if it speaks MCPL."""
+        return self._open.get((server, None))
+
+    def agents_connected(self) -> list[LiveConnection]:
+        """Every connection that speaks MCPL."""
+        return list(self._open.values())
+
+    async def on_greeted(self, server: str, key: str | None, agent: str | None, connection: Connection) -> None:
+        """A server introduced itself, anew after a lost session: agree on MCPL, and tell it what is on."""
+        self._open.pop((server, key), None)
+        try:
+            found = read_offer(connection.peer.capabilities)
+        except Fault as fault:
+            self._log(server, f"its MCPL offer cannot be read, so the hub speaks plain MCP with it: {fault.message}")
+            return
+        if found is None or (connection.modern and key is not None):
+            return
+        live = LiveConnection(server, agent, connection, found[0])
+        if found[0].warning:
+            self._log(server, found[0].warning)
+        self._open[server, key] = live
+        await self._update(live)
+
+    def on_closed(self, server: str, key: str | None, connection: Connection) -> None:
+        """A connection is gone, and with it what the server asked on it."""
+        live = self._open.get((server, key))
+        if live is not None and live.connection is connection:
+            del self._open[server, key]
+            for task in list(live.open.values()):
+                task.cancel()
+
+    def on_features(self, server: str) -> None:
+        """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
+        for live in [live for live in self._open.values() if live.server == server]:
+            self._begin(live, self._update(live))
+
+    async def settled(self, server: str, timeout_s: float) -> None:
+        """Wait until a server was told of its feature sets and has answered, or the time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while under_way := [task for task, name in self._tasks.items() if name == server]:
+                    await asyncio.wait(under_way)
+
+    def on_request(self, server: str, key: str | None, request: Request) -> bool:
+        """Take a request of a server. False where it does not speak MCPL, or where this is no method of MCPL."""
+        live = self._open.get((server, key))
+        if live is None or request.method not in METHODS:
+            return False
+        if len(live.open) >= MAX_OPEN:
+            self._refuse(
+                live, request, Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
+            )
+            return True
+        try:
+            arrival = admit(live.state, request.method, request.params)
+        except Fault as fault:
+            self._refuse(live, request, fault)
+            return True
+        task = asyncio.ensure_future(self._answer(live, request, arrival))
+        live.open[request.id] = task
+        task.add_done_callback(lambda _: live.open.pop(request.id, None))
+        return True
+
+    def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
+        """Take a notification of a server, if it is one of MCPL."""
+        live = self._open.get((server, key))
+        if live is None or method not in METHODS:
+            return
+        try:
+            arrival = admit(live.state, method, params, notification=True)
+        except Fault as fault:
+            self._refusals.add(server, method, "", "", fault)
+            return
+        if isinstance(arrival.params, feature_sets.Changed):
+            try:
+                sets = feature_sets.apply_change(live.state.offer.feature_sets, arrival.params, live.state.dialect)
+            except Fault as fault:
+                self._refusals.add(server, method, "", "", fault)
+                return
+            self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
+        elif isinstance(arrival.params, ManifestChanged):
+            self._begin(live, self._read_manifest(live))
+
+    async def close(self) -> None:
+        """End everything under way."""
+        tasks = [*self._tasks, *(task for live in self._open.values() for task in live.open.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
+        event = arrival.params
+        try:
+            if not isinstance(event, PushEvent):
+                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+            agents = live.recipients(self._features, event.feature_set)
+            result = await self._pushes.accept(live.server, event, agents)
+        except Fault as fault:
+            self._refuse(live, request, fault)
+        else:
+            with contextlib.suppress(Fault):
+                live.connection.answer(request.id, msgspec.json.encode(result))
+
+    def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
+        named = _named(request.params)
+        self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
+        with contextlib.suppress(Fault):
+            live.connection.refuse(request.id, fault.render(ErrorDialect.MCPL))
+
+    async def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
+        live.state = states.redeclare(live.state, offer, self._policy(live, offer))
+        await self._send(live)
+
+    async def _update(self, live: LiveConnection) -> None:
+        live.state = states.decide(live.state, self._policy(live, live.state.offer))
+        await self._send(live)
+
+    def _policy(self, live: LiveConnection, offer: Offer) -> HostPolicy:
+        return self._features.policy(live.server, offer.feature_sets, live.agent)
+
+    async def _send(self, live: LiveConnection) -> None:
+        """Write the latest update. To a 0.5 server it is a request, whose receipt may come later."""
+        message, number = live.state.message(), live.state.update
+        if message is None:
+            return
+        params = msgspec.json.encode(message)
+        try:
+            if live.state.dialect is Dialect.V0_4:
+                live.connection.tell(UPDATE, params)
+                live.state = states.written(live.state, number)
+                return
+            asked = asyncio.ensure_future(live.connection.request(UPDATE, params, timeout=ANSWER_TIMEOUT_S, early=True))
+            # The request is on its way once the task has run; nothing else is sent before that.
+            await asyncio.sleep(0)
+            live.state = states.written(live.state, number)
+            self._begin(live, self._take_receipt(live, number, asked))
+        except Fault as fault:
+            self._log(live.server, f"was not told of its feature sets: {fault.message}")
+
+    async def _take_receipt(self, live: LiveConnection, number: int, asked: asyncio.Future[bytes]) -> None:
+        receipt = None
+        try:
+            row = METHODS[UPDATE]
+            found = msgspec.json.decode(await asked, type=row.result) if row.result is not None else None
+            receipt = found if isinstance(found, feature_sets.Receipt) else None
+        except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
+            self._log(live.server, f"did not accept its feature sets: {cause}")
+        live.state = states.answered(live.state, number, receipt)
+        if receipt is not None and (not receipt.accepted or receipt.notes):
+            live.note = receipt.reason or "; ".join(receipt.notes)
+            self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
+
+    async def _read_manifest(self, live: LiveConnection) -> None:
+        """Read a 0.5 server's declarations again. They are off at once where they differ."""
+        try:
+            result = await live.connection.request("mcpl/manifest", timeout=ANSWER_TIMEOUT_S)
+            offer = read_manifest_result(result)
+        except Fault as fault:
+            self._log(live.server, f"its new MCPL manifest cannot be read: {fault.message}")
+            return
+        if offer is not None and offer.dialect is live.state.dialect:
+            await self._redeclare(live, offer)
+
+    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks[task] = live.server
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def _log(self, server: str, text: str) -> None:
+        self._logs.add(server, "hub", text)
+
+
+class _Named(msgspec.Struct):
+    featureSet: str = ""
+    eventId: str = ""
+
+
+def _named(params: bytes) -> _Named:
+    """What a refused message says it is, for the audit log; bounded there."""
+    try:
+        return msgspec.json.decode(params, type=_Named)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Named()

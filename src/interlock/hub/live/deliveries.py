@@ -1,0 +1,271 @@
+"""Events that wait for agents, and their delivery: each once, to the agent it is addressed to, and to nobody else.
+
+Whether an agent may still have an event is asked again when the event is handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.hub.journal import Journal
+from interlock.hub.live.events import LIVE_PENDING, Pending, now
+from interlock.store import Conflict, Mirror, Store
+from interlock.wire.errors import Fault
+
+MAX_PER_AGENT: Final = 1_000
+MAX_BYTES_PER_AGENT: Final = 8 * 1024 * 1024
+MAX_IN_ALL: Final = 20_000
+KEEP_DELIVERED: Final = 100
+"""Delivered events of one agent that can be read again."""
+KEEP_DELIVERED_S: Final = 86_400.0
+MAX_WAITERS: Final = 16
+"""Calls of one agent that wait for events at a time."""
+TRIES: Final = 5
+
+
+class Addressing(Protocol):
+    """Knows who may get which events, at this moment."""
+
+    def addressed(self, server: str, agent: str, feature: str) -> bool:
+        """Whether an event of this kind may reach an agent."""
+
+
+class TouchListener(Protocol):
+    """Hears that an agent was given an event from outside."""
+
+    def on_touched(self, agent: str) -> None:
+        """An agent was given an event, after a time without one."""
+
+
+class Waiting:
+    """What waits for one agent."""
+
+    __slots__ = ("changed", "delivered", "events", "lock", "reserved", "reserved_bytes", "size", "woken")
+
+    def __init__(self) -> None:
+        self.events: dict[str, Pending] = {}
+        self.delivered: dict[str, Pending] = {}
+        """Those that it got, to be read again."""
+        self.size = 0
+        self.reserved = 0
+        self.reserved_bytes = 0
+        """Events that are being committed, and their bytes."""
+        self.woken: set[str] = set()
+        """Events for which it was woken and that it has not got yet."""
+        self.changed: set[asyncio.Future[None]] = set()
+        """Calls that wait for a wake."""
+        self.lock = asyncio.Lock()
+
+
+class Deliveries:
+    """The events of all agents."""
+
+    def __init__(self, addressing: Addressing, journal: Journal) -> None:
+        self._addressing = addressing
+        self._journal = journal
+        self._agents: dict[str, Waiting] = {}
+        self._touched: dict[str, float] = {}
+        self._touch_listener: TouchListener | None = None
+        self._store: Store
+        self._mirror: Mirror[Pending]
+
+    async def start(self, store: Store, touch_listener: TouchListener) -> None:
+        """Load what waits."""
+        self._touch_listener = touch_listener
+        mirror = await store.mirror(LIVE_PENDING)
+        for event in list(mirror.values()):
+            self._changed(event.id, event)
+        mirror.on_change(self._changed)
+        self._store, self._mirror = store, mirror
+
+    # What waits
+
+    def reserve(self, agent: str, size: int) -> None:
+        """Take room for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.
+
+        `release` gives it back, once the event is there or was not committed.
+        """
+        waiting = self._agents.setdefault(agent, Waiting())
+        count = len(waiting.events) + waiting.reserved
+        if count >= MAX_PER_AGENT or waiting.size + waiting.reserved_bytes + size > MAX_BYTES_PER_AGENT:
+            raise Fault("RESOURCE_EXHAUSTED", f"{count} events wait for {agent}", retry_after_ms=60_000)
+        if len(self._mirror) >= MAX_IN_ALL:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_IN_ALL} events wait", retry_after_ms=60_000)
+        waiting.reserved += 1
+        waiting.reserved_bytes += size
+
+    def release(self, agent: str, size: int) -> None:
+        """Give back what `reserve` took."""
+        waiting = self._agents[agent]
+        waiting.reserved -= 1
+        waiting.reserved_bytes -= size
+
+    def waiting(self, agent: str) -> list[Pending]:
+        """The events that an agent may have and has not got, oldest first."""
+        found = self._agents.get(agent)
+        if found is None:
+            return []
+        return [event for _, event in sorted(found.events.items()) if self._may_have(event)]
+
+    def delivered(self, agent: str) -> list[Pending]:
+        """The events that an agent got lately and may still have, oldest first."""
+        found = self._agents.get(agent)
+        if found is None:
+            return []
+        return [event for _, event in sorted(found.delivered.items()) if self._may_have(event)]
+
+    def anything(self, agent: str) -> bool:
+        """Whether something may wait for an agent. One lookup: every result of an agent asks."""
+        found = self._agents.get(agent)
+        return found is not None and bool(found.events)
+
+    def still_waiting(self, ids: Iterable[str], agent: str) -> list[Pending]:
+        """Those of some events that were not delivered or withdrawn meanwhile."""
+        found = self._agents.get(agent)
+        events = (None if found is None else found.events.get(id_) for id_ in ids)
+        return [event for event in events if event is not None and self._may_have(event)]
+
+    def all(self) -> list[Pending]:
+        """Every event that waits or was delivered lately."""
+        return list(self._mirror.values())
+
+    def touched_at(self, agent: str) -> float:
+        """When an agent was last given an event, by the wall clock; 0 for never."""
+        return self._touched.get(agent, 0.0)
+
+    # Delivery
+
+    async def take(self, agent: str, most: int, most_bytes: int) -> tuple[list[Pending], int]:
+        """Hand out the oldest events of an agent, each once. Returns them and how many are left.
+
+        They are marked as delivered, in the store, before anybody gets them.
+        """
+        found = self._agents.get(agent)
+        if found is None:
+            return [], 0
+        async with found.lock:
+            for _ in range(TRIES):
+                chosen = _fitting(self.waiting(agent), most, most_bytes)
+                if not chosen:
+                    return [], 0
+                try:
+                    await self._mark(agent, chosen)
+                except Conflict:
+                    continue  # another node handed some of them out
+                return chosen, len(self.waiting(agent))
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
+
+    async def wait(self, agent: str, timeout_s: float) -> None:
+        """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
+        found = self._agents.setdefault(agent, Waiting())
+        if len(found.changed) >= MAX_WAITERS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_WAITERS} calls wait for events already", retry_after_ms=1000)
+        ends = time.monotonic() + timeout_s
+        while not self.is_woken(agent):
+            left = ends - time.monotonic()
+            if left <= 0:
+                return
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            found.changed.add(changed)
+            try:
+                await asyncio.wait([changed], timeout=left)
+            finally:
+                found.changed.discard(changed)
+
+    def is_woken(self, agent: str) -> bool:
+        """Whether an agent was woken for events that it has not got."""
+        found = self._agents.get(agent)
+        if found is None:
+            return False
+        return any(self._may_have(found.events[id_]) for id_ in found.woken if id_ in found.events)
+
+    def wake(self, agent: str, ids: Collection[str]) -> None:
+        """Wake an agent for some of its events. Called after the commit of the wake."""
+        found = self._agents.setdefault(agent, Waiting())
+        found.woken.update(id_ for id_ in ids if id_ in found.events)
+        if found.woken:
+            for changed in list(found.changed):
+                if not changed.done():
+                    changed.set_result(None)
+
+    async def withdraw(self, server: str) -> None:
+        """Delete the waiting events of a server that their agents may no longer have."""
+        gone = [event for event in self.all() if event.server == server and not self._may_have(event)]
+        if not gone:
+            return
+        async with self._store.transaction() as transaction:
+            for event in gone:
+                transaction.delete(LIVE_PENDING, event.id)
+            for agent in sorted({event.agent for event in gone if not event.delivered}):
+                mine = [event for event in gone if event.agent == agent and not event.delivered]
+                transaction.record(self._journal.live_withdrawn(server, agent, [event.event for event in mine]))
+
+    async def sweep(self) -> None:
+        """Forget delivered events that are old, or more than are kept."""
+        expired = now() - KEEP_DELIVERED_S
+        gone: list[str] = []
+        for waiting in self._agents.values():
+            old = sorted(waiting.delivered.values(), key=lambda event: event.delivered)
+            surplus = len(old) - KEEP_DELIVERED
+            gone += [event.id for place, event in enumerate(old) if place < surplus or event.delivered < expired]
+        if gone:
+            async with self._store.transaction() as transaction:
+                for id_ in gone[:1000]:
+                    transaction.delete(LIVE_PENDING, id_)
+
+    async def _mark(self, agent: str, chosen: list[Pending]) -> None:
+        at = now()
+        async with self._store.transaction() as transaction:
+            for event in chosen:
+                document = self._mirror.document(event.id)
+                transaction.expect(LIVE_PENDING, event.id, 0 if document is None else document.version)
+                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=at))
+            transaction.record(self._journal.live_delivered(agent, [(each.server, each.event) for each in chosen]))
+
+    def _may_have(self, event: Pending) -> bool:
+        return self._addressing.addressed(event.server, event.agent, event.feature_set)
+
+    def _changed(self, key: str, event: Pending | None) -> None:
+        """The store has another state of an event."""
+        agent = key.split("\x1f")[0]
+        waiting = self._agents.setdefault(agent, Waiting())
+        before = waiting.events.pop(key, None)
+        if before is not None:
+            waiting.size -= before.size
+        if event is None:
+            waiting.delivered.pop(key, None)
+        elif event.delivered:
+            waiting.delivered[key] = event
+            self._touch(agent, event.delivered)
+        else:
+            waiting.events[key] = event
+            waiting.size += event.size
+            if event.wake:
+                self.wake(agent, (key,))
+                return
+        if event is None or event.delivered:
+            waiting.woken.discard(key)
+
+    def _touch(self, agent: str, at: float) -> None:
+        before = self._touched.get(agent, 0.0)
+        if at > before:
+            self._touched[agent] = at
+            if self._touch_listener is not None:
+                self._touch_listener.on_touched(agent)
+
+
+def _fitting(events: list[Pending], most: int, most_bytes: int) -> list[Pending]:
+    """The oldest events within both bounds; at least one, so that a large one does not block the rest."""
+    chosen: list[Pending] = []
+    size = 0
+    for event in events[:most]:
+        size += event.size
+        if chosen and size > most_bytes:
+            break
+        chosen.append(event)
+    return chosen

@@ -1,0 +1,122 @@
+"""The stored forms of live events: what was seen, what waits for an agent, and what woke one.
+
+`LIVE_SEEN` knows an event again for some days and holds its answer. `LIVE_PENDING` holds an event for one agent until
+it was delivered. `LIVE_WAKES` says when an agent was woken, for budgets and usage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import Any, Final, Literal
+
+import msgspec
+
+from interlock.store import Collection
+
+Outcome = Literal["wake", "coalesced", "held", "dropped"]
+SEPARATOR: Final = "\x1f"
+BYTES_PER_TOKEN: Final = 4
+DAY_S: Final = 86_400
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """An event that was accepted or dropped, and how it was answered."""
+
+    id: str
+    server: str
+    event: str
+    feature_set: str
+    at: float
+    day: int
+    outcomes: dict[str, Outcome]
+    """By agent."""
+    cause: str
+    """The rule, or what else decided."""
+    accepted: bool
+    inference: str = ""
+    reason: str = ""
+    size: int = 0
+    """Of the content, in bytes."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """An event for one agent."""
+
+    id: str
+    agent: str
+    server: str
+    event: str
+    feature_set: str
+    at: float
+    content: list[dict[str, Any]]
+    """Its content blocks."""
+    outcome: Outcome
+    cause: str = ""
+    group: str = ""
+    """Events of one group share a wake."""
+    channel: str | None = None
+    origin: dict[str, Any] = {}
+    """Where it comes from, as the server claims."""
+    tags: tuple[str, ...] = ()
+    from_agent: bool = False
+    """Whether the hub knows that an agent caused it."""
+    wake: str = ""
+    """The id of the wake that was committed with it."""
+    size: int = 0
+    delivered: float = 0.0
+    """When the agent got it; 0 while it waits."""
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of its tokens."""
+        return self.size // BYTES_PER_TOKEN + 1
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """An agent was woken for a group of events."""
+
+    id: str
+    agent: str
+    server: str
+    feature_set: str
+    group: str
+    rule: str
+    at: float
+    day: int
+    events: int = 1
+    cost: int = 0
+    """In tokens, estimated."""
+
+
+LIVE_SEEN: Final = Collection("live_seen", Seen, key="id", columns=("day",))
+LIVE_PENDING: Final = Collection("live_pending", Pending, key="id", columns=("agent",))
+LIVE_WAKES: Final = Collection("live_wakes", Wake, key="id", columns=("day",))
+
+
+def seen_id(server: str, event: str) -> str:
+    """The key by which an event is known again: ids are unique within their server alone."""
+    key = SEPARATOR.join((server, event))
+    # An id of 256 characters and a server's name fit; NUL is no character of a key.
+    return key if "\0" not in key and len(key) <= 500 else "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def pending_id(agent: str, at: float) -> str:
+    """A key that sorts by time within an agent."""
+    return f"{agent}{SEPARATOR}{int(at * 1_000_000):016x}{secrets.token_hex(4)}"
+
+
+def wake_id() -> str:
+    """The id of a wake, as a server reads it in `inferenceId`."""
+    return f"wake_{secrets.token_urlsafe(12)}"
+
+
+def day_of(at: float) -> int:
+    """The day of an instant, counted from 1970 in UTC."""
+    return int(at // DAY_S)
+
+
+def now() -> float:
+    """The wall clock."""
+    return time.time()

@@ -1,0 +1,137 @@
+"""The feature sets that people enabled, per server and agent. Every feature set is off until then.
+
+A stored entry is a pattern. Where an enabled and a disabled pattern name the same set, it is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED
+from interlock.protocols.mcpl.policy import HostPolicy, names
+from interlock.store import Collection, Mirror, Store
+from interlock.wire.errors import Fault
+
+MAX_ENTRIES: Final = 10_000
+SEPARATOR: Final = "\x1f"
+
+
+class FeatureEntry(msgspec.Struct, frozen=True):
+    """Whether the feature sets of a server that a pattern names are on for one agent."""
+
+    id: str
+    server: str
+    agent: str
+    feature: str
+    """A name, or a pattern such as `memory.*`."""
+    enabled: bool
+    by: str
+    at: datetime
+    because: str = ""
+
+
+FEATURES: Final = Collection("live_features", FeatureEntry, key="id", columns=("server",))
+
+
+def entry_id(server: str, agent: str, feature: str) -> str:
+    """The key of an entry."""
+    return SEPARATOR.join((server, agent, feature))
+
+
+class Features:
+    """All entries, following the store. Anyone who acts on a message asks here at that moment."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._mirror: Mirror[FeatureEntry] | None = None
+        self._of: dict[str, dict[str, HostPolicy]] = {}
+        """By server and agent, worked out once for each change."""
+        self._agents: frozenset[str] | None = None
+        """Those for which something is on."""
+
+    async def start(self, store: Store, on_change: Callable[[str], None]) -> None:
+        """Load the entries. `on_change` gets the server of every further change."""
+        mirror = await store.mirror(FEATURES)
+
+        def changed(key: str, entry: FeatureEntry | None) -> None:
+            server = key.split(SEPARATOR)[0]
+            self._of.pop(server, None)
+            self._agents = None
+            on_change(server)
+
+        mirror.on_change(changed)
+        self._store, self._mirror = store, mirror
+        for server in {entry.server for entry in mirror.values()}:
+            on_change(server)
+
+    def policy(self, server: str, declared: Iterable[str], agent: str | None = None) -> HostPolicy:
+        """What one agent allows a server of its declared feature sets; without an agent, what any of them does.
+
+        Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
+        """
+        mine = self._policies(server)
+        policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
+        on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
+        off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
+        return HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off - on)), denied=UNSUPPORTED)
+
+    def enabled(self, server: str, agent: str, feature: str) -> bool:
+        """Whether a feature set is on for an agent."""
+        policy = self._policies(server).get(agent)
+        return policy is not None and _is_on(policy, feature)
+
+    def agents(self, server: str, feature: str) -> tuple[str, ...]:
+        """The agents for which a feature set is on."""
+        return tuple(sorted(agent for agent, policy in self._policies(server).items() if _is_on(policy, feature)))
+
+    def has_any(self, agent: str) -> bool:
+        """Whether anything at all is on for an agent."""
+        if self._agents is None:
+            self._agents = frozenset(entry.agent for entry in self._ready().values() if entry.enabled)
+        return agent in self._agents
+
+    def entries(self) -> Iterator[FeatureEntry]:
+        """Every entry. Raises SERVER_NOT_READY where they cannot be known."""
+        return self._ready().values()
+
+    async def put(self, entries: Iterable[FeatureEntry], records: Iterable[object]) -> None:
+        """Store entries together with their audit records. They hold when this returns."""
+        if len(self._ready()) >= MAX_ENTRIES:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_ENTRIES} entries of feature sets exist")
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            for entry in entries:
+                transaction.put(FEATURES, entry)
+            transaction.record(*records)
+
+    def _policies(self, server: str) -> dict[str, HostPolicy]:
+        known = self._of.get(server)
+        if known is None:
+            found: dict[str, tuple[list[str], list[str]]] = {}
+            for entry in self._ready().values():
+                if entry.server == server:
+                    found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
+            known = self._of[server] = {
+                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)), denied=UNSUPPORTED)
+                for agent, (on, off) in found.items()
+            }
+        return known
+
+    def _ready(self) -> Mirror[FeatureEntry]:
+        if self._mirror is None:
+            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (problem := self._mirror.problem) is not None:
+            # An entry that cannot be read may have switched a feature set off.
+            raise Fault("SERVER_NOT_READY", f"the feature sets cannot be read: {problem}", hint=problem.hint)
+        return self._mirror
+
+
+NOTHING: Final = HostPolicy(denied=UNSUPPORTED)
+
+
+def _is_on(policy: HostPolicy, feature: str) -> bool:
+    return names(policy.enabled, feature) and not names(policy.disabled, feature, unusable=True)

@@ -1,0 +1,214 @@
+"""Takes events in: knows repeated ones again, decides what becomes of each, and commits answer and wake together.
+
+Each event is committed before it is answered, so a hub that is killed neither loses nor doubles one that it accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from interlock.config.live_settings import Live
+from interlock.hub.journal import Journal
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import (
+    LIVE_PENDING,
+    LIVE_SEEN,
+    LIVE_WAKES,
+    Outcome,
+    Pending,
+    Seen,
+    Wake,
+    day_of,
+    now,
+    pending_id,
+    seen_id,
+    wake_id,
+)
+from interlock.hub.live.wakes import Wakes
+from interlock.hub.store_faults import fault_of
+from interlock.protocols.mcpl.content import blocks
+from interlock.protocols.mcpl.events import PushEvent, PushResult
+from interlock.store import Conflict, Store, StoreError
+from interlock.store.documents import AnyCollection
+from interlock.wire.errors import Fault
+
+MAX_CONTENT_BYTES: Final = 64 * 1024
+"""Of the content of one event."""
+MAX_ORIGIN_BYTES: Final = 8 * 1024
+RECENT: Final = 4_096
+"""Answers that are known without asking the store."""
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """An event from anywhere: pushed by a server, or posted to a webhook."""
+
+    server: str
+    event: str
+    feature_set: str
+    content: list[dict[str, Any]]
+    size: int
+    origin: Mapping[str, object] = {}
+    tags: tuple[str, ...] = ()
+    channel: str | None = None
+    from_agent: bool = False
+
+    @classmethod
+    def pushed(cls, server: str, event: PushEvent) -> Incoming:
+        """The event of `push/event`. Raises TOO_LARGE."""
+        content = msgspec.json.encode(blocks(event.payload.content))
+        origin = msgspec.json.encode(event.origin)
+        if len(content) > MAX_CONTENT_BYTES or len(origin) > MAX_ORIGIN_BYTES:
+            message = f"an event has at most {MAX_CONTENT_BYTES} bytes of content and {MAX_ORIGIN_BYTES} of origin"
+            raise Fault("TOO_LARGE", message, data={"field": "payload.content"})
+        decoded = msgspec.json.decode(content, type=list[dict[str, Any]])
+        return cls(server, event.event_id, event.feature_set, decoded, len(content), event.origin, event.tags)
+
+
+class Intake:
+    """Takes events for agents."""
+
+    def __init__(self, settings: Callable[[], Live], deliveries: Deliveries, wakes: Wakes, journal: Journal) -> None:
+        self._settings = settings
+        self._deliveries = deliveries
+        self._wakes = wakes
+        self._journal = journal
+        self._store: Store | None = None
+        self._recent: OrderedDict[str, PushResult] = OrderedDict()
+        self._under_way: dict[str, asyncio.Future[PushResult]] = {}
+        self._pruned = 0
+        """The newest day whose events are forgotten."""
+
+    def start(self, store: Store) -> None:
+        """Take events from now on."""
+        self._store = store
+
+    async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> PushResult:
+        """Take an event that a server pushed."""
+        return await self.take(Incoming.pushed(server, event), agents)
+
+    async def take(self, event: Incoming, agents: tuple[str, ...]) -> PushResult:
+        """Take an event for these agents; a repeated one gets the recorded answer. Raises a `Fault` to refuse it."""
+        key = seen_id(event.server, event.event)
+        known = self._recent.get(key)
+        if known is not None:
+            return known
+        under_way = self._under_way.get(key)
+        if under_way is not None:
+            return await asyncio.shield(under_way)
+        waiting: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._under_way[key] = waiting
+        try:
+            answer = await self._take(key, event, agents)
+        except BaseException as cause:
+            waiting.set_exception(cause if isinstance(cause, Fault) else _interrupted())
+            raise
+        else:
+            waiting.set_result(answer)
+        finally:
+            del self._under_way[key]
+        self._recent[key] = answer
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+        return answer
+
+    async def prune(self) -> None:
+        """Forget events that are older than the configuration says, a day at a time."""
+        last = day_of(now()) - self._settings().keep_days - 1
+        if self._store is None or last <= self._pruned:
+            return
+        for day in range(last - 7, last + 1):
+            for found in await self._store.find(LIVE_WAKES, day=day):
+                await self._forget(LIVE_WAKES, [found.key])
+            seen = [document.key for document in await self._store.find(LIVE_SEEN, day=day)]
+            for start in range(0, len(seen), 500):
+                await self._forget(LIVE_SEEN, seen[start : start + 500])
+        self._pruned = last
+
+    async def _forget(self, collection: AnyCollection, keys: list[str]) -> None:
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            for key in keys:
+                transaction.delete(collection, key)
+
+    async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
+        if self._store is None:
+            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        reserved: list[str] = []
+        try:
+            for agent in agents:
+                self._deliveries.reserve(agent, event.size)
+                reserved.append(agent)
+            return await self._commit(key, event, agents)
+        finally:
+            for agent in reserved:
+                self._deliveries.release(agent, event.size)
+
+    async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
+        """Decide what becomes of an event, and commit that with its answer and its wakes."""
+        assert self._store is not None
+        at = now()
+        wakes: list[Wake] = []
+        pending: list[Pending] = []
+        outcomes: dict[str, Outcome] = {}
+        cause = ""
+        for agent in agents:
+            decided = self._wakes.decide(event, agent)
+            outcomes[agent], cause = decided.outcome, decided.cause
+            if decided.outcome == "dropped":
+                continue
+            id_, wake = pending_id(agent, at), ""
+            if decided.outcome == "wake":
+                wake = wake_id()
+                wakes.append(self._wakes.immediate(wake, event, agent, decided, at))
+            pending.append(
+                Pending(
+                    id_, agent, event.server, event.event, event.feature_set, at, event.content, decided.outcome,
+                    decided.cause, decided.group, event.channel, dict(event.origin), event.tags, event.from_agent,
+                    wake, event.size,
+                )
+            )  # fmt: skip
+        answer = PushResult(bool(pending), wakes[0].id if wakes else None, None if pending else f"dropped: {cause}")
+        seen = Seen(
+            key, event.server, event.event, event.feature_set, at, day_of(at), outcomes, cause,
+            answer.accepted, answer.inference_id or "", answer.reason or "", event.size,
+        )  # fmt: skip
+        try:
+            async with self._store.transaction() as transaction:
+                transaction.insert(LIVE_SEEN, seen)
+                for each in pending:
+                    transaction.put(LIVE_PENDING, each)
+                for wake_ in wakes:
+                    transaction.put(LIVE_WAKES, wake_)
+                transaction.record(
+                    self._journal.live_event(
+                        event.server, event.feature_set, event.event, outcomes, cause, answer.inference_id or ""
+                    )
+                )
+        except Conflict:
+            return await self._recorded(key)
+        except StoreError as error:
+            raise fault_of(error) from None
+        for each in pending:
+            self._wakes.join(each)
+        for wake_ in wakes:
+            self._wakes.announce(wake_)
+        return answer
+
+    async def _recorded(self, key: str) -> PushResult:
+        """The answer that an event got the first time."""
+        assert self._store is not None
+        found = await self._store.get(LIVE_SEEN, key)
+        if found is None:
+            raise _interrupted()
+        seen = found.value
+        return PushResult(seen.accepted, seen.inference or None, seen.reason or None)
+
+
+def _interrupted() -> Fault:
+    return Fault("RESOURCE_EXHAUSTED", "the event was not taken; send it again", retry_after_ms=1000)

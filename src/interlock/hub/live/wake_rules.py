@@ -1,0 +1,60 @@
+"""Turns `[live]` of the configuration into the wake policy of one agent, with the names of its rules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from datetime import time as clock
+from typing import Final
+
+from interlock.config.live_settings import Day, Live, LiveRule
+from interlock.protocols.mcpl.budgets import Budget
+from interlock.protocols.mcpl.coalescing import Timing
+from interlock.protocols.mcpl.wake import QuietHours, Verdict, WakePolicy, WakeRule
+from interlock.protocols.patterns import compile_pattern
+
+_DAYS: Final[dict[Day, int]] = {"mon": 0, "tue": 1, "wed": 2, "thu": 3, "fri": 4, "sat": 5, "sun": 6}
+
+
+class AgentRules:
+    """The wake policy of one agent."""
+
+    def __init__(self, settings: Live, agent: str) -> None:
+        mine = {name: rule for name, rule in settings.rules.items() if _concerns(rule, agent)}
+        self.names = tuple(mine)
+        """The names of its rules, in their order."""
+        quiet = settings.quiet_hours
+        hours: tuple[QuietHours, ...] = ()
+        if quiet.start is not None:
+            days = frozenset(_DAYS[day] for day in quiet.days)
+            hours = (QuietHours(clock.fromisoformat(quiet.start), clock.fromisoformat(quiet.end), days),)
+        budget = Budget(settings.wakes_per_hour, settings.tokens_per_hour)
+        self.policy = WakePolicy(tuple(map(_rule, mine.values())), hours, budget)
+
+    def name(self, index: int | None) -> str:
+        """The name of a rule."""
+        return "" if index is None else self.names[index]
+
+
+def local_now() -> datetime:
+    """Now, by the clock on this machine's wall."""
+    return datetime.now().astimezone()
+
+
+def _concerns(rule: LiveRule, agent: str) -> bool:
+    return rule.agents is None or any(compile_pattern(pattern).matches(agent) for pattern in rule.agents)
+
+
+def _rule(rule: LiveRule) -> WakeRule:
+    return WakeRule(
+        Verdict(rule.then),
+        rule.servers,
+        rule.feature_sets,
+        rule.channels,
+        rule.tags_any,
+        rule.tags_all,
+        rule.tags_none,
+        rule.loops,
+        rule.through_quiet_hours,
+        Timing(rule.quiet_s, rule.longest_s),
+        Budget(rule.wakes_per_hour, rule.tokens_per_hour),
+    )

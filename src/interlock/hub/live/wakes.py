@@ -1,0 +1,247 @@
+"""Decides what becomes of an event and wakes agents: by rules, budgets, quiet hours, and once for a group of events.
+
+The first event of a group wakes at once. Those that follow within the quiet period share one further wake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.config.live_settings import Live
+from interlock.events import Bus
+from interlock.events.types import AgentWoken, now_us
+from interlock.hub.journal import Journal
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import LIVE_WAKES, Outcome, Pending, Wake, day_of, now, wake_id
+from interlock.hub.live.wake_rules import AgentRules, local_now
+from interlock.protocols.mcpl import wake as rules
+from interlock.protocols.mcpl.budgets import Ledger
+from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
+from interlock.protocols.mcpl.wake import EVERYTHING, Occurrence, Verdict, WakeDecision, server_key
+from interlock.store import Store, StoreError
+from interlock.wire.errors import Fault
+
+BYTES_PER_TOKEN: Final = 4
+MAX_KEYS: Final = 8_192
+"""Groups whose latest event is remembered."""
+HOUR_S: Final = 3600.0
+
+
+class Occurred(Protocol):
+    """An event, as far as waking goes."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def feature_set(self) -> str: ...
+    @property
+    def channel(self) -> str | None: ...
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def from_agent(self) -> bool: ...
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What becomes of one event for one agent."""
+
+    outcome: Outcome
+    cause: str
+    group: str = ""
+    decision: WakeDecision | None = None
+
+
+class Wakes:
+    """The wakes of all agents."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Live],
+        deliveries: Deliveries,
+        journal: Journal,
+        bus: Bus,
+        log: Callable[[str, str], None],
+    ) -> None:
+        self._settings = settings
+        self._deliveries = deliveries
+        self._journal = journal
+        self._bus = bus
+        self._log = log
+        self._ledgers: dict[str, Ledger] = {}
+        self._groups: Waiting[str] = Waiting()
+        """Events that wait for others of their group: their ids, by the group's key."""
+        self._latest: dict[str, float] = {}
+        """When the latest event of each group came, by the machine's clock."""
+        self._rules: dict[str, AgentRules] = {}
+        self._rules_of: Live | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._store: Store | None = None
+
+    async def start(self, store: Store) -> None:
+        """Go on where the last run ended: budgets, and groups that wait."""
+        self._store = store
+        today = day_of(now())
+        known = [found.value for day in (today - 1, today) for found in await store.find(LIVE_WAKES, day=day)]
+        newest: dict[str, float] = {}
+        for wake in known:
+            newest[wake.group] = max(newest.get(wake.group, 0.0), wake.at)
+            if wake.at > now() - HOUR_S:
+                self._spend(wake.agent, wake.server, wake.rule, wake.at, wake.cost)
+        for event in self._deliveries.all():
+            if event.delivered or event.wake:
+                continue
+            if event.at <= newest.get(event.group, 0.0):
+                self._deliveries.wake(event.agent, (event.id,))
+            else:
+                self.join(event)
+
+    def decide(self, event: Occurred, agent: str) -> Decided:
+        """What becomes of an event for an agent. Nothing is spent yet."""
+        mine = self._of(agent)
+        occurrence = _occurrence(event, agent)
+        decision = rules.decide(mine.policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
+        name = mine.name(decision.rule)
+        cause = f"rule {name}" if decision.cause == "rule" else decision.cause + (f", rule {name}" if name else "")
+        if decision.verdict is Verdict.DROP:
+            return Decided("dropped", cause)
+        group = rules.coalescing_key(occurrence)
+        if decision.verdict is Verdict.HOLD:
+            return Decided("held", cause, group, decision)
+        instant, last = time.monotonic(), self._latest.get(group)
+        if len(self._latest) >= MAX_KEYS:
+            self._latest.clear()
+        self._latest[group] = instant
+        if group in self._groups.groups or (last is not None and instant - last < decision.timing.quiet):
+            return Decided("coalesced", cause, group, decision)
+        return Decided("wake", cause, group, decision)
+
+    def immediate(self, id: str, event: Occurred, agent: str, decided: Decided, at: float) -> Wake:
+        """The wake of an event that waits for no others. It is spent now, and committed with the event."""
+        tokens = event.size // BYTES_PER_TOKEN + 1
+        rule = "" if decided.decision is None else self._of(agent).name(decided.decision.rule)
+        self._spend(agent, event.server, rule, at, tokens)
+        return Wake(id, agent, event.server, event.feature_set, decided.group, rule, at, day_of(at), 1, tokens)
+
+    def join(self, event: Pending) -> None:
+        """Let a committed event wait for its group's wake."""
+        if event.outcome == "wake":
+            return
+        mine = self._of(event.agent)
+        occurrence = _occurrence(event, event.agent)
+        decision = rules.decide(mine.policy, occurrence, self._ledgers.get(event.agent, _EMPTY), local_now())
+        timing = decision.timing
+        if decision.verdict is Verdict.HOLD:
+            if decision.until is None:
+                return
+            wait_s = max(0.0, decision.until.timestamp() - now())
+            timing = Timing(wait_s, wait_s)
+        joined = join(self._groups, event.group, event.id, timing, time.monotonic())
+        if joined is not None:
+            self._groups = joined
+            self._arm()
+
+    def announce(self, wake: Wake) -> None:
+        """Tell of a committed wake."""
+        if self._bus.wants(AgentWoken):
+            said = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
+            self._bus.publish(said)
+
+    def spent(self, agent: str) -> tuple[int, int]:
+        """Wakes and tokens of an agent within the last hour."""
+        return self._ledgers.get(agent, _EMPTY).of(EVERYTHING).at(now())
+
+    async def close(self) -> None:
+        """Wake nobody any more. Groups that wait are stored."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._groups.next_due
+        if due is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.01, due - time.monotonic()), self._on_time)
+
+    def _on_time(self) -> None:
+        due, self._groups = take_due(self._groups, time.monotonic())
+        for group in due:
+            task = asyncio.ensure_future(self._wake(group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._arm()
+
+    async def _wake(self, group: Group[str]) -> None:
+        """Wake for a group that is due, if its events are still there and the rules still say so."""
+        agent = group.key.split("\x1f")[0]
+        events = self._deliveries.still_waiting(group.events, agent)
+        if not events or self._store is None:
+            return
+        first = events[0]
+        occurrence = msgspec.structs.replace(_occurrence(first, agent), tokens=sum(event.tokens for event in events))
+        decision = rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
+        if decision.verdict is not Verdict.WAKE:
+            for event in events:
+                self.join(event)
+            return
+        at, rule = now(), self._of(agent).name(decision.rule)
+        self._spend(agent, first.server, rule, at, occurrence.tokens)
+        wake = Wake(
+            wake_id(), agent, first.server, first.feature_set, group.key, rule, at, day_of(at), group.count,
+            occurrence.tokens,
+        )  # fmt: skip
+        try:
+            async with self._store.transaction() as transaction:
+                transaction.insert(LIVE_WAKES, wake)
+                transaction.record(
+                    self._journal.live_wake(agent, first.server, first.feature_set, wake.id, group.count)
+                )
+        except (StoreError, Fault) as cause:
+            self._log("hub", f"{agent} was not woken for {group.count} events: {cause}")
+            for event in events:
+                self.join(event)
+            return
+        self._deliveries.wake(agent, [event.id for event in events])
+        self.announce(wake)
+
+    def _of(self, agent: str) -> AgentRules:
+        settings = self._settings()
+        if settings is not self._rules_of:
+            self._rules, self._rules_of = {}, settings
+        found = self._rules.get(agent)
+        if found is None:
+            found = self._rules[agent] = AgentRules(settings, agent)
+        return found
+
+    def _spend(self, agent: str, server: str, rule: str, at: float, tokens: int) -> None:
+        names = self._of(agent).names
+        keys = (EVERYTHING, server_key(names.index(rule) if rule in names else -1, server))
+        ledger = self._ledgers.get(agent, _EMPTY)
+        self._ledgers[agent] = ledger.add(keys, at, wakes=1, tokens=tokens)
+
+
+_EMPTY: Final = Ledger()
+
+
+def _occurrence(event: Occurred, agent: str) -> Occurrence:
+    return Occurrence(
+        event.server,
+        agent,
+        event.feature_set,
+        event.channel,
+        frozenset(event.tags),
+        event.from_agent,
+        (),
+        event.size // BYTES_PER_TOKEN + 1,
+    )

@@ -1,0 +1,105 @@
+"""Servers that have not listed their tools yet: lists wait for them a while, then show their pinned tools.
+
+Many clients read the list once, right after the hub was started. An empty list would leave them without tools. The
+pinned tools of a server are those that were approved when it was last seen. Its own offer replaces them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from interlock.config.settings import Config
+from interlock.hub.approvals.remembered_tools import remembered
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.catalog.quarantine import Quarantine
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.permissions.permissions import Permissions
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.store import Store
+
+
+class StartingServers:
+    """Decides how long a list waits for servers, and shows their pinned tools until they are listed."""
+
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        catalog: Catalog,
+        access: Access,
+        permissions: Permissions,
+        quarantine: Quarantine,
+        config: Callable[[], Config],
+        store: Callable[[], Store],
+    ) -> None:
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._access = access
+        self._permissions = permissions
+        self._quarantine = quarantine
+        self._config = config
+        self._store = store
+        self._shown: dict[str, asyncio.Task[bool]] = {}
+        """By server, the task that shows or showed its pinned tools. A server's pins are read once."""
+
+    def within(self, scope: ListScope) -> list[Upstream]:
+        """The servers of a list scope that are starting, and of which the hub shows nothing yet."""
+        only, principal = scope.view.server, scope.principal
+        starting = [each for each in self._upstreams if each.starting and only in (None, each.id)]
+        return [each for each in starting if self._waits_for(each) and self._access.reaches(principal, each.id)]
+
+    async def wait(self, starting: Iterable[Upstream]) -> None:
+        """Wait until the servers are listed or down, each at most for `first_list_s` since it began to start."""
+        await asyncio.gather(*(self._wait_for(each) for each in starting))
+
+    async def on_configured(self, servers: Iterable[str]) -> None:
+        """Show the pinned tools of servers that start on demand, until they run.
+
+        A server without pins is started once, since nobody could ask for its tools.
+        """
+        for server in servers:
+            self._shown.pop(server, None)
+            upstream, offer = self._upstreams.get(server), self._catalog.offer(server)
+            if upstream is None or upstream.settings.start != "on-demand" or offer is None or offer.tools:
+                continue
+            if not await self._show_pinned(upstream):
+                upstream.want()
+
+    def _waits_for(self, upstream: Upstream) -> bool:
+        """Whether a list still waits. After the time is over, it waits until the pinned tools are shown."""
+        offer = self._catalog.offer(upstream.id)
+        if offer is None or offer.tools:
+            return False
+        shown = self._shown.get(upstream.id)
+        return self._left_s(upstream) > 0 or shown is None or not shown.done()
+
+    async def _wait_for(self, upstream: Upstream) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, self._left_s(upstream))):
+                await upstream.supervisor.started()
+        except TimeoutError:
+            await self._show_pinned(upstream)
+
+    def _left_s(self, upstream: Upstream) -> float:
+        return upstream.supervisor.began + self._config().hub.timeouts.first_list_s - time.monotonic()
+
+    async def _show_pinned(self, upstream: Upstream) -> bool:
+        """Offer the pinned tools of a server. Lists that wait for the same server share the work."""
+        task = self._shown.get(upstream.id)
+        if task is None:
+            task = self._shown[upstream.id] = asyncio.create_task(self._offer_pinned(upstream))
+        return await asyncio.shield(task)
+
+    async def _offer_pinned(self, upstream: Upstream) -> bool:
+        known = await remembered(self._store(), upstream.id, upstream.settings)
+        if known is None or upstream.lists.known:
+            return known is not None
+        await self._permissions.take(known)
+        await self._quarantine.take(known)
+        if upstream.lists.known:
+            # The server was listed meanwhile, and its pinned tools may have replaced that list.
+            upstream.lists_changed()
+        return True

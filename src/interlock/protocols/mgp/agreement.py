@@ -1,0 +1,31 @@
+"""A client's dialect once its MGP offer is answered, and that answer in our capabilities: of the hub and of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mgp.negotiation import agree, answer
+
+
+def spoken_with(dialect: Dialect, offered: Iterable[str]) -> Dialect:
+    """The dialect with the extensions that both sides offer. With an unsupported version it stays plain MCP."""
+    if dialect.mgp_offer is None:
+        return dialect
+    return msgspec.structs.replace(dialect, mgp=agree(offered, *dialect.mgp_offer))
+
+
+def with_answer(
+    capabilities: Mapping[str, object], dialect: Dialect, *, server_id: str | None = None
+) -> dict[str, object]:
+    """Add the answer to a client's MGP offer to our capabilities, in the same member as the offer."""
+    if dialect.mgp is None:
+        return dict(capabilities)
+    answered = answer(dialect.mgp, server_id=server_id)
+    for home, extensions in answered.items():
+        known = capabilities.get(home)
+        if isinstance(known, Mapping) and isinstance(extensions, Mapping):
+            answered[home] = {**known, **extensions}
+    return {**capabilities, **answered}

@@ -1,0 +1,81 @@
+"""Health as MGP says it: the three statuses, and what `mgp/health/ping` and `mgp/health/status` carry.
+
+`resources` and `checks` of a status are the server's own: nobody depends on their members (MGP, Health Check Protocol).
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+PING: Final = "mgp/health/ping"
+STATUS: Final = "mgp/health/status"
+PING_S: Final = 5.0
+"""A server must answer a ping within this time."""
+
+
+class Health(enum.Enum):
+    """How a server is that still answers. One that does not answer is dead, which its state says."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    UNHEALTHY = "unhealthy"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best."""
+        return (Health.HEALTHY, Health.DEGRADED, Health.UNHEALTHY).index(self)
+
+
+def worst(first: Health, *others: Health) -> Health:
+    """The worst of some statuses."""
+    return max((first, *others), key=lambda status: status.rank)
+
+
+class Ping(msgspec.Struct):
+    """The result of `mgp/health/ping`."""
+
+    status: Health
+    timestamp: str = ""
+    uptime_secs: int = 0
+    server_id: str = ""
+
+
+class Status(msgspec.Struct):
+    """The result of `mgp/health/status`."""
+
+    status: Health
+    uptime_secs: int
+    tools_available: int
+    tools_total: int
+    pending_requests: int
+    resources: dict[str, Any] = {}
+    checks: dict[str, Any] = {}
+
+
+def timestamp(at: datetime | None = None) -> str:
+    """A moment as MGP writes it: UTC, with milliseconds."""
+    moment = at or datetime.now(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def read_ping(result: bytes) -> Health:
+    """The status in a server's answer. A status that this hub does not know counts as degraded: the server answers, and
+    says that it is not healthy. Raises UPSTREAM_ERROR for an answer without one."""
+    try:
+        said = msgspec.json.decode(result, type=_Answered).status
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the answer to {PING} cannot be read: {cause}") from None
+    try:
+        return Health(said)
+    except ValueError:
+        return Health.DEGRADED
+
+
+class _Answered(msgspec.Struct):
+    status: str

@@ -1,0 +1,37 @@
+"""Every method of MGP that clients send, with the extension it belongs to. The one table of them.
+
+A method is answered only for a client that agreed on its extension (MGP, Design Principles: features activate only when
+both sides negotiate them). For any other client it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.wire.errors import Fault
+
+METHODS: Final[Mapping[str, str]] = {
+    "mgp/access/query": "access_control",
+    "mgp/access/grant": "access_control",
+    "mgp/access/revoke": "access_control",
+    "mgp/health/ping": "lifecycle",
+    "mgp/health/status": "lifecycle",
+    "mgp/tools/discover": "tool_discovery",
+    "mgp/tools/request": "tool_discovery",
+    "mgp/tools/session": "tool_discovery",
+    "mgp/tools/session/evict": "tool_discovery",
+}
+
+
+def agreed_on(dialect: Dialect, extension: str) -> bool:
+    """Whether a client agreed on an extension."""
+    return dialect.mgp is not None and extension in dialect.mgp.extensions
+
+
+def check_agreed(dialect: Dialect, method: str) -> None:
+    """Raise METHOD_NOT_FOUND for a client that did not agree on the extension of a method."""
+    if not agreed_on(dialect, METHODS[method]):
+        hint = f"offer MGP's extension `{METHODS[method]}` in your capabilities"
+        raise Fault("METHOD_NOT_FOUND", f"{method} is not agreed with this client", hint=hint)

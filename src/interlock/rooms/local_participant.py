@@ -1,0 +1,120 @@
+"""A participant in the hub's own process with a principal's credential: its connection is a queue.
+
+It is a member like any other: the same admission, capabilities, rates and revocation. A person who fulfils a proposal
+from the inbox takes part in this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import PROTOCOL, Envelope, decode
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.rooms.member import Member
+from interlock.transports.websocket import text_of
+
+MOST_UNREAD: Final = 256
+MOST_UNREAD_BYTES: Final = 1024 * 1024
+"""Envelopes that wait to be read. Beyond either bound the oldest are lost, and counted."""
+
+
+class LocalParticipant:
+    """One member of a topic without a socket (`member.MemberConnection`)."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.ended = ""
+        """Why it is no longer in the topic; empty while it is."""
+        self.lost = 0
+        """Envelopes that were not read in time."""
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._arrived = asyncio.Event()
+        member.attach(self)
+        member.on_open()
+
+    @property
+    def id(self) -> str:
+        """Its id in the topic."""
+        return self.member.id
+
+    # The room calls these.
+
+    def send(self, frame: bytes) -> bool:
+        """Take a frame. It never slows the room."""
+        data = text_of(frame)
+        self._unread.append(data)
+        self._unread_bytes += len(data)
+        while len(self._unread) > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
+            self._unread_bytes -= len(self._unread.popleft())
+            self.lost += 1
+        self._arrived.set()
+        return True
+
+    def close(self, code: int, reason: str, last: bytes = b"") -> None:
+        """The room ends it."""
+        if last:
+            self.send(last)
+        self.ended = self.ended or reason or "closed"
+        self._arrived.set()
+        self.member.on_lost()
+
+    def resume(self) -> None:
+        """Nothing waits to be sent."""
+
+    # Its user calls these.
+
+    def say(
+        self, kind: str, payload: Mapping[str, object], to: Sequence[str] = (), correlation_id: str | None = None
+    ) -> str:
+        """Send an envelope. Returns its id. Raises Refusal."""
+        id_ = str(uuid.uuid4())
+        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "from": self.id}
+        if to:
+            members["to"] = list(to)
+        members["kind"] = kind
+        if correlation_id is not None:
+            members["correlation_id"] = correlation_id
+        members["payload"] = payload
+        self.member.submit(msgspec.json.encode(members))
+        return id_
+
+    def read(self) -> Envelope | None:
+        """The next envelope; None where none waits."""
+        while self._unread:
+            data = self._unread.popleft()
+            self._unread_bytes -= len(data)
+            with contextlib.suppress(Refusal):
+                return decode(data)
+        return None
+
+    async def wait(self) -> None:
+        """Wait until an envelope can be read, or the participant is no longer in the topic."""
+        while not self._unread and not self.ended:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def response(self, request: str, within_s: float) -> Envelope | None:
+        """Wait for the response to a request; None where none comes in time. Other envelopes are dropped."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while not self.ended:
+                    while (envelope := self.read()) is not None:
+                        if envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request:
+                            return envelope
+                    await self.wait()
+        return None
+
+    def leave(self) -> None:
+        """Leave the topic."""
+        self.ended = self.ended or "left"
+        self._arrived.set()
+        self.member.on_lost()

@@ -1,0 +1,251 @@
+"""A tool server in a topic, as `server:ID`: answers requests that name it, through the hub's own pipeline.
+
+Rule: a request runs as its sender. The topic's capability admitted it; the sender's key, grants, limits and approvals
+are then judged like those of any call at `/servers/ID/mcp`, and recorded there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.target import Target
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.tool_search.handler import KERNEL_TOOLS
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import preview
+from interlock.protocols.mcp.revisions import LATEST_LEGACY, agree
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, PROTOCOL, Envelope
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.payloads import Operation, check_payload
+from interlock.protocols.mcpx.proposals import Proposal
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.messages import EMPTY_OBJECT, Request
+
+if TYPE_CHECKING:
+    from interlock.rooms.member import Member
+    from interlock.rooms.room import Room
+
+PREFIX: Final = "server:"
+METHODS: Final = frozenset(
+    {
+        "completion/complete",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "tools/call",
+        "tools/list",
+    }
+)
+"""Methods that pass the pipeline. `initialize` and `ping` are answered here."""
+MOST_OPEN: Final = 1_024
+MOST_CALLERS: Final = 256
+LARGEST_RESULT: Final = DEFAULT_BOUNDS.envelope_bytes - DEFAULT_BOUNDS.rest_bytes
+_CANCELLED: Final = "notifications/cancelled"
+_RESPONSES: Final = CapabilitySet(("mcp/response:*",))
+
+
+class Asked(NamedTuple):
+    """A request to a server in a topic."""
+
+    envelope: Envelope
+    request: Request
+    to: list[str]
+    """Who gets the response."""
+
+
+class ServerParticipant:
+    """One tool server in one topic (`resident.Resident`)."""
+
+    def __init__(self, room: Room, server: str, hub_app: HubApp) -> None:
+        self._room = room
+        self._server = server
+        self._hub_app = hub_app
+        self._open: dict[str, RoomExchange] = {}
+        """Requests without an answer yet, by envelope id."""
+        self._callers: dict[Principal, Caller] = {}
+        self.id = PREFIX + server
+        self.capabilities = _RESPONSES
+
+    def wants(self, envelope: Envelope) -> bool:
+        """Requests that name it. A broadcast is for nobody: two servers could both act on it."""
+        return envelope.kind.type == kinds.REQUEST and self.id in envelope.to
+
+    def receive(self, sender: Member, envelope: Envelope, proposal: Proposal | None) -> None:
+        """Answer a request, now or later. One whose kind is not what its payload says is never served."""
+        try:
+            operation = check_payload(envelope)
+        except Refusal as refusal:
+            self._room.report(sender, refusal)
+            return
+        if operation.id is None:
+            self._notified(sender, operation)
+            return
+        to = [sender.id]
+        if proposal is not None and proposal.proposer != sender.id:
+            # MCPx, Proposal Fulfillment: the response goes to the fulfiller and the proposer.
+            to.append(proposal.proposer)
+        asked = Asked(envelope, Request(operation.id, operation.method or "", _params(envelope)), to)
+        try:
+            self._serve(sender, asked)
+        except Fault as fault:
+            self.respond(asked, "error", _rendered(fault))
+
+    def on_expired(self, proposal: Proposal) -> None:
+        """A server follows no proposals."""
+
+    def leave(self) -> None:
+        """Answer that all open requests are given up."""
+        for exchange in list(self._open.values()):
+            exchange.abort(f"{self.id} leaves the topic")
+
+    def respond(self, asked: Asked, member: str, value: bytes) -> None:
+        """Send the response to a request: `result` or `error` with its JSON."""
+        self._open.pop(asked.envelope.id, None)
+        if len(value) > LARGEST_RESULT:
+            hint = "ask for less, or call the tool outside of the room"
+            message = f"the answer has {len(value)} bytes, and an envelope at most {DEFAULT_BOUNDS.envelope_bytes}"
+            member, value = "error", _rendered(Fault("TOO_LARGE", message, hint=hint))
+        kind = f"{kinds.RESPONSE}:{asked.envelope.kind.operation}"
+        envelope = {
+            "protocol": PROTOCOL,
+            "id": str(uuid.uuid4()),
+            "from": self.id,
+            "to": asked.to,
+            # The kind of a response is one character longer than that of its request.
+            "kind": kind if len(kind) <= kinds.LONGEST_KIND else f"{kinds.RESPONSE}:{asked.envelope.kind.method}",
+            "correlation_id": asked.envelope.id,
+            "payload": {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)},
+        }
+        self._room.speak(self.id, msgspec.json.encode(envelope))
+
+    def forget(self, asked: Asked) -> None:
+        """The sender gave the request up, so nothing answers it."""
+        self._open.pop(asked.envelope.id, None)
+
+    def _serve(self, sender: Member, asked: Asked) -> None:
+        method = asked.request.method
+        caller = self._caller(sender.principal)
+        exchange = RoomExchange(self, asked, caller)
+        if method == "ping":
+            exchange.result(EMPTY_OBJECT)
+        elif method == "initialize":
+            exchange.result(self._introduction(exchange, caller))
+        elif method not in METHODS:
+            raise Fault("METHOD_NOT_FOUND", f"{self.id} does not answer {method[:100]}")
+        elif method == "tools/call" and exchange.preview.name in KERNEL_TOOLS:
+            # `call_tool` names another tool in its arguments, which no capability of the topic has judged.
+            raise Fault("TOOL_NOT_FOUND", f"{self.id} has no tool {exchange.preview.name!r}")
+        elif len(self._open) >= MOST_OPEN:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_OPEN} requests to {self.id} wait", retry_after_ms=1000)
+        else:
+            self._open[asked.envelope.id] = exchange
+            self._hub_app.service.serve(exchange)
+
+    def _caller(self, principal: Principal | None) -> Caller:
+        if principal is None:
+            hint = "join with a key; `interlock keys create NAME` makes one"
+            raise Fault("AUTH_REQUIRED", f"{self.id} answers only participants with a key", hint=hint)
+        caller = self._callers.get(principal)
+        if caller is None or not caller.current:
+            if len(self._callers) >= MOST_CALLERS:
+                self._callers.clear()
+            caller = self._callers[principal] = self._admitted(principal)
+        return caller
+
+    def _admitted(self, principal: Principal) -> Caller:
+        try:
+            return self._hub_app.authenticator.admit_principal(principal, f"/servers/{self._server}/mcp")
+        except Fault as fault:
+            if fault.kind.retryable:
+                raise
+            rule, message = "the topic and the hub must both allow it", f"{principal.id} may not use {self.id}"
+            self._hub_app.recorder.refusal(principal, Target("server", self._server, ""), "", "access", rule, message)
+            raise Fault("ACCESS_DENIED", message, hint="an operator can grant it: `interlock grant`") from None
+
+    def _introduction(self, exchange: RoomExchange, caller: Caller) -> bytes:
+        """Answer `initialize`. A room has no sessions, so every request is served with or without it."""
+        requested = msgspec.json.decode(exchange.request.params, type=dict[str, object]).get("protocolVersion")
+        revision = agree(requested if isinstance(requested, str) else "")
+        return self._hub_app.hub.introduce(msgspec.structs.replace(exchange.dialect, revision=revision), caller)
+
+    def _notified(self, sender: Member, operation: Operation) -> None:
+        """`notifications/cancelled` of the same sender gives up its request; other notifications have no effect."""
+        if operation.method != _CANCELLED:
+            return
+        for exchange in list(self._open.values()):
+            if exchange.asked.envelope.sender == sender.id and str(exchange.request.id) == operation.target:
+                exchange.cancel("the participant cancelled it")
+
+
+class RoomExchange(Exchange):
+    """A request in a topic that a server answers: without a session, and with a response envelope for an answer."""
+
+    __slots__ = ("_open", "_participant", "asked")
+
+    def __init__(self, participant: ServerParticipant, asked: Asked, caller: Caller) -> None:
+        request = asked.request
+        super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
+        self._participant = participant
+        self.asked = asked
+        self._open = True
+
+    @property
+    def open(self) -> bool:
+        return self._open
+
+    def result(self, result: bytes) -> None:
+        self._answer("result", result)
+
+    def fail(self, fault: Fault) -> None:
+        self._answer("error", _rendered(fault))
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._answer("error", msgspec.json.encode(error))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Nobody in a topic asked for progress."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered in a room")
+
+    def cancel(self, reason: str) -> None:
+        """Give up the answer."""
+        if self._open:
+            self._open = False
+            self._participant.forget(self.asked)
+            on_cancel, self.on_cancel = self.on_cancel, None
+            if on_cancel is not None:
+                on_cancel(reason)
+
+    def abort(self, reason: str) -> None:
+        """Answer that the server is no longer here, and stop the work."""
+        on_cancel = self.on_cancel
+        self.fail(Fault("CANCELLED", reason))
+        if on_cancel is not None:
+            on_cancel(reason)
+
+    def _answer(self, member: str, value: bytes) -> None:
+        if self._open:
+            self._open = False
+            self.on_cancel = None
+            self._participant.respond(self.asked, member, value)
+
+
+def _rendered(fault: Fault) -> bytes:
+    return msgspec.json.encode(fault.render(ErrorDialect.OLD_MCP))
+
+
+def _params(envelope: Envelope) -> bytes:
+    raw = msgspec.json.decode(envelope.payload, type=dict[str, msgspec.Raw]).get("params")
+    return EMPTY_OBJECT if raw is None else bytes(raw)

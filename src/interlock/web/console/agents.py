@@ -1,0 +1,141 @@
+"""The pages of agents and people: their sessions, keys, grants, rules and context, and the forms to change them."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from interlock.hub.admin.approvals import RevokedRule, RuleRows
+from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
+from interlock.hub.admin.sessions import Ended, SessionRows
+from interlock.hub.admin.tools import Budget
+from interlock.hub.permissions.access_methods import Granted, GrantRows, RevokedCount
+from interlock.web.console.page import Visit
+from interlock.wire.errors import Fault
+
+ADDRESS: Final = "/console/agents"
+MAX_GRANTS: Final = 200
+MAX_ROWS: Final = 200
+"""Sessions and principals on one page."""
+
+
+class AgentRow(msgspec.Struct):
+    """An agent, person or service with its keys and what it has open."""
+
+    id: str
+    kind: str
+    keys: int = 0
+    last_used: str = ""
+    sessions: int = 0
+    calls: int = 0
+    clients: tuple[str, ...] = ()
+
+
+async def show_all(visit: Visit) -> Response:
+    """The page of all agents."""
+    keys = await visit.perform("keys.list", KeyRows)
+    sessions = await visit.perform("sessions.list", SessionRows)
+    return await visit.page("agents.html", rows=_rows(keys.keys, sessions)[:MAX_ROWS], sessions=sessions)
+
+
+async def create_key(visit: Visit) -> Response:
+    """Create a key, and show it once."""
+    agent, kind = visit.form.get("agent", "").strip(), visit.form.get("kind", "agent")
+    params: dict[str, object] = {"agent": agent, "kind": kind}
+    if profile := visit.form.get("profile", "").strip():
+        params["profile"] = profile
+    made = await visit.perform("keys.create", MadeKey, **params)
+    return await visit.page("key.html", agent=made.principal.id, key=made.key)
+
+
+async def show_one(visit: Visit) -> Response:
+    """The page of one agent."""
+    agent = _id(visit)
+    keys = [key for key in (await visit.perform("keys.list", KeyRows)).keys if key.principal == agent]
+    sessions = await visit.perform("sessions.list", SessionRows, agent=agent)
+    grants = await visit.perform("grants.list", GrantRows, agent=agent, most=MAX_GRANTS)
+    rules = [rule for rule in (await visit.perform("rules.list", RuleRows)).rules if rule.agent == agent]
+    if not (keys or sessions.sessions or sessions.principals or grants.grants):
+        raise Fault("NOT_FOUND", f"no agent {agent[:100]!r}", hint="/console/agents shows all")
+    return await visit.page(
+        "agent.html",
+        agent=agent,
+        keys=keys,
+        sessions=sessions.sessions[:MAX_ROWS],
+        principals=sessions.principals,
+        grants=grants.grants,
+        left_out=max(0, grants.total - len(grants.grants)),
+        rules=rules,
+        budget=await _budget(visit, agent),
+    )
+
+
+async def change(visit: Visit) -> Response:
+    """Do what a form of the agent's page asks for."""
+    agent, form = _id(visit), visit.form
+    match form.get("action", ""):
+        case "rotate":
+            rotated = await visit.perform("keys.rotate", RotatedKey, agent=agent)
+            return await visit.page("key.html", agent=agent, key=rotated.key)
+        case "revoke-keys":
+            await visit.perform("keys.revoke", RevokedCount, agent=agent)
+            return RedirectResponse(ADDRESS, 303)
+        case "end-session":
+            await visit.perform("sessions.end", Ended, id=form.get("id", ""))
+        case "grant" | "deny" as decision:
+            permission = "allow" if decision == "grant" else "deny"
+            because = {"permission": permission, "justification": form.get("because", "")}
+            await visit.perform("grants.grant", Granted, **_subject(agent, form), **because)
+        case "revoke-grant":
+            await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
+        case "revoke-rule":
+            await visit.perform("rules.revoke", RevokedRule, id=form.get("id", ""))
+        case _:
+            raise Fault("INVALID_PARAMS", "no such action")
+    return RedirectResponse(f"{ADDRESS}/{quote(agent, safe='')}", 303)
+
+
+def _subject(agent: str, form: dict[str, str]) -> dict[str, object]:
+    """Whom and what a grant is about: a tool, or a server as a whole where no tool is named."""
+    subject: dict[str, object] = {"agent_id": agent, "server_id": form.get("server", "").strip()}
+    tool = form.get("tool", "").strip()
+    return subject | ({"entry_type": "tool_grant", "tool_name": tool} if tool else {"entry_type": "server_grant"})
+
+
+async def _budget(visit: Visit, agent: str) -> Budget | None:
+    """The agent's context; None for a principal that no call of the hub can stand for."""
+    try:
+        return await visit.perform("budget", Budget, agent=agent)
+    except Fault as fault:
+        if fault.name != "NOT_FOUND":
+            raise
+        return None
+
+
+def _rows(keys: list[KeyRow], sessions: SessionRows) -> list[AgentRow]:
+    rows: dict[str, AgentRow] = {}
+    for key in keys:
+        row = rows.setdefault(key.principal, AgentRow(key.principal, key.kind))
+        row.keys += 1
+        if key.last_used is not None:
+            row.last_used = max(row.last_used, key.last_used.strftime("%Y-%m-%d %H:%M:%S"))
+    for session in sessions.sessions:
+        row = rows.setdefault(session.agent, AgentRow(session.agent, session.kind))
+        row.sessions, row.calls = row.sessions + 1, row.calls + session.calls
+        row.clients = _with(row.clients, f"{session.client} {session.version}".strip())
+    for seen in sessions.principals:
+        row = rows.setdefault(seen.agent, AgentRow(seen.agent, seen.kind))
+        row.last_used = max(row.last_used, seen.last_seen.strftime("%Y-%m-%d %H:%M:%S"))
+        row.clients = _with(row.clients, f"{seen.client} {seen.version}".strip())
+    return sorted(rows.values(), key=lambda row: (row.last_used, row.sessions), reverse=True)
+
+
+def _with(clients: tuple[str, ...], client: str) -> tuple[str, ...]:
+    return clients if not client or client in clients or len(clients) >= 3 else (*clients, client)
+
+
+def _id(visit: Visit) -> str:
+    return str(visit.request.path_params["agent"])[:1024]

@@ -1,0 +1,63 @@
+"""Small charts of a server's last calls: one bar for each call, as high as the call took, marked by its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.search import Entry
+
+CALLS: Final = 60
+"""Calls in one chart."""
+HEIGHT: Final = 32
+WIDTH: Final = 4
+LOWEST: Final = 2
+"""The height of the shortest call, so that every call is visible."""
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """One call."""
+
+    x: int
+    y: int
+    height: int
+    outcome: str
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """The last calls of a server, oldest first, and their figures."""
+
+    bars: list[Bar]
+    calls: int
+    failed: int
+    median_us: int
+    p95_us: int
+
+    @property
+    def error_percent(self) -> int:
+        """The share of failed calls, rounded up: one failure is never shown as none."""
+        return -(-100 * self.failed // self.calls) if self.calls else 0
+
+
+def chart_of(entries: Sequence[Entry]) -> Chart:
+    """The chart of entries that come newest first. Entries without a duration are no calls."""
+    calls = [entry for entry in entries if entry.record.duration_us is not None][:CALLS][::-1]
+    durations = [entry.record.duration_us or 0 for entry in calls]
+    longest = max(durations, default=0) or 1
+    bars = [
+        _bar(at, max(LOWEST, round(HEIGHT * duration / longest)), entry.result)
+        for at, (entry, duration) in enumerate(zip(calls, durations, strict=True))
+    ]
+    failed = sum(entry.result != "SUCCESS" for entry in calls)
+    ordered = sorted(durations)
+    return Chart(bars, len(calls), failed, _quantile(ordered, 0.5), _quantile(ordered, 0.95))
+
+
+def _bar(at: int, height: int, outcome: str) -> Bar:
+    return Bar(at * WIDTH, HEIGHT - height, height, outcome)
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0

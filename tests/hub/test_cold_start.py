@@ -1,0 +1,52 @@
+"""The first list of a client that started the hub itself has the tools of servers that are still starting."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock.config.settings import Hub, Server, Timeouts
+
+from .running_hub import RawClient, running_hub, text_of, until
+from .test_waiting_for_a_server import Gated
+
+PATIENT = Hub(timeouts=Timeouts(first_list_s=120, start_s=120, discovery_s=60, tool_s=60))
+HASTY = Hub(timeouts=Timeouts(first_list_s=0.05, start_s=120, discovery_s=60, tool_s=60))
+
+
+@pytest.mark.parametrize("address", ["/mcp", "/servers/web/mcp"])
+async def test_the_first_list_waits_for_servers_that_are_starting(tmp_path: Path, address: str) -> None:
+    dead = Server(command=("/does/not/exist",))
+    async with Gated() as web:
+        web.gate.clear()
+        servers = {"web": Server(url=web.url, era="legacy"), "dead": dead}
+        async with running_hub(tmp_path, servers, wait=False, hub=PATIENT) as hub:
+            client = RawClient(hub.url + address)
+            await client.initialize()
+            listed = asyncio.create_task(client.legacy("tools/list"))
+            found = asyncio.create_task(RawClient(hub.url + address).modern("tools/list"))
+            waiting = hub.hub_app._calls.background
+            await until(lambda: len(waiting) == 2 or listed.done() or found.done())
+            web.gate.set()
+            names = {tool["name"] for tool in (await listed)["result"]["tools"]}
+            assert names & {"web__ok", "ok"}
+            assert names == {tool["name"] for tool in (await found)["result"]["tools"]}
+
+
+async def test_a_server_that_starts_too_slowly_is_listed_with_its_last_approved_tools(tmp_path: Path) -> None:
+    async with Gated() as web:
+        servers = {"web": Server(url=web.url, era="legacy")}
+        async with running_hub(tmp_path, servers, hub=HASTY):
+            pass
+        web.gate.clear()
+        async with running_hub(tmp_path, servers, wait=False, hub=HASTY) as hub:
+            client = RawClient(hub.url + "/mcp")
+            await client.initialize()
+            tools = (await client.legacy("tools/list"))["result"]["tools"]
+            assert "web__ok" in {tool["name"] for tool in tools}
+            call = asyncio.create_task(client.legacy("tools/call", {"name": "web__ok", "arguments": {}}))
+            web.gate.set()
+            assert text_of(await call) == "fine"
+            assert (await client.legacy("tools/list"))["result"]["tools"] == tools
