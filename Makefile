@@ -12,17 +12,16 @@ up: venv
 
 venv: .venv/.ready
 
-# uv is used where it is there, pip where it is not; both take exactly what the lock file names.
-.venv/.ready: requirements.lock pyproject.toml
-	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv --quiet --clear --python $(PYTHON) .venv && \
-	  VIRTUAL_ENV=.venv uv pip install --quiet --require-hashes -r requirements.lock && \
-	  VIRTUAL_ENV=.venv uv pip install --quiet --no-deps --no-build-isolation -e . ; \
-	else \
-	  $(PYTHON) -m venv --clear .venv && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
-	fi
+# uv installs in seconds, pip takes more than a minute for the same. pip gets uv, and does the rest where uv cannot reach
+# the package index. Both take exactly the versions and hashes of the lock files.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --system-certs
+
+.venv/.ready: requirements.lock bootstrap.lock pyproject.toml
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) --require-hashes -r bootstrap.lock || true
+	@$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # The suite, the conformance runs and the type checker mostly wait for different things, so they share the cores.
@@ -67,8 +66,8 @@ format: venv
 	$(BIN)/ruff format --quiet $(wildcard $(SOURCES))
 
 # Versions and hashes, no addresses.
-lock:
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+lock: venv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean:

@@ -72,7 +72,7 @@ class Scene:
             self.slowest = max(self.slowest, time.monotonic() - begun)
             self.first = self.first or self.slowest
             self.neighbour_calls += 1
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
 
 ECHO: dict[str, Any] = {"name": "good__echo", "arguments": {"text": "still here"}}

@@ -153,8 +153,12 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
     await place.hub.hub_app.recorder.flushed()
     heard = [_unlike(msgspec.json.encode(params)) for params in running.heard]
     alike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
+    # A call that outlasts a batch has its arguments in the intent, another one in its outcome.
+    intended = {row.seq: row.given for row in running.records if row.event == INTENDED}
     rows = [
-        msgspec.structs.replace(row, **alike) for row in running.records if row.kind == "tool" and row.event != INTENDED
+        msgspec.structs.replace(row, given=intended.get(row.intent, row.given), **alike)
+        for row in running.records
+        if row.kind == "tool" and row.event != INTENDED
     ]
     return told, heard, rows
 

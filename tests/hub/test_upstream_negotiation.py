@@ -129,17 +129,9 @@ async def test_a_servers_version_fits_by_its_major(tmp_path: Path, version: str,
     script = MgpScript(tmp_path, mgp={**SERVERS_OFFER, "version": version}, tools=[tool("a")])
     async with script.running_hub() as hub:
         agreed = (await status(hub))["mgp"]
-        assert (agreed is not None) is spoken
-        assert bool(agreed and agreed["warning"]) is warned
+        assert bool(agreed["extensions"]) is spoken
+        assert bool(agreed["warning"]) is (warned or not spoken)
         assert text_of(await call(hub, "a")) == "a ran {}"
-
-
-async def test_an_answer_that_cannot_be_read_leaves_plain_mcp_and_a_word_in_the_log(tmp_path: Path) -> None:
-    script = MgpScript(tmp_path, mgp={"version": 2, "extensions": "all"}, tools=[tool("a")])
-    async with script.running_hub() as hub:
-        assert (await status(hub))["mgp"] is None
-        assert await listed(hub) == ["s__a"]
-        assert any("cannot be read" in line.text for line in hub.hub_app.logs.tail("s", 100))
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,8 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append(f"{indent}→ {plain(server['hint'])}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
+        if (mgp := server.get("mgp")) and mgp["warning"]:
+            lines.append("      " + coloured(one_line(mgp["warning"], 160), "yellow"))
         if left_out := server.get("left_out"):
             more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
             lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))

@@ -52,7 +52,7 @@ def _last(refusal: Json | None, agent: str | None) -> None:
 def _judged(judgement: Json) -> None:
     outcome = judgement["outcome"]
     if outcome == "allowed":
-        say("allowed: every gate lets it pass.")
+        say(judgement.get("message") or "allowed: every gate lets it pass.")
         return
     say(f"{outcome}: {plain(judgement.get('message') or judgement.get('error') or '')}")
     _rule(judgement)

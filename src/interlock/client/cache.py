@@ -17,7 +17,7 @@ class Cache:
         self._entries: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()
 
     def get(self, method: str, key: str) -> bytes | None:
-        """What is still fresh."""
+        """The entry, if it is still fresh."""
         entry = self._entries.get((method, key))
         if entry is None or entry[0] <= time.monotonic():
             return None

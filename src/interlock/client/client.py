@@ -1,6 +1,6 @@
 """`Client`: any MCP server, in any era, over any transport, as an async context manager.
 
-What comes back are the server's own JSON objects: nothing is renamed, and nothing that we do not know is dropped.
+Results are the server's own JSON objects: the client renames nothing and drops no unknown member.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Client:
         check_plain("heard", heard)
         self._dial = dial_to(target, headers)
         self.handlers = handlers or Handlers()
-        """Whoever answers what the server asks."""
+        """Answers the requests of the server."""
         self._heard = heard
         self._identity = Identity(name, version, self.handlers.capabilities())
         self._era: Pin = era
@@ -94,12 +94,12 @@ class Client:
 
     @property
     def connection(self) -> Connection:
-        """What lies beneath: the era, the server's own words about itself, raw requests."""
+        """The connection beneath: the era, the server's description of itself, raw requests."""
         if self._opened is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "not connected yet; write `async with Client(…) as client:`")
         return self._opened
 
-    # What servers offer.
+    # Offers of servers.
 
     async def list_tools(self) -> list[Json]:
         """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
@@ -229,7 +229,7 @@ class Client:
             params["context"] = {"arguments": context}
         return await self._ask("completion/complete", msgspec.json.encode(params))
 
-    # What servers tell by themselves.
+    # Notifications of servers.
 
     async def watch(self) -> None:
         """Hear of changed lists, as `heard` takes them, until the end."""
@@ -277,10 +277,10 @@ class Client:
         self._server_requests.take(self.connection, request)
 
     def on_closed(self, fault: Fault) -> None:
-        """The server is gone. Whatever is asked from now on says so."""
+        """The server is gone. Every later request fails with that."""
 
     def on_log(self, stream: str, text: str) -> None:
-        """What the server wrote on the side."""
+        """A line that the server wrote to stderr."""
         log.info("%s: %s", stream, text)
 
     # Asking.
@@ -368,7 +368,7 @@ class Client:
             return _object(kept)
         result, rounds = await self._rounds(method, params)
         ttl = result.get("ttlMs")
-        # What was answered on the way is no part of the key (2026-07-28, Caching: Cache Key).
+        # Answers given on the way are no part of the key (2026-07-28, Caching: Cache Key).
         if not rounds:
             self._cache.put(method, key, msgspec.json.encode(result), ttl if isinstance(ttl, int) else None)
         return result

@@ -1,6 +1,6 @@
 """One server, in whichever era it speaks: probed or pinned, the handshake done, and a lost session opened again once.
 
-`send` is the hot way: callbacks, no task. `request` is the comfortable one. Whoever uses this class need not know the
+`send` is the hot way: callbacks, no task. `request` is the comfortable one. Users of this class need not know the
 era, save for what a server may ask in the middle of a call.
 """
 
@@ -78,7 +78,7 @@ class Connection:
         self.modern = peer.revision.modern
         """Whether the stateless era is spoken with the server."""
         self.mgp: Agreed | None = None
-        """What was agreed beyond MCP; set by whoever asked for it."""
+        """The extensions agreed beyond MCP."""
         self._prepare = prepare
         self._greeted = greeted
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def revision(self) -> Revision:
-        """What is spoken with the server."""
+        """The dialect spoken with the server."""
         return self.peer.revision
 
     @property

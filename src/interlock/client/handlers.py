@@ -1,4 +1,4 @@
-"""What a client answers when a server turns to it: sampling, elicitation, roots. The same in both eras.
+"""A client's answers to requests of servers: sampling, elicitation, roots. The same in both eras.
 
 A question that no handler was given for is refused, and the capability was never declared.
 """
@@ -25,7 +25,7 @@ DECLINED: Final[Json] = {"action": "decline"}
 
 
 class Handlers(msgspec.Struct, frozen=True):
-    """Whoever answers for the person or the model behind the client."""
+    """Answers for the person or the model behind the client."""
 
     sampling: Handler | None = None
     """Asks the model. `Fault("USER_REJECTED", …)` says that the person would not have it."""
@@ -40,7 +40,7 @@ class Handlers(msgspec.Struct, frozen=True):
     """Whether the model may be given tools: `sampling` then takes `tools` and `toolChoice` too."""
 
     def capabilities(self) -> bytes:
-        """What to declare."""
+        """The capabilities to declare."""
         declared: Json = {}
         if self.sampling is not None:
             declared["sampling"] = {"tools": {}} if self.sampling_tools else {}

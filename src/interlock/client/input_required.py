@@ -19,7 +19,7 @@ QUESTIONS: Final = 64
 
 
 class Question(msgspec.Struct):
-    """What the server wants to know before it goes on."""
+    """The requests that the server needs answered before it goes on."""
 
     requests: dict[str, _Asked] = msgspec.field(name="inputRequests", default_factory=dict)
     state: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="requestState", default=msgspec.UNSET)

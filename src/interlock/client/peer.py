@@ -1,4 +1,4 @@
-"""What a server says about itself, and who we say we are. Pure: here is decided which era an answer speaks of."""
+"""A server's description of itself, and ours. Pure: this module decides which era an answer belongs to."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ Verdict = Peer | Repeat | None
 
 
 def judge_probe(answer: Result | Failure) -> Verdict:
-    """What an answer to `server/discover` means (2026-07-28, Backward Compatibility). Raises UNSUPPORTED_VERSION."""
+    """The meaning of an answer to `server/discover` (2026-07-28, Backward Compatibility).
+
+    Raises UNSUPPORTED_VERSION.
+    """
     if isinstance(answer, Failure):
         return _judge_refusal(answer.error)
     try:
@@ -107,7 +110,7 @@ def judge_probe(answer: Result | Failure) -> Verdict:
 
 
 def read_hello(result: bytes) -> Peer:
-    """What an answer to `initialize` means. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
+    """The meaning of an answer to `initialize`. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
     try:
         said = msgspec.json.decode(result, type=_Initialized)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:

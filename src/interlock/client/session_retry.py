@@ -99,7 +99,7 @@ class SessionRetry:
         try:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
-            # Whatever becomes of it now, it is not sent once more.
+            # The request is not sent a third time.
             self._outgoing.again = self._again
             self.current = self._connection.link.send(self._outgoing, self)
         except Fault as fault:

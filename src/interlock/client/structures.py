@@ -28,7 +28,7 @@ class Structures:
         self._compiled: dict[str, Validator | None] = {}
 
     def promise(self, tools: Iterable[Mapping[str, object]]) -> None:
-        """What the tools of a new list promise, instead of what those before it did."""
+        """Replaces the output schemas with those of a new list."""
         self._schemas = {str(tool.get("name")): tool["outputSchema"] for tool in tools if "outputSchema" in tool}
         self._compiled.clear()
 

@@ -41,7 +41,7 @@ class Task:
 
     def __init__(self, client: Asker, state: TaskState | None, *, id: str = "", result: Json | None = None) -> None:
         self.id = id if state is None else state.id
-        """What to keep of it, to come back to it later; empty where the server answered at once."""
+        """The id with which to come back later; empty if the server answered at once."""
         self._client = client
         self._state = state
         self._result = result
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def state(self) -> TaskState | None:
-        """What is known of it; None until it was looked at, and where the server answered at once."""
+        """The last known state; None before the first look, and if the server answered at once."""
         return self._state
 
     @property

@@ -1,5 +1,5 @@
 """Hearing of changes: one `subscriptions/listen` in the stateless era, the standing stream and `resources/subscribe`
-before it. Whatever breaks is opened again, later and later."""
+before it. A broken stream is opened again, with growing pauses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Watched(Protocol):
 
 
 class Watch:
-    """What one connection wants to hear of."""
+    """The notifications that one connection wants."""
 
     def __init__(self, connection: Watched) -> None:
         self._connection = connection
@@ -87,7 +87,7 @@ class Watch:
         connection = self._connection
         if isinstance(connection.link, HttpLink):
             connection.link.listen()
-            # What a server says before the stream is open is lost with many of them.
+            # Many servers lose notifications from before the stream is open.
             await connection.link.listening(STREAM_WAIT)
         refused: dict[str, Fault] = {}
         for uri in sorted(uris - self._uris):
@@ -204,7 +204,7 @@ class _Listening:
         self.handle: Id | None = None
         self.agreed: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
         """The resources that the server agreed to tell of; None where it did not say."""
-        # Whoever is told looks at it; that nobody did is no fault.
+        # The listener reads the outcome; an unread one is no fault.
         self.agreed.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def acknowledge(self, params: bytes) -> None:

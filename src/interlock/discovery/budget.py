@@ -49,7 +49,7 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """What of a list has room, in its order, and what was left out for lack of it."""
+    """The part of a list that fits, in its order, and the part that does not."""
 
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -57,7 +57,7 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a change of the cache did."""
+    """The effect of a change of the cache."""
 
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -108,12 +108,12 @@ class SessionTools:
 
     @property
     def total_tokens(self) -> int:
-        """What stands in the context now."""
+        """The tools in the context now."""
         return sum(self._pinned.values()) + sum(self._cached.values()) + sum(self._discovered.values())
 
     @property
     def remaining(self) -> int:
-        """What a discovery may still return; earlier results make way for it."""
+        """The tokens that a discovery may still return; earlier results make way for it."""
         return self.budget.max_tokens - sum(self._pinned.values()) - sum(self._cached.values())
 
     def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
@@ -161,7 +161,7 @@ class SessionTools:
             self._uses.move_to_end(name)
 
     def refresh(self, costs: Mapping[str, int]) -> None:
-        """What cached tools cost now. One that is not named is there no more."""
+        """The current cost of cached tools. A tool that is not named is gone."""
         for name in self.loaded:
             if name in costs:
                 _check_tokens(name, costs[name])

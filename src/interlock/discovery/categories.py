@@ -1,4 +1,4 @@
-"""What a tool is about, when its server does not say: categories from its words, and paths of categories compared.
+"""The subject of a tool whose server does not declare one: categories from its words, and paths of categories compared.
 
 A category is a path such as `filesystem` or `web/search`; a filter for a path covers everything below it.
 """

@@ -1,4 +1,4 @@
-"""What filters ask of every tool, one small number per slot, so that a filter over many costs a few comparisons."""
+"""The filter columns of all tools, one small number per slot, so that a filter over many costs a few comparisons."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MAX_DESCRIPTION = 4_096
 
 
 class ToolEntry(msgspec.Struct, frozen=True):
-    """What can be searched, filtered and counted of one tool."""
+    """The searchable, filterable and countable parts of one tool."""
 
     server: str
     name: str

@@ -1,4 +1,4 @@
-"""What the room says to input it cannot use."""
+"""Errors for unusable input."""
 
 from __future__ import annotations
 

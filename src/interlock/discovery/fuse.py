@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 STEP_WEIGHT = 0.7
-"""What the best single step of a query counts beside the query as a whole."""
+"""The weight of the best single step of a query beside the whole query."""
 MANY_STEPS = 3
 """From here on the parts of a query are steps of a task; two are as often one step and what surrounds it."""
 FIRST_OF_STEP = 0.3

@@ -30,7 +30,7 @@ STRATEGIES = ("hybrid", "keyword", "semantic", "category")
 MAX_RESULTS = 100
 MAX_TOOLS = 200_000
 LEXICAL_WEIGHT = 0.4
-"""What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
+"""The weight of words beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
 """Which tools the caller may see: a set (kept between calls as long as it is the same object), or a question asked of
@@ -38,7 +38,7 @@ every tool on every search; None for all."""
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """What a hit must be, whatever its score."""
+    """The conditions for a hit, at any score."""
 
     categories: tuple[str, ...] = ()
     risk_level_max: str | None = None
@@ -75,7 +75,7 @@ class Hit(msgspec.Struct, frozen=True):
     entry: ToolEntry
     score: float
     why: tuple[str, ...] = ()
-    """What speaks for it, in words, where that was asked for."""
+    """The reasons for the hit, if the caller asked for them."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Found(msgspec.Struct, frozen=True):
     total_available: int
     """How many tools pass the filters and may be seen by the caller."""
     strategy: str
-    """What really ranked them: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
+    """The ranking in effect: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
 
 
 class ToolIndex:
@@ -199,7 +199,7 @@ class ToolIndex:
         return found
 
     def learn(self, identity: Identity, text: str, vector: Sequence[float] | Scores | None) -> None:
-        """What the text of a tool means; None if nothing. A tool that has changed since is still to be learned."""
+        """The vector of a tool's text; None if there is none. A changed tool is embedded again."""
         entry = self.get(identity)
         if entry is None or entry.text != text:
             return
@@ -243,7 +243,7 @@ class ToolIndex:
         return scores
 
     def _why(self, hit: Hit, query: str, scope: lexical.Scope | None, usage: Usage) -> tuple[str, ...]:
-        """What speaks for a hit: the words it matches, its meaning, and what was learned from use."""
+        """The reasons for a hit: the words it matches, its meaning, and what was learned from use."""
         terms, identity = words.terms(query), hit.entry.identity
         slot = self._slots[identity]
         matched = self._words.matched(self._weighed(query, terms, scope), slot, scope)
@@ -258,7 +258,7 @@ class ToolIndex:
         return tuple(why)
 
     def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
-        """What a text asks for: its words, the words that others use for them, and the tools that it names."""
+        """The needs in a text: its words, the words that others use for them, and the tools that it names."""
         named = [name for name in words.identifiers(text) if self._words.knows(name, scope)]
         asked = dict.fromkeys(self._words.rarest(terms + named, scope))
         return {term: sorted(thesaurus.related(term) - asked.keys()) for term in asked}
@@ -318,7 +318,7 @@ class ToolIndex:
         return found
 
     def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.Scope:
-        """What the caller may see, as one flag per slot; kept for sets, which cannot change."""
+        """The tools that the caller may see, as one flag per slot; kept for sets, which cannot change."""
         if not isinstance(allowed, frozenset):
             return lexical.Scope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
         kept = self._masks.get(id(allowed))
@@ -370,7 +370,7 @@ class ToolIndex:
 
 
 def texts_to_embed(query: str) -> list[str]:
-    """What the embedder will be asked for in a search, for callers that work it out ahead."""
+    """The texts that a search will embed, for callers that embed ahead."""
     return [text[:_MOST_EMBEDDED] for text in (query, *(part for part, _ in steps_of(query)))]
 
 

@@ -35,7 +35,7 @@ Query = Mapping[str, Collection[str]]
 
 _MET_BYTES = 48 * 1024 * 1024
 _MATCH_BYTES = 1024
-"""What a remembered term takes beside its arrays, about."""
+"""Approximate size of a remembered term beside its arrays."""
 
 
 class Scope:
@@ -74,7 +74,7 @@ class LexicalIndex:
         self._unused: list[int] = []
         self._terms_of: dict[int, array[int]] = {}
         self._met: dict[tuple[str, tuple[str, ...], int], list[_Match]] = {}
-        """What terms found before: queries share most of their words. Forgotten with every change, before it is made:
+        """Earlier results per term: queries share most of their words. Forgotten with every change, before it is made:
         a match looks into the postings themselves."""
         self._met_room = _MET_BYTES
 
@@ -203,7 +203,7 @@ class LexicalIndex:
         return self._postings[number]
 
     def _worth(self, posting: _Posting, scope: Scope | None) -> float:
-        """What a match is worth: the rarer the term, the more."""
+        """The weight of a match: the rarer the term, the more."""
         total = len(self._terms_of) if scope is None else scope.total
         holders = self._holders(posting, scope)
         return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
@@ -353,9 +353,9 @@ _SATURATION = 1.2
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
 _RELATED_WEIGHT = 0.45
-"""What a word that means the same counts, against the word itself."""
+"""The weight of a synonym, against the word itself."""
 _INSTEAD_WEIGHT = 0.6
-"""What it counts where no tool has the word itself."""
+"""The weight of a synonym where no tool has the word itself."""
 _FEW = 2_000
 _COMMON = 0.02
 """The share of tools beyond which a related word tells too little for its cost."""

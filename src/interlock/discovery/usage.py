@@ -42,7 +42,7 @@ class Raise(msgspec.Struct, frozen=True):
 
 
 class Usage:
-    """What served which queries, the least recently used forgotten first."""
+    """The tools that served each query; the least recently used is forgotten first."""
 
     def __init__(self, uses: Iterable[Use] = ()) -> None:
         self._counts: OrderedDict[tuple[frozenset[str], Identity], int] = OrderedDict()

@@ -1,4 +1,4 @@
-"""What happens in the hub, told to everyone who asks: typed events, one bus, subscriptions that never grow.
+"""Events of the hub for every subscriber: typed events, one bus, subscriptions with bounds.
 
 The bus tells and never decides. State that authorizes is read from mirrors of the store, and consumers that must not
 miss anything keep a cursor in the store. `docs/events.md` lists every event.

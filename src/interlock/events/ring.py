@@ -20,7 +20,7 @@ Address: TypeAlias = type[Event] | tuple[type[Event], str]
 
 
 class Lost(msgspec.Struct):
-    """What the ring dropped of one type and source."""
+    """The events of one type and source that the ring dropped."""
 
     first: int
     last: int

@@ -51,7 +51,7 @@ class Subscription:
         self.closed = False
 
     def take(self, most: int = PIECE) -> list[Delivery]:
-        """What is new, oldest first. A gap comes before the events that follow it."""
+        """The new events, oldest first. A gap comes before the events that follow it."""
         found: list[tuple[int, Delivery]] = []
         for ring in self._rings:
             if ring.tick > self._tick:

@@ -199,7 +199,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 Delivery: TypeAlias = Event | Gap
-"""What a subscriber reads."""
+"""An item that a subscriber reads."""
 
 AnyEvent = (
     ServerStateChanged

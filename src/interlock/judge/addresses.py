@@ -101,7 +101,7 @@ def read_address(text: str) -> Address | None:
 
 
 def kind_of(address: Address) -> str | None:
-    """What the address is reserved for; None when it is public."""
+    """The purpose an address is reserved for; None if it is public."""
     if isinstance(address, IPv4Address):
         return _kind_v4(int(address))
     return _kind_v6(int(address))

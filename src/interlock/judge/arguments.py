@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 ArgumentKind = Literal["command", "url", "host", "path", "code", "sql", "text"]
-"""What a value is. `text` is any other text, looked at only where a validator found nothing it knows."""
+"""The kind of a value. `text` is any other text, read only where a validator found no kind that it knows."""
 
 ValidatorName = Literal["sandbox", "readonly", "network_restricted", "code_safety", "paths"]
 
@@ -24,8 +24,8 @@ KINDS: Final[dict[str, tuple[ArgumentKind, ...]]] = {
     "paths": ("path",),
     "metadata": ("url", "host", "command", "code"),
 }
-"""What each validator looks at. `paths` is the hub's own, and so is `metadata`, which nobody chooses: it is what is
-left where no other looks. The rest are standard (MGP, Standard Validators)."""
+"""The kinds that each validator reads. `paths` and `metadata` are the hub's own. `metadata` reads the values that no
+other validator reads, and nobody chooses it. The rest are standard (MGP, Standard Validators)."""
 
 MOST_VALUES: Final = 20_000
 MOST_PROPERTIES: Final = 500
@@ -35,7 +35,7 @@ LONGEST_OF_TOOL: Final = 256
 """So much of a name is read, and remembered: an argument's, and one of a definition."""
 
 Context = frozenset[str]
-"""What a tool is about, as far as its names say so: `shell`, `sql`, `code`."""
+"""The subject of a tool by its names: `shell`, `sql`, `code`."""
 
 
 class TooMany(ValueError):
@@ -131,14 +131,14 @@ class Places:
 
 
 def context_of(names: Sequence[str]) -> Context:
-    """What a tool is about, from its server's name and its own."""
+    """The subject of a tool, from its server's name and its own."""
     words = {word for name in names for word in words_of(name[:LONGEST_OF_TOOL])}
     return frozenset(topic for topic, telling in _TOPICS.items() if not words.isdisjoint(telling))
 
 
 @lru_cache(maxsize=4096)
 def kind_of_name(name: str, context: Context = frozenset()) -> ArgumentKind | None:
-    """What an argument of that name, or of one that begins so, most likely is."""
+    """The most likely kind of an argument with that name or prefix."""
     words = words_of(name)
     if not words:
         return None
@@ -242,7 +242,7 @@ _SAYS: dict[ArgumentKind, re.Pattern[str]] = {
         r"\b(?:run|execute|evaluate|interpret)"
     ),
 }
-"""What a description says that an argument is, where its name does not."""
+"""The kind of an argument by its description, where its name does not tell."""
 _BRANCHES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 

@@ -38,14 +38,14 @@ def decodings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def letters_in_lines(text: str) -> str:
-    """What stands there one letter to a line; empty where nothing does."""
+    """The text that stands one letter to a line; empty if there is none."""
     if text.count("\n") < _FEW or not _LETTER_LINES.search(text):
         return ""
     return _LETTER_LINES.sub(lambda found: _unlined(found[0]), text)
 
 
 def unpacked(octets: bytes) -> str:
-    """What octets say that are no UTF-8: packed, or in UTF-16. Empty where they say nothing."""
+    """The text in octets that are not UTF-8: packed, or in UTF-16. Empty if there is none."""
     if octets[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
         try:
             octets = zlib.decompressobj(wbits=47).decompress(octets, MOST_UNPACKED)
@@ -66,7 +66,7 @@ def _decoded(text: str, run: re.Pattern[str], decode: Callable[[str], str]) -> s
 
 
 def _readable(run: str, decode: Callable[[str], str]) -> str:
-    """What a run says, or the run itself where it says nothing."""
+    """The decoded text of a run, or the run itself if it has none."""
     try:
         said = decode(run)
     except (ValueError, OverflowError):

@@ -1,6 +1,7 @@
 """Definitions of tools, prompts and resources, judged before any model sees them: every text in them, and every schema.
 
-A definition describes. What instructs the model, hides from the person, or carries a secret is a reason for quarantine.
+A definition describes. Text that instructs the model, hides from the person, or carries a secret
+is a reason for quarantine.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _name_weighs(text: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _weight_of_name(name: str) -> float:
-    """What a name weighs when it is read as words. Names repeat from tool to tool."""
+    """The weight of a name read as words. Names repeat from tool to tool."""
     return weigh(name, name=True).weight if _IDENTIFIER.fullmatch(name) else 0.0
 
 

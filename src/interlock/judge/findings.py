@@ -1,4 +1,4 @@
-"""What a judge says about a value: one finding for each thing that is wrong, and how to be allowed."""
+"""Findings of a judge about a value: one for each fault, with the way to be allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Finding(msgspec.Struct, frozen=True):
     rule: str
     """Stable dotted name of the rule, for configuration, records and `why`: `shell.recursive_delete`."""
     message: str
-    """What is wrong, in a sentence for the person or model that wrote the value."""
+    """The fault, in a sentence for the person or model that wrote the value."""
     hint: str = ""
     """How to be allowed: what to write instead, or which setting an operator would change."""
     span: tuple[int, int] | None = None
@@ -21,7 +21,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def told(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
-    """What is said of a value in the end: each finding once, without ignored rules, and at most so many."""
+    """The final findings: each once, without ignored rules, and at most so many."""
     kept: list[Finding] = []
     for finding in found:
         if finding.rule not in ignored and finding not in kept:

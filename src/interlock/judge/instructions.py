@@ -127,7 +127,7 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool,
 
 
 def _weight_of(found: Sequence[_Said]) -> float:
-    """What signals weigh together. Several weak ones of one rule count less than the same number of different rules."""
+    """The weight of signals together. Weak ones of one rule count less than those of different rules."""
     weight = 0.0
     heaviest: dict[str, float] = {}
     for _, signal, _ in found:
@@ -263,7 +263,7 @@ def _unquoted(match: re.Match[str]) -> str:
 
 
 def _smuggled(text: str) -> str:
-    """What tag characters and runs of variation selectors spell."""
+    """The text that tag characters and runs of variation selectors spell."""
     tags = "".join(chr(ord(char) - 0xE0000) for char in text if "\U000e0020" <= char <= "\U000e007e")
     selected = bytes(
         ord(char) - 0xFE00 if char <= "\ufe0f" else (ord(char) - 0xE0100 + 16) & 0xFF
@@ -279,7 +279,7 @@ def _smuggled(text: str) -> str:
 
 
 def _decoded_runs(text: str) -> str:
-    """What runs of base64 and hexadecimal say, where they say something readable, put back in their place."""
+    """The text with readable runs of base64 and hexadecimal decoded in place."""
     changed = False
 
     def decode(match: re.Match[str]) -> str:

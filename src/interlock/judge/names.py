@@ -23,7 +23,7 @@ RESERVED = frozenset(
 
 
 def judge_name(name: str) -> tuple[Finding, ...]:
-    """What is wrong with the name of a tool, prompt or server."""
+    """The faults in the name of a tool, prompt or server."""
     if not name or len(name) > LONGEST_NAME:
         return (Finding("name.length", f"A name has 1 to {LONGEST_NAME} characters; this one has {len(name)}.", _MEND),)
     if found := judge_text(name):
@@ -45,7 +45,7 @@ def judge_against(server: str, name: str, others: Iterable[tuple[str, str]]) -> 
 
 
 def skeleton(name: str) -> str:
-    """What is left of a name when everything that only looks different is made equal."""
+    """The name with all look-alike characters made equal."""
     name = name[: 2 * LONGEST_NAME]
     if name.isascii():
         return name.translate(_ASCII_TWINS)

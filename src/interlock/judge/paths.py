@@ -26,7 +26,7 @@ MOST_LINKS = 40
 
 
 def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
-    """What is wrong with the spelling of a path that must lie under `roots`. Relative ones start at the first."""
+    """The faults in the spelling of a path that must lie under `roots`. Relative ones start at the first."""
     return tuple(_placed(finding, path) for finding in _judge_path(path, roots))
 
 

@@ -1,4 +1,4 @@
-r"""What a path may become on its way to the file system: all that some decoder, filter or server would make of it.
+r"""The readings of a path on its way to the file system: every form that a decoder, filter or server makes of it.
 
 A path is confined only if all its readings are. `..%2f`, `..%c0%af`, `....//`, `..;/` and the like are all the same
 thing here: a reading that climbs.

@@ -22,7 +22,7 @@ from interlock.judge.shell.wrappers import inner_commands, run_on_matches
 
 
 class ReadonlyRules(msgspec.Struct, frozen=True):
-    """What an operator may set about read-only judging."""
+    """The operator's settings for read-only judging."""
 
     readers: tuple[str, ...] = ()
     """Further programs that are known to only read."""
@@ -202,7 +202,7 @@ _PROCESSES = frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"})
 
 
 def _why_writes(name: str, program: Program, arguments: Sequence[str]) -> str | None:
-    """What makes this use of a reading program a write."""
+    """The reason why this use of a reading program writes."""
     reader = program.reader
     reason = program.why_writes(Use(name, arguments, reader.values if reader is not None else program.read_values))
     if reason is not None or reader is None:

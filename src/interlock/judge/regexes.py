@@ -51,7 +51,7 @@ def compile_regex(text: str) -> SafeRegex:
 
 
 def judge_regex(text: str) -> tuple[Finding, ...]:
-    """What is wrong with running this expression. Lookaround alone is not: it is simply never run here."""
+    """The danger of running this expression. Lookaround alone is none: it is never run here."""
     if len(text) > LONGEST_REGEX:
         message = f"The pattern has {len(text)} characters."
         return (Finding("regex.too_long", message, f"Keep it under {LONGEST_REGEX}."),)

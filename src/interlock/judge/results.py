@@ -1,4 +1,4 @@
-"""Results of tools: data, never instructions. What reads like one is flagged for the record, and nothing more."""
+"""Results of tools: data, never instructions. A text that reads like one is only flagged in the audit log."""
 
 from __future__ import annotations
 

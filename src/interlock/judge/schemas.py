@@ -23,7 +23,7 @@ _SENSITIVE_HEADERS = frozenset(_HEADERS.split())
 
 
 def judge_schema(schema: object, where: str = "The schema") -> tuple[Finding, ...]:
-    """What makes a schema dangerous to hold, to compile or to run."""
+    """The reasons why a schema is dangerous to hold, to compile or to run."""
     found: list[Finding] = []
     links: dict[str, list[str]] = {}
     for count, node in enumerate(_nodes(schema)):

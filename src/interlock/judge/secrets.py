@@ -1,6 +1,6 @@
 """Secrets in text: recognised by the form their issuers give them, or by the name they are assigned to; and redacted.
 
-What is plainly a placeholder is left alone.
+Obvious placeholders are left alone.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _WRITE_WORDS = re.compile(
     re.IGNORECASE,
 )
 _QUOTED_EVERYWHERE = re.compile(r"'[^'\\\n]*'|\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\]")
-"""What no dialect reads as anything but a string or a name, or cannot read at all."""
+"""Text that every dialect reads as a string or a name, or cannot read at all."""
 _PLAINLY_QUOTED = re.compile(r"'[^'\\\n]*'|(?:\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\])(?!\s*\()")
 """Likewise, and no function's name either: it ends at the same place in every dialect, whichever it is."""
 _MARK = re.compile(r"[^\w\s]")
@@ -45,7 +45,7 @@ _WRITES_FIRST = re.compile(
     r"(?i)[\s;(]*(create|alter|insert|update|delete|drop|truncate|merge|grant|revoke|copy|call|exec|execute|attach|detach|"
     r"load|lock|vacuum|reindex|rename|comment|refresh|cluster|import|export|backup|restore|put|unload|upsert)\b(?!\s*\()"
 )
-"""What begins so is not given to the parser, which can be made to read some of it for ever."""
+"""Statements that begin so are not given to the parser: some of them would keep it busy for ever."""
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
 _MEND = "send one SELECT, or use a tool that may write"
 
@@ -300,7 +300,7 @@ _EXPLAIN = re.compile(
 
 
 def _judge_command(statement: exp.Expr) -> Iterator[Finding]:
-    """What the parser keeps as text: EXPLAIN is judged by what it explains, SHOW reads, the rest is not known to."""
+    """Judges statements that the parser keeps as text: EXPLAIN by its statement, SHOW reads, the rest may write."""
     rest = statement.args.get("expression") or ""
     text = f"{statement.name} {rest if isinstance(rest, str) else rest.name}".strip()
     explained = _EXPLAIN.fullmatch(text)

@@ -1,7 +1,7 @@
 """Text that a person does not see but a model reads: tags, bidi, variation selectors, zero width, controls, ANSI.
 
-What a script, an emoji or a right-to-left language needs is left alone: a suspicious character is judged by its
-neighbours.
+Characters that a script, an emoji or a right-to-left language needs are left alone: a suspicious character is
+judged by its neighbours.
 """
 
 from __future__ import annotations

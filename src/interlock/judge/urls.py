@@ -58,7 +58,7 @@ _ANY_ADDRESS_SUFFIXES = frozenset(_ANY_ADDRESS.split())
 
 
 class UrlRules(msgspec.Struct, frozen=True):
-    """What a URL may be. The defaults are right for a URL that came from outside."""
+    """The rules for URLs. The defaults are right for a URL that came from outside."""
 
     schemes: tuple[str, ...] = ("http", "https")
     ports: tuple[int, ...] | None = None
@@ -281,7 +281,7 @@ def _judge_port(port: int, rules: UrlRules) -> tuple[Finding, ...]:
 def _judge_userinfo(userinfo: str, rules: UrlRules) -> tuple[Finding, ...]:
     if not rules.credentials:
         return (Finding("url.credentials", "The URL carries a user name or password.", "Leave them out of the URL."),)
-    # What stands before the @ is the host to a program that parses carelessly, so it must not be able to pass for one.
+    # A careless parser takes the part before the @ for the host, so it must not look like one.
     plain = unquote(userinfo)
     whole = plain.strip("[];:/\\?# ")
     pieces = {whole, *(piece.strip("[];/\\?# ") for piece in re.split(r"[@:;\\/?#]", plain))}

@@ -37,7 +37,7 @@ MOST_NAMES: Final = 8
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What an operator or a declaration says about the judges of one tool. A judge is only loaded when it is used."""
+    """The settings of the judges of one tool, by an operator or a declaration. A judge is loaded on first use."""
 
     programs: tuple[str, ...] = ()
     blocked_programs: tuple[str, ...] = ()

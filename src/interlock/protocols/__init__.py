@@ -1,1 +1,1 @@
-"""What each protocol says, as data and pure rules. No I/O, no clock."""
+"""The protocols as data and pure rules. No I/O, no clock."""

@@ -81,13 +81,13 @@ class Pattern:
 
 
 class PatternSet:
-    """What is allowed and what is denied; deny wins, and nothing is allowed that no pattern names."""
+    """Allowed and denied names. Deny wins, and a name that no pattern covers is denied."""
 
     __slots__ = ("_allow", "_deny")
 
     def __init__(self, allow: Iterable[str], deny: Iterable[str] = (), notation: Notation = NAMES) -> None:
         self._allow = tuple(compile_pattern(text, notation) for text in allow)
-        # Who denies `secrets/*` does not mean to allow what lies deeper.
+        # An operator who denies `secrets/*` does not mean to allow deeper paths.
         at_any_depth = msgspec.structs.replace(notation, open_end=True)
         self._deny = tuple(compile_pattern(text, at_any_depth) for text in deny)
 

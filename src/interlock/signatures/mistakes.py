@@ -18,7 +18,7 @@ _PLAIN_KEYWORDS = frozenset({"type", "enum", "default", "description", "examples
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """What is wrong with a parameter."""
+    """A mistake in a parameter."""
 
     parameter: str
     reason: str

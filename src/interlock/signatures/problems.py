@@ -19,7 +19,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     path: Path
     reason: str
-    """What was expected and what came: `Pattern mismatch: expected ^[A-Z]$, got 'x'`."""
+    """The expected and the received value: `Pattern mismatch: expected ^[A-Z]$, got 'x'`."""
     expected: str = ""
     got: str = ""
     suggestions: tuple[str, ...] = ()

@@ -1,9 +1,8 @@
-"""What comes in one turn of the loop is read first, gone through next, then sent on, and written last: a few steps, and
-each of them for all of it.
+"""Batches of messages that arrive in one turn of the loop: read all, judge all, send all, then write all.
 
-A step is the same work many times over, which a processor does faster than many kinds of work in turn, and whoever
-waits at the other end is woken once for many messages and not once for each. Under load that is a third of what a
-call costs. Where nothing comes together there is nothing to gain: then everything is done as it comes.
+A processor does the same work many times faster than many kinds of work in turn, and the peer wakes once for many
+messages instead of once for each. Under load batching saves a third of a call's cost. A message that arrives alone is
+handled at once.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from time import perf_counter
 from typing import Final, Protocol, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-TOGETHER_S: Final = 0.00001
-"""What comes so soon after the last was gone through was there already when that was read."""
-OFTEN: Final = 3
-SELDOM: Final = 64
-"""How many times in a row they must have come together, or alone, before that is taken for granted."""
-TOGETHER: Final = 32
-"""A round is of so many pieces at most, so that the first need not wait for the last of very many."""
+BACK_TO_BACK_S: Final = 0.00001
+"""A piece that arrives within this time after the previous one was waiting already when that was read."""
+START_BATCHING_AFTER: Final = 3
+STOP_BATCHING_AFTER: Final = 64
+"""Pieces in a row that must arrive together, or alone, before batching starts, or stops."""
+BATCH_SIZE: Final = 32
+"""Upper bound for the pieces of a batch, so that the first does not wait for the last of very many."""
 LARGE: Final = 64 * 1024
-"""Pieces of this size are taken as they come: more of the same stream follow, and whoever takes them may stop that."""
+"""Pieces of this size are handled at once: more of the same stream follow, and the receiver may pause it."""
 
 
 _Args = TypeVarTuple("_Args")
@@ -32,86 +31,88 @@ class Receiver(Protocol):
     """One end of a connection."""
 
     def take_in(self, data: bytes) -> None:
-        """Bytes, in the order in which they came."""
+        """Handle bytes, in the order in which they arrived."""
 
     def give_up(self) -> None:
-        """They could not be gone through, which is a fault of ours: end the connection."""
+        """End the connection: handling its bytes failed, which is a fault of ours."""
 
 
 class Batching:
-    """The rounds of one loop. Everything is taken in the order in which it came, and written in that in which it was
-    given; `settle` before anything that must not overtake it, such as the end of a stream."""
+    """The batches of one loop. Bytes are handled in the order of arrival and written in the order of `write`.
+
+    Call `settle` before an action that must not overtake them, such as the end of a stream.
+    """
 
     def __init__(self) -> None:
-        self._pile: list[tuple[Receiver, bytes]] = []
+        self._batch: list[tuple[Receiver, bytes]] = []
         self._out: list[tuple[asyncio.WriteTransport, bytes]] = []
         self._next: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.running = False
-        """Whether a round is under way."""
+        """Whether a batch is being handled."""
         self._at_once = True
         self._ended = 0.0
-        """When the last piece that was taken at once had been gone through."""
+        """The end of the last piece that was handled at once."""
         self._streak = 0
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Batching:
-        """Those of a loop: one for all of its connections."""
-        rounds = _ROUNDS.get(loop)
-        if rounds is None:
-            rounds = _ROUNDS[loop] = cls()
-        return rounds
+        """The batches of a loop: one object for all of its connections."""
+        batching = _BATCHING.get(loop)
+        if batching is None:
+            batching = _BATCHING[loop] = cls()
+        return batching
 
     def received(self, receiver: Receiver, data: bytes) -> None:
-        """Bytes came: hand them over in this round, or at once."""
+        """Handle bytes with the batch, or at once."""
         if self._at_once:
-            self._streak = self._streak + 1 if perf_counter() - self._ended <= TOGETHER_S else 0
-            if self._streak < OFTEN:
+            self._streak = self._streak + 1 if perf_counter() - self._ended <= BACK_TO_BACK_S else 0
+            if self._streak < START_BATCHING_AFTER:
                 receiver.take_in(data)
                 self._ended = perf_counter()
                 return
             self._at_once = False
             self._streak = 0
         if len(data) < LARGE:
-            pile = self._pile
-            if not pile:
+            batch = self._batch
+            if not batch:
                 asyncio.get_running_loop().call_soon(self._run)
-            pile.append((receiver, data))
+            batch.append((receiver, data))
         else:
             self.settle()
             receiver.take_in(data)
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
-        """Write at the end of the round, or at once where none is under way."""
+        """Write at the end of the batch, or at once if there is none."""
         if self.running:
             self._out.append((transport, data))
         else:
             transport.write(data)
 
     def then(self, do: Callable[[*_Args], None], *args: *_Args) -> None:
-        """Do this in the next step of the round, or at once where none is under way."""
+        """Call `do` in the next step of the batch, or at once if there is none."""
         if self.running:
             self._next.append((do, args))
         else:
             do(*args)
 
     def settle(self) -> None:
-        """Hand over and write all there is, now."""
-        if self._pile and not self.running:
+        """Handle and write everything that waits, now."""
+        if self._batch and not self.running:
             self._run()
         self._write_all()
 
     def _run(self) -> None:
-        pile, self._pile = self._pile, []
-        if len(pile) > 1:
+        batch, self._batch = self._batch, []
+        if len(batch) > 1:
             self._streak = 0
-        elif pile:
+        elif batch:
             self._streak += 1
-            if self._streak >= SELDOM:
+            if self._streak >= STOP_BATCHING_AFTER:
                 self._at_once = True
                 self._streak = 0
-        for at in range(0, len(pile), TOGETHER):
+        for at in range(0, len(batch), BATCH_SIZE):
             self.running = True
-            for receiver, data in pile[at : at + TOGETHER]:
+            for receiver, data in batch[at : at + BATCH_SIZE]:
                 try:
                     receiver.take_in(data)
                 except Exception as cause:
@@ -128,7 +129,7 @@ class Batching:
             self._write_all()
 
     def _failed(self, cause: Exception) -> None:
-        """As the loop itself tells of it; the others in the round are not to suffer for it."""
+        """Report the failure as the loop does. The rest of the batch continues."""
         asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": cause})
 
     def _write_all(self) -> None:
@@ -136,8 +137,8 @@ class Batching:
         for transport, data in out:
             try:
                 transport.write(data)
-            except RuntimeError as cause:  # it was closed meanwhile
+            except RuntimeError as cause:  # the transport was closed meanwhile
                 self._failed(cause)
 
 
-_ROUNDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Batching] = WeakKeyDictionary()
+_BATCHING: WeakKeyDictionary[asyncio.AbstractEventLoop, Batching] = WeakKeyDictionary()

@@ -42,7 +42,7 @@ class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a good token says."""
+    """The content of a valid token."""
 
     run: bytes
     """The process that gave it."""
@@ -100,7 +100,7 @@ class CallParking:
         return len(self._places)
 
     def bound(self, limits: ParkingLimits) -> None:
-        """Other bounds from now on. What waits already waits as it was promised."""
+        """Sets other bounds. Calls that wait already keep the old ones."""
         self._limits = limits
 
     def take_place(self, work: Parkable, binding: bytes) -> Place:

@@ -20,7 +20,7 @@ class _Auth(msgspec.Struct, tag_field="type", tag="bearer"):
 
 
 def header_of(auth: bytes) -> bytes:
-    """What the `Authorization` header would have said. Raises AUTH_REQUIRED for what cannot be read: it is not none."""
+    """The equivalent of an `Authorization` header. Raises AUTH_REQUIRED for an unreadable value."""
     try:
         token = msgspec.json.decode(auth, type=_Auth).token
         return b"Bearer " + token.encode("latin-1")

@@ -11,7 +11,7 @@ if sys.platform != "win32":
 
 WANTED: Final = 65_536
 FEWER: Final = 10_240
-"""What some systems give where they say that there is no limit."""
+"""The value that some systems report for "no limit"."""
 UNLIMITED: Final = 16_384
 FOR_CLIENTS: Final = 0.75
 """The part of them that clients may take; the rest is for servers, files, and the way out."""

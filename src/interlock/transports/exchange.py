@@ -130,7 +130,7 @@ class SessionService(Protocol[S]):
     """A server with tools of its own, or the hub. `S` is the type of its sessions."""
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who this is, at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
+        """The caller at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
 
     def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[S, bytes]:
         """Open a session. Returns it with the InitializeResult as JSON. Raises RESOURCE_EXHAUSTED."""

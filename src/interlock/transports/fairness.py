@@ -7,15 +7,15 @@ from typing import Final
 
 PART: Final = 0.125
 SLICE_S: Final = 0.00025
-"""What is taken at a time where the server never stops: so little that a call beside it does not notice."""
+"""Bytes taken at a time from a server that never stops: little enough that a call beside it is not delayed."""
 MOST_S: Final = 0.001
-"""What can be saved up by saying nothing."""
+"""Upper bound for the allowance that a silent server collects."""
 FIRST_S: Final = 0.00002
-"""What the first message after an answer is taken to cost, which is not measured."""
+"""Assumed cost of the first message after an answer, which is not measured."""
 
 
 class Share:
-    """What one server may still take."""
+    """The remaining allowance of one server."""
 
     __slots__ = ("_left", "_seen")
 

@@ -1,6 +1,6 @@
 """Where large messages are read: one thread beside the loop, in which no step takes long.
 
-A conversation whose message is read here waits for it; everybody else goes on. What waits is bounded.
+A conversation whose message is read here waits for it; all others continue. The number of waiting messages is bounded.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Outgoing(msgspec.Struct):
     deadline: float
     """When to give up, by the loop's clock."""
     name: str | None = None
-    """What `Mcp-Name` says, for methods that have one."""
+    """The value of `Mcp-Name`, for methods that have one."""
     param_headers: tuple[tuple[str, str], ...] = ()
     """`Mcp-Param-*` headers, for HTTP in the stateless era."""
     wants_progress: bool = False
@@ -47,7 +47,7 @@ class Outgoing(msgspec.Struct):
 
 
 class Sink(Protocol):
-    """Who waits for one request's answer."""
+    """Receives the answer to one request."""
 
     def on_response(self, answer: Result | Failure) -> None:
         """The answer. `answer.id` is the link's own, not the caller's."""
@@ -64,14 +64,14 @@ class Sink(Protocol):
 
 
 class Recovery(Protocol):
-    """Whoever opens sessions with a server."""
+    """Opens sessions with a server."""
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
         """A request was refused because its session is gone. True where its sink will hear of it from here."""
 
 
 class Listener(Protocol):
-    """Who hears what belongs to no request of ours."""
+    """Receives messages that belong to no request of ours."""
 
     def on_notification(self, method: str, params: bytes) -> None:
         """A notification tied to nothing we asked."""

@@ -134,7 +134,7 @@ class OneStreamLink(Link):
         conversation.waiting[id_] = waiter, outgoing.deadline
         return waiter, message
 
-    # What the server says.
+    # Messages of the server.
 
     def _take(self, message: Message) -> None:
         """One message, handed to whom it concerns."""

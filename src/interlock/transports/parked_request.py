@@ -110,7 +110,7 @@ class ParkedRequest(abc.ABC):
         place = self._place
         if place is not None:
             small = not isinstance(outcome, bytes) or len(outcome) <= _KEPT_BYTES
-            # What ended while nobody waited is kept whatever its size: it was told to nobody yet.
+            # A result that came while nobody waited is kept at any size: nobody has read it yet.
             if not self.cancelled and (small or not waiting):
                 self._parking.keep(place, len(outcome) if isinstance(outcome, bytes) else 0)
             else:

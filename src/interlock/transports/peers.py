@@ -1,4 +1,4 @@
-"""Who is at the other end of a local socket, by the operating system's word."""
+"""The user at the other end of a local socket, as the operating system reports it."""
 
 from __future__ import annotations
 

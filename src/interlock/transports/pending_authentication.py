@@ -1,4 +1,4 @@
-"""Who asks cannot be said yet: whoever can wait asks again once that is settled, others are told to come back."""
+"""The caller is not known yet. A request that can wait is tried again when it is; others are told to come back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RETRY_AFTER_MS: Final = 1000
 
 
 class AuthenticationPending(Fault):
-    """Raised in place of admitting or refusing a caller. What it waits for ends by itself, and soon."""
+    """Raised in place of admitting or refusing a caller. The awaited check ends by itself, and soon."""
 
     def __init__(self, message: str, settled: asyncio.Future[None]) -> None:
         super().__init__("SERVER_NOT_READY", message, retry_after_ms=RETRY_AFTER_MS)

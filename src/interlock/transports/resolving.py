@@ -1,6 +1,6 @@
 """Names to addresses, off the loop, within a time and remembered for a short while. And the guard of our own requests.
 
-Whoever connects must connect to an address that was judged, not to the name: `checked` gives both together, and is
+A caller must connect to an address that was judged, not to the name: `checked` gives both together, and is
 asked again at every redirect.
 """
 
@@ -142,7 +142,7 @@ def guarded_for(url: str, resolver: Resolver) -> Callable[[Origin], Awaitable[st
 
 
 def look_up(name: str) -> tuple[str, ...]:
-    """The system's own answer, both families. What cannot be resolved has no address."""
+    """The system's own answer, both families. A name that cannot be resolved has no address."""
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -1,4 +1,4 @@
-"""`notifications/cancelled`: which request is withdrawn, and why. What one side says in it, the other is told."""
+"""`notifications/cancelled`: which request is withdrawn, and why. The reason of one side reaches the other."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ from interlock.wire.messages import (
 )
 
 W = TypeVar("W")
-"""What waits for an answer of the other side: a future, a call, a test's string."""
+"""The receiver of an answer of the other side: a future, a call, a test's string."""
 E = TypeVar("E")
-"""What works on a request of the other side, where this end keeps one."""
+"""The worker on a request of the other side, where this end keeps one."""
 
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
@@ -149,7 +149,7 @@ class Conversation(Generic[W, E]):
         return True
 
     def receive(self, data: bytes) -> Received[W, E]:
-        """What one message from the other side means here."""
+        """The meaning of one message from the other side."""
         try:
             message = decode(data, self._limits)
         except BadMessage as bad:

@@ -186,7 +186,7 @@ class Fault(Exception):
         self.foreign_code = code
         """Set when the error came from a peer: its own code is passed on, not translated."""
         self.challenge = ""
-        """What `WWW-Authenticate: Bearer` says besides, where HTTP carries the answer."""
+        """Further parameters of `WWW-Authenticate: Bearer`, where HTTP carries the answer."""
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ class Read(bytes):
     names: frozenset[bytes]
     """The names of all members, at any depth of the whole message, in quotes."""
     value: object
-    """What it means, where it is a call's arguments; else `UNSET`."""
+    """The decoded value, if it is a call's arguments; else `UNSET`."""
     arguments: Read | None = None
     """The arguments among a call's params."""
     digest: str = ""

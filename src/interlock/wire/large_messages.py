@@ -1,6 +1,6 @@
 """Large JSON-RPC messages: the same meaning and the same refusals as in `messages`, read piece by piece.
 
-Everything here runs in a thread. What comes out needs no further pass over the whole.
+Everything here runs in a thread. Its results need no further pass over the whole message.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from interlock.wire.messages import (
 AUTH_BYTES: Final = 16 * 1024
 TRACE_CHARS: Final = 128
 ERROR_CHARS: Final = 4_096
-"""What is kept of a server's error message."""
+"""Upper bound for a server's error message."""
 CALL: Final = ("params", "arguments")
 
 Outcome = Message | BadMessage | list[Message | BadMessage]
-"""What was read: a message, one that cannot be taken, or a batch."""
+"""The outcome of reading: a message, an invalid one, or a batch."""
 
 
 def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:

@@ -21,7 +21,7 @@ Id: TypeAlias = int | str
 
 EMPTY_OBJECT: Final = b"{}"
 RESULT_LENGTH: Final = len('{"jsonrpc":"2.0","id":,"result":}')
-"""What a good answer takes beside its id and its result."""
+"""The bytes of a result message beside its id and its result."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True):
     method: str
     params: bytes = EMPTY_OBJECT
     trace_id: str = ""
-    """What stood beside the method (MGP, Trace ID Propagation). It is read, and not passed on in that place."""
+    """The trace id beside the method (MGP, Trace ID Propagation). It is read, and not passed on in that place."""
     auth: bytes = b""
     """A credential beside the method, as it came (tool registry, Bearer Token in MCP Request). Never passed on."""
 
@@ -78,7 +78,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
 def plain_request(data: bytes) -> Request | None:
     """The request in these bytes, if it is written as compactly as can be, with a number for an id; else None.
 
-    One look for the commonest message. Whatever is not just that is left to `decode`, which says what is wrong with it.
+    One look for the commonest message. Every other message is left to `decode`, which explains what is wrong with it.
     """
     if len(data) > LARGE:
         return None

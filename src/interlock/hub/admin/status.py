@@ -109,7 +109,8 @@ def _agreed(upstream: Upstream) -> Agreed | None:
         return None
     agreed, offer = found.agreed, found.offer
     claims = {"server_id": offer.server_id, "trust_level": offer.trust_level}
-    return Agreed(offer.version[:40], sorted(agreed.extensions), agreed.home.value, agreed.warning or None, claims)
+    extensions, place = ([], "") if agreed is None else (sorted(agreed.extensions), agreed.home.value)
+    return Agreed(offer.version[:40], extensions, place, found.warning or None, claims)
 
 
 def _quarantined(item: QuarantinedItem) -> Quarantined:

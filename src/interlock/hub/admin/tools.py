@@ -53,13 +53,13 @@ class ToolOperations:
         hub, arguments = self._hub_app.hub, _object(params.arguments)
         if params.tool is None:
             return Why(refusal=hub.pipeline.refusals.last(params.agent))
-        if params.agent is not None and params.agent.startswith(SERVER):
-            server = params.agent.removeprefix(SERVER)
-            if server not in self._hub_app.config.servers:
-                raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
-            asking = ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
-            return Why(params.agent, params.tool, await DryRun.of(hub.pipeline, asking, params.tool, arguments))
-        judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
+        if (refusal := self._hub_app.refusal) is not None:
+            fault = refusal[1]
+            judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
+        elif params.agent is not None and params.agent.startswith(SERVER):
+            judgement = await DryRun.of(hub.pipeline, self._server(params.agent), params.tool, arguments)
+        else:
+            judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
@@ -119,6 +119,13 @@ class ToolOperations:
         if upstream is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(upstream.supervisor.started(), START_S)
+
+    def _server(self, name: str) -> ServerCaller:
+        """A server, as it would ask the client of a caller without a key."""
+        server = name.removeprefix(SERVER)
+        if server not in self._hub_app.config.servers:
+            raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
+        return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""

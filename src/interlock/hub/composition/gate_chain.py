@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from interlock.config.settings import Config
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.dispatch.result_pages import Pages
@@ -63,12 +65,19 @@ class GateChain:
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
-            RiskGate(mode, self._log, policies.trust_of, policies.permissions.needs),
+            RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),
         )
         self._processors = {
             name: postprocessor_for(server, self._pages, self._judging, self._tokens, self._findings)
             for name, server in config.servers.items()
+        }
+        masked = [(name, server) for name, server in config.servers.items() if server.scan_results == "mask"]
+        self._maskers = {
+            name: postprocessor_for(
+                replace(server, max_result_tokens=None), self._pages, self._judging, self._tokens, self._findings
+            )
+            for name, server in masked
         }
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
@@ -77,7 +86,7 @@ class GateChain:
 
     def processor_of(self, target: Target) -> ResultPostprocessor | None:
         """The postprocessor of a target's results."""
-        return self._processors.get(target.server) if target.kind == "tool" else None
+        return (self._processors if target.kind == "tool" else self._maskers).get(target.server)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

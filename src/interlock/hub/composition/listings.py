@@ -56,7 +56,7 @@ class ListingParts:
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
         self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
-        self.secured = SecurityListing(catalog, foundation.plan_generation, risk_of, needs)
+        self.secured = SecurityListing(catalog, foundation.plan_generation, approvals.server_policies.risk, needs)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)

@@ -13,6 +13,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.journal import Journal, PermissionEvent
@@ -25,7 +26,7 @@ from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
-from interlock.protocols.mgp.security import Trust, effective_risk, lower_trust, read_security
+from interlock.protocols.mgp.security import Trust, lower_trust
 
 
 class ServerPolicies:
@@ -56,6 +57,7 @@ class ServerPolicies:
             record=self._record,
             record_entry=self._record_of,
         )
+        self.risk = RiskPolicy(lambda: config().hub.mode, self.trust_of, self.permissions.needs)
         self._exchange = PermissionExchange(self.permissions, inbox, lambda: config().hub.approvals.hold_s, log)
         self._agreed: dict[str, Agreement | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,8 +72,7 @@ class ServerPolicies:
 
     def risk_of(self, tool: Tool) -> Risk:
         """The effective risk of a tool."""
-        declared, hints = read_security(tool.definition)
-        return effective_risk(declared, hints, self.trust_of(tool.server), self.permissions.needs(tool))
+        return self.risk.risk_of(tool)
 
     async def prepared(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         """Handle a new connection before its first request. Raises PERMISSION_DENIED if the server must not be used."""

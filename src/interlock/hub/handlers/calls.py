@@ -11,7 +11,7 @@ from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import trace_of
-from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
+from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import members
@@ -91,17 +91,12 @@ class CallHandler:
                     return
                 name = inner_call(fields)
             plan = self._pipeline.plan(caller, "tool", name)
-            call = Call.of(exchange, caller, plan.target, fields)
-            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
-        if isinstance(verdict, Wait):
-            self._background.begin(self._validate_later(call, plan, verdict, gate, name), call)
-        else:
-            self._answer_valid(exchange, verdict, name)
+        self._background.begin(self._validate(Call.of(exchange, caller, plan.target, fields), plan, name), exchange)
 
-    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
-        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+    async def _validate(self, call: Call, plan: Plan, name: str) -> None:
+        verdict, _ = await self._pipeline.foresee(call, plan)
         try:
             self._answer_valid(call.exchange, verdict, name)
         except Fault as fault:

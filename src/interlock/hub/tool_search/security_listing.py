@@ -1,7 +1,7 @@
 """Adds the hub's `security` to lists of tools, for clients that agreed on MGP's security extension.
 
-The hub passes on the server's declaration, but sets the risk and the required permissions itself. Other clients get the
-servers' definitions unchanged.
+The hub passes on the server's declaration, but sets the risk, the required permissions and whether a person is asked
+itself. Other clients get the servers' definitions unchanged.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog, View
-from interlock.protocols.mgp.permissions import Risk
 
 MAX_CACHED: Final = 8
 """The number of cached lists. A list may have megabytes."""
@@ -27,12 +27,12 @@ class SecurityListing:
         self,
         catalog: Catalog,
         plan_generation: PlanGeneration,
-        risk_of: Callable[[Tool], Risk],
+        risk: RiskPolicy,
         needs: Callable[[Tool], tuple[str, ...]],
     ) -> None:
         self._catalog = catalog
         self._plan_generation = plan_generation
-        self._risk_of = risk_of
+        self._risk = risk
         self._needs = needs
         self._cache: dict[tuple[View, int], tuple[bytes, bytes]] = {}
 
@@ -57,4 +57,7 @@ class SecurityListing:
         needed = self._needs(tool)
         permissions = {"permissions_required": needed} if needed else {}
         fields = decoded if isinstance(decoded, dict) else {}
-        return {**fields, **permissions, "risk_level": self._risk_of(tool).word}
+        judged = self._risk.judge(tool)
+        if judged.rule or "confirmation_required" in fields:
+            fields = {**fields, "confirmation_required": judged.asks}
+        return {**fields, **permissions, "risk_level": judged.risk.word}

@@ -75,13 +75,13 @@ class Connector:
         await self._host.on_greeted(self._current.id, None, "", connection)
 
     async def _prepare_shared(self, connection: Connection) -> None:
-        self.agreement, warning = agreement(connection.peer.capabilities)
-        if warning:
-            self._logs.add(self._current.id, "hub", warning)
+        self.agreement = agreement(connection.peer.capabilities)
+        if self.agreement is not None and self.agreement.warning:
+            self._logs.add(self._current.id, "hub", self.agreement.warning)
         await self._prepare(connection, self.agreement, shared=True)
 
     async def _prepare_private(self, connection: Connection) -> None:
-        await self._prepare(connection, agreement(connection.peer.capabilities)[0], shared=False)
+        await self._prepare(connection, agreement(connection.peer.capabilities), shared=False)
 
     async def _prepare(self, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         connection.mgp = None if agreement is None else agreement.agreed

@@ -1,6 +1,7 @@
 """Agrees with a server on MGP extensions (MGP, Capability Negotiation). A server that offers none speaks plain MCP.
 
-The name that a server gives itself is for display only, and its own trust level can only lower the configured one.
+The name that a server gives itself is for display only, and its own trust level can only lower the configured one. A
+declaration that cannot be read counts as the strictest: the server may have meant to restrict itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import msgspec
 
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, members
 from interlock.protocols.mgp.negotiation import Agreed, Offer, agree, asked_with, read_offer
+from interlock.protocols.mgp.permissions import STANDARD
+from interlock.protocols.mgp.security import Trust
 from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
 
@@ -21,27 +24,35 @@ ASKED: Final = ("security", "audit", "code_safety")
 class Agreement(msgspec.Struct, frozen=True):
     """The agreed extensions of one server, and its offer."""
 
-    agreed: Agreed
+    agreed: Agreed | None
+    """None where the hub speaks plain MCP with the server. Its declarations hold nevertheless."""
     offer: Offer
+    warning: str = ""
 
     def speaks(self, extension: str) -> bool:
         """Whether an extension was agreed."""
-        return extension in self.agreed.extensions
+        return self.agreed is not None and extension in self.agreed.extensions
 
 
-def agreement(capabilities: bytes) -> tuple[Agreement | None, str]:
-    """Read a server's offer. Returns the agreement, None for plain MCP, and a warning for the operator."""
+STRICTEST: Final = Offer("", (), tuple(STANDARD), trust_level=Trust.SANDBOXED.name.lower())
+"""The offer in place of one that cannot be read: every permission is needed, and the server is not trusted."""
+
+
+def agreement(capabilities: bytes) -> Agreement | None:
+    """Read a server's offer. None for a server that offers nothing of MGP."""
     try:
         found = read_offer(capabilities)
     except Fault as fault:
-        return None, f"its MGP offer cannot be read, so the hub speaks plain MCP with it: {fault.message}"
+        unreadable = "its MGP declaration cannot be read, so the hub takes the strictest: every permission is needed"
+        return Agreement(None, STRICTEST, f"{unreadable} ({fault.message})")
     if found is None:
-        return None, ""
+        return None
     offer, home = found
     agreed = agree(ASKED, offer, home)
     if agreed is None:
-        return None, f"the hub does not support its MGP version {offer.version[:20]!r} and speaks plain MCP with it"
-    return Agreement(agreed, offer), agreed.warning
+        unsupported = f"the hub does not support its MGP version {offer.version[:20]!r} and speaks plain MCP with it"
+        return Agreement(None, offer, unsupported)
+    return Agreement(agreed, offer, agreed.warning)
 
 
 @remembers_short(1024)

@@ -79,6 +79,7 @@ def _without_judging(settings: Server) -> Server:
         mask=Mask(),
         timeout_s=None,
         timeouts=ServerTimeouts(),
+        access=None,
         trust="standard",
         permissions=Permissions(),
         audit="auto",

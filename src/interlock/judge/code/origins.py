@@ -21,7 +21,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 class Origins:
-    """What each name may be bound to. Collect with `BINDINGS`, then ask."""
+    """The values that each name may be bound to. Collect with `BINDINGS`, then ask."""
 
     def __init__(self) -> None:
         self.modules: dict[str, set[str]] = {}
@@ -224,4 +224,4 @@ class Origins:
         ast.ClassDef: bind_name,
         ast.ExceptHandler: bind_name,
     }
-    """What to call with each kind of node that binds names."""
+    """The visitor for each kind of node that binds names."""

@@ -1,6 +1,6 @@
 """Languages other than Python, by pattern.
 
-What this is worth: it finds code that does not hide. A name built from pieces, an alias or an escape gets past it. At
+This check finds code that does not hide. A name built from pieces, an alias or an escape gets past it. At
 `strict` and `readonly` more is promised than patterns can keep, so there a language without a parser is refused.
 """
 

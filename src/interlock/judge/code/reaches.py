@@ -1,4 +1,4 @@
-"""What it means to use something by its dotted name: `os.system`, `zipfile.os`, `builtins.eval`."""
+"""The meaning of a dotted name: `os.system`, `zipfile.os`, `builtins.eval`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROCESSES = ("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set")
 
 @lru_cache(maxsize=4096)
 def judge_reach(origin: str, *, readonly: bool, examples_judged: bool) -> Verdict | None:
-    """What is wrong with reaching this, if anything. Code asks for the same few names over and over."""
+    """The fault in using this name, if any. Cached: code uses the same few names over and over."""
     head, _, rest = origin.partition(".")
     parts = rest.split(".") if rest else []
     first = parts[0] if parts else ""

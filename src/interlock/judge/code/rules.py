@@ -12,7 +12,7 @@ _SIZES: dict[str, int] = {"unrestricted": 1_048_576, "standard": 20_000, "strict
 
 
 class CodeRules(msgspec.Struct, frozen=True):
-    """What code may do (MGP, Code Safety Framework). A blocked name wins over an allowed one."""
+    """The rights of code (MGP, Code Safety Framework). A blocked name wins over an allowed one."""
 
     level: Level = "standard"
     language: str = "python"

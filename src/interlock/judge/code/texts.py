@@ -1,4 +1,4 @@
-"""What strings say when code puts them together: folded without running anything."""
+"""Strings that code puts together, folded without running anything."""
 
 from __future__ import annotations
 

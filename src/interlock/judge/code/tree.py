@@ -126,7 +126,7 @@ class TreeJudge:
                 self._note("code.leaked_module", node, f"hands {module!r} on as a value", "use what is in it")
 
     def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
-        """What can only be told when all names are known: where a module goes, and what a function is handed."""
+        """The findings that need all names: where a module goes, and which values a function gets."""
         for call, _ in nodes:
             if type(call) is ast.Call and self.handed_in is not None and not self.hands_over:
                 self._note_handed_over(call)

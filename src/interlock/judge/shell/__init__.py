@@ -1,7 +1,7 @@
 """The `sandbox` validator: is this shell command safe to hand to a tool? (MGP, Standard Validators)
 
 Text is parsed, never matched whole: by default it must be one simple command whose program and options are not in the
-tables, with no operator, expansion or disguise. What cannot be read is refused.
+tables, with no operator, expansion or disguise. An unreadable command is refused.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _judge_text(text: str, rules: ShellRules, depth: int) -> Iterator[Finding]:
 
 
 def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) -> Iterator[Finding]:
-    """Joined commands, each by itself. What cannot be read, or leaves something running, stays refused."""
+    """Joined commands, each by itself. A command that cannot be read, or leaves a process running, stays refused."""
     yield from _judge_shape(script, frozenset({"background", "function"}))
     everyday = Everyday(script)
     yield from everyday.judge_setting()

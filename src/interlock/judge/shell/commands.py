@@ -103,7 +103,7 @@ def _by_rules(name: str, word: str, rules: ShellRules) -> Iterator[Verdict]:
 
 
 def _by_name(name: str, word: str, program: Program, rules: ShellRules) -> Verdict | None:
-    """What the name of a program alone says."""
+    """The findings from the name of a program alone."""
     if not word or not word.isascii():
         return None
     kinds = program.kinds
@@ -176,7 +176,7 @@ def _destroys_unasked(program: Program, arguments: Sequence[str]) -> bool:
 
 
 def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iterator[Verdict]:
-    """What any argument may not be, in any program."""
+    """The findings in the arguments that hold for every program."""
     mentions, lists_names = "mentions" in program.kinds, "lister" in program.kinds
     edits = "editor" in program.kinds and uses_flag(arguments, _IN_PLACE, "elE") is not None
     writes, copies, last = edits or "writer" in program.kinds, "copier" in program.kinds, len(arguments) - 1

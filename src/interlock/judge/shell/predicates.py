@@ -269,5 +269,5 @@ _PIP_PROJECT = re.compile(
     r"^install (?:(?:-q|--quiet|-U|--upgrade|--user|--no-cache-dir) )*"
     r"(?:(?:-r|--requirement|-c|-e|--editable) \S+|(?:pip|setuptools|wheel|build|\.(?:\[[\w,-]+\])?)(?:$| ))"
 )
-"""What a project itself asks to have installed; another package is named by its registry's own program."""
+"""Commands that install a project's own requirements; another package is named by its registry's own program."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

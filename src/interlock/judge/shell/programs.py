@@ -1,4 +1,4 @@
-"""What is known about programs: the rows of `programs.txt`, each read when its program is first judged."""
+"""Facts about programs: the rows of `programs.txt`, each read when its program is first judged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interlock.judge.tables import read_names, read_table
 
 
 class Verdict(NamedTuple):
-    """What is wrong with a use of a program."""
+    """The fault in a use of a program."""
 
     rule: str
     message: str
@@ -97,7 +97,7 @@ class Program(msgspec.Struct, frozen=True):
         return [verdicts()[says] for says in _matching(self.refusals, use)]
 
     def why_writes(self, use: Use) -> str | None:
-        """What makes a use write, as far as the rows `write` say."""
+        """The reason why a use writes, from the rows `write`."""
         return next(iter(_matching(self.writes or (), use)), None)
 
 
@@ -133,7 +133,7 @@ _UNKNOWN = Program()
 
 
 def known(name: str) -> Program:
-    """What is known about a program; nothing, for most names."""
+    """The facts about a program; none, for most names."""
     return _read(name) if name in _rows() else _UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""What the shell makes of quoted and escaped text. Works on the source of one word, already cut out by the parser."""
+"""Quoted and escaped text as the shell reads it. Works on the source of one word, already cut out by the parser."""
 
 from __future__ import annotations
 

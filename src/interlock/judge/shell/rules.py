@@ -1,4 +1,4 @@
-"""What an operator may set about shell judging. The defaults are strict; every rule can be switched off by name."""
+"""The operator's settings for shell judging. The defaults are strict; every rule can be switched off by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sed script does besides printing: it is read command by command, since `s/w/e/` writes nothing."""
+"""The effects of a sed script besides printing. It is read command by command, since `s/w/e/` writes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shell text into values: commands made of words, and the operators that join them.
 
-The grammar is tree-sitter-bash. What it cannot parse is an error in the value, never a guess, and the tree never leaves
-this module.
+The grammar is tree-sitter-bash. A command that it cannot parse is an error in the value, never a guess. The tree never
+leaves this module.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ class _Reader:
         raw = self._source_of(node)
         if not inner:
             return Word(quoting.in_double_quotes(raw[raw.find('"') + 1 : -1]), node.start_byte, node.end_byte)
-        # What stands between the expansions is cut out of the source: the grammar leaves some blanks out of its nodes.
+        # The text between the expansions is cut out of the source: the grammar leaves some blanks out of its nodes.
         parts, at = [], node.start_byte + raw.find('"') + 1
         for word in inner:
             parts += [quoting.in_double_quotes(self._between(at, word.start)), word.template]

@@ -13,7 +13,7 @@ _PLAIN = Wrapper(frozenset(), frozenset(), frozenset(), 0, joins=False, assigns=
 
 
 def inner_commands(name: str, arguments: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """What a program would run: argument lists, and texts that go to a shell."""
+    """The commands that a program would run: argument lists, and texts that go to a shell."""
     if name == "command" and arguments[:1] in (["-v"], ["-V"]):
         return [], []
     program = known(name)

@@ -15,7 +15,7 @@ _Words = dict[str, re.Pattern[str]]
 
 
 def deeds_in(text: str) -> Iterator[tuple[str, float, str]]:
-    """What sentences in other languages tell the reader to do: the rule, its weight, and the sentence."""
+    """Instructions in other languages: the rule, its weight, and the sentence."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
     scripts = []

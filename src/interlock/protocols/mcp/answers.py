@@ -41,7 +41,7 @@ class ResultMembers(msgspec.Struct):
 
     @property
     def kind(self) -> str | None:
-        """What kind of result it says it is; None where it does not say. Raises UPSTREAM_ERROR for what is no kind."""
+        """The declared kind of result; None if absent. Raises UPSTREAM_ERROR for an invalid kind."""
         raw = self.result_type
         if raw == COMPLETE:
             return "complete"

@@ -1,4 +1,4 @@
-"""What a client or server declared it can do. Kept as it was said, with the few questions the house asks of it."""
+"""The capabilities that a client or server declared, kept as received, with the few questions the hub asks."""
 
 from __future__ import annotations
 

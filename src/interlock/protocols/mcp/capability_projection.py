@@ -1,4 +1,4 @@
-"""What a client declared in one era, said again in the other: a session's word put into each request, and back."""
+"""A client's declarations of one era in the form of the other: from a session into each request, and back."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def capabilities_along(raw: bytes) -> bytes:
 def request_meta(
     revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
 ) -> Mapping[str, object]:
-    """What a session's client would say in `_meta` with each request, were it of the stateless era."""
+    """The `_meta` that a session's client would send with each request in the stateless era."""
     said: dict[str, object] = {
         PROTOCOL_VERSION: revision.name,
         CLIENT_CAPABILITIES: msgspec.Raw(capabilities_across(capabilities)),

@@ -1,4 +1,4 @@
-"""What was agreed with a peer: with a session in the handshake era, with each request in the stateless one."""
+"""The agreement with a peer: with a session in the handshake era, with each request in the stateless one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Dialect(msgspec.Struct, frozen=True):
     """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
 
     mgp_offer: tuple[Offer, Home] | None = None
-    """What the client said of MGP, and where; None for one that said nothing."""
+    """The client's MGP declaration, and its place; None if it made none."""
     mgp: Agreed | None = None
-    """What was agreed with it. A service that speaks MGP sets this; without it, plain MCP is spoken."""
+    """The MGP agreement. A service that speaks MGP sets it; without it the peers speak plain MCP."""
 
     modern: bool = False
     """Whether requests stand alone: the revision's own word, kept here because every call asks for it."""

@@ -13,7 +13,7 @@ URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 _MISSING_CAPABILITY: Final = TABLE["MISSING_CAPABILITY"]
 _INTERNAL: Final = TABLE["INTERNAL_ERROR"].mcp
 _HUBS_OWN: Final = frozenset(TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "UNSUPPORTED_VERSION"))
-"""What a server can only have against whoever called it, which is not the client."""
+"""Errors that concern the hub as the caller, not the client."""
 _RESERVED: Final = range(-32099, -32019)
 """The specification's own (2026-07-28, Error Codes): no other code of these is ever sent."""
 
@@ -34,7 +34,7 @@ def error_for_old(error: ErrorObject, method: str) -> ErrorObject:
         return _numbered(error, _MISSING_CAPABILITY.mcp)
     if error.code in _HUBS_OWN:
         return _numbered(error, _INTERNAL)
-    # What else is wrong with the params of a read does not come with the address (2026-07-28, Resources).
+    # Other faults in the params of a read do not carry the address (2026-07-28, Resources).
     if method == "resources/read" and error.code == NOT_FOUND.new_mcp and _about(error).uri is not None:
         return _numbered(error, NOT_FOUND.mcp)
     return error

@@ -13,7 +13,7 @@ from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
 
 _OLD_MEMBERS: Final = ("elicitationId", "task")
-"""What only 2025-11-25 has in a question."""
+"""Members of an input request that only 2025-11-25 has."""
 
 
 def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None = None) -> bytes:
@@ -50,7 +50,7 @@ def answer_for_old(method: str, answer: bytes) -> bytes:
 
 
 def check_answer(method: str, answer: bytes) -> None:
-    """Whether an answer has the form of one to this question. What it says is for whoever asked. Raises
+    """Whether an answer has the form of one to this question. Its content is for the server that asked. Raises
     INVALID_PARAMS."""
     try:
         msgspec.json.decode(answer, type=_ANSWERS[method])

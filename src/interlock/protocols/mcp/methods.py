@@ -91,7 +91,7 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 
 def is_severe(message: bytes, least: str | None) -> bool:
-    """Whether a log message is one that was asked for. What does not say how severe it is counts as most severe."""
+    """Whether the client asked for a log message. A message without a level counts as most severe."""
     if least is None:
         return True
     try:

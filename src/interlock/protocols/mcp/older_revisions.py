@@ -1,7 +1,7 @@
-"""What a newer server gives, as a client of an older revision can take it. Bytes in, bytes out.
+"""Results of a newer server in the form of an older revision. Bytes in, bytes out.
 
 Structured content came with 2025-06-18 and was an object until 2026-07-28; audio came with 2025-03-26, links to
-resources with 2025-06-18. What a revision cannot carry is told in words, never dropped in silence.
+resources with 2025-06-18. Content that a revision cannot carry is described in words, never dropped silently.
 """
 
 from __future__ import annotations

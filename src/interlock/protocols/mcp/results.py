@@ -1,6 +1,6 @@
 """Results as each era wants them: made new, or carried over from the other one. Bytes in, bytes out.
 
-What needs no change is passed on untouched, and what needs one is changed without decoding the rest.
+A result that needs no change passes untouched; another is changed without decoding the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMPTY: Final = b"{}"
 
 KINDS: Final = ("resultType",)
 MODERN_MEMBERS: Final = (*KINDS, "ttlMs", "cacheScope")
-"""What results have in the stateless era alone."""
+"""Members of results in the stateless era alone."""
 
 _UNSET: Final = msgspec.UNSET
 
@@ -85,7 +85,7 @@ def narrowed(result: bytes) -> bytes:
 
 def cacheable(result: bytes) -> bytes:
     """A stateless-era result that may be kept, with the hints that it must have: for how long, and for its caller alone
-    (2026-07-28, Caching). What a server says badly counts as unsaid."""
+    (2026-07-28, Caching). A malformed value counts as absent."""
     fields = _decode(result) if type(result) is not Read else _short(result, ("ttlMs", "cacheScope"))
     try:
         ttl = max(0, msgspec.json.decode(fields.get("ttlMs", b"0"), type=int))

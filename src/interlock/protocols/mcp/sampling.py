@@ -1,4 +1,4 @@
-"""What the messages of a sampling request must be like before a model may see them.
+"""Checks of the messages in a sampling request, before a model may see them.
 
 (2025-11-25 and 2026-07-28, Sampling: Message Content Constraints.)
 """

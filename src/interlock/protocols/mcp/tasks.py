@@ -22,7 +22,7 @@ RELATED: Final = PREFIX + "related-task"
 AUGMENTED: Final = "task"
 """The member of a request's params that asks for a task, before the stateless era."""
 STATUS_CHANGED: Final = {False: "notifications/tasks/status", True: "notifications/tasks"}
-"""What tells of a changed state, by whether the form is the stateless era's."""
+"""The notification of a changed state, by whether the form is the stateless era's."""
 
 Support: TypeAlias = Literal["forbidden", "optional", "required"]
 """Whether a tool can be called as a task (2025-11-25, Tasks: Tool-Level Negotiation)."""
@@ -39,11 +39,11 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
 """Where each status may lead (2025-11-25, Tasks: Task Status Lifecycle)."""
 
 OLD_CAPABILITY: Final[Mapping[str, object]] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-"""What a server of 2025-11-25 says that it can do with tasks."""
+"""The task capability of a server of 2025-11-25."""
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """What a task's peers know of it, whichever form they speak."""
+    """The state of a task that both peers know, in either form."""
 
     id: str
     status: Status

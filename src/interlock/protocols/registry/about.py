@@ -1,4 +1,4 @@
-"""What a tool says of itself beside what MCP has a member for: the metadata of "JSON Schema Export"."""
+"""Metadata of a tool that MCP has no member for ("JSON Schema Export")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Definition = Mapping[str, Any]
 
 
 class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a tool says of itself to whoever looks for tools."""
+    """Metadata of a tool for those who search tools."""
 
     category: str | None = None
     tags: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ NOTHING_SAID: Final = About()
 
 
 def about(definition: Definition) -> About:
-    """What a definition's `_meta` says. What cannot be understood says nothing."""
+    """The metadata in a definition's `_meta`. An unreadable member counts as absent."""
     meta = definition.get("_meta")
     said = meta.get(ABOUT) if isinstance(meta, Mapping) else None
     try:

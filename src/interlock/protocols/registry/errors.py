@@ -89,7 +89,7 @@ def may_retry(fault: Fault) -> bool:
 
 
 def registry_code(fault: Fault) -> int:
-    """The fault's number among the registry's ten. What has none of its own is the caller's fault or ours."""
+    """The fault's number among the registry's ten. A fault without a number is the caller's or ours."""
     code = fault.kind.code(ErrorDialect.REST)
     if code in ERROR_TYPES:
         return code
@@ -99,7 +99,7 @@ def registry_code(fault: Fault) -> int:
 def error_data(
     fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
 ) -> ErrorData:
-    """What went wrong and how to fix it. Suggestions are those of the constraint that failed, where one did."""
+    """The fault and its fix. Suggestions are those of the constraint that failed, where one did."""
     problems = _problems(fault)
     first = problems[0] if problems else {}
     return ErrorData(

@@ -15,7 +15,7 @@ WRITTEN: Final = "write invoke:PATTERN, read:PATTERN, list_all, admin_read or ad
 
 
 def why_bad_permission(permission: str) -> str | None:
-    """What keeps a text from being a permission; None if nothing does."""
+    """The reason why a text is no permission; None if it is one."""
     if permission in ALONE:
         return None
     verb, _, pattern = permission.partition(":")

@@ -50,7 +50,7 @@ def fault_headers(fault: Fault) -> bytes:
 
 
 def bearer_challenge(fault: Fault) -> str | None:
-    """What `WWW-Authenticate` says (RFC 6750); None for an error that another credential would not fix."""
+    """The value of `WWW-Authenticate` (RFC 6750); None for an error that another credential would not fix."""
     if fault.challenge:
         return f"Bearer {fault.challenge}"
     if fault.name not in _CREDENTIAL:

@@ -88,7 +88,7 @@ class HttpLink(Link):
 
     @property
     def revision(self) -> Revision | None:
-        """What is spoken; None before that is known."""
+        """The protocol revision; None before it is known."""
         return self._heads.revision
 
     @revision.setter

@@ -56,7 +56,7 @@ class Post:
         return await _answer(self._pool, self._origin, request, self._most_bytes, within_s)
 
     async def close(self) -> None:
-        """Close what is open. Whoever waits is told."""
+        """Close every open connection. Waiting readers get an error."""
         await self._pool.close()
 
 

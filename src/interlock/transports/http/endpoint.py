@@ -108,7 +108,7 @@ class McpEndpoint:
             refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=id_of(turn, None))
 
     def _again(self, turn: Turn) -> None:
-        """Who asks can be said now. Whoever has gone meanwhile asks for nothing."""
+        """The caller is known now. A client that has gone meanwhile needs no answer."""
         if turn.connection is not None:
             self.handle(turn)
 

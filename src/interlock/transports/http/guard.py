@@ -1,6 +1,6 @@
-"""What every HTTP request must satisfy before anyone looks at what it asks, MCP or not.
+"""The checks that every HTTP request must pass before its content is read, MCP or not.
 
-Pure: values in, a refusal or None out. What a request could mean in two ways is refused, never guessed at. The parser
+Pure: values in, a refusal or None out. An ambiguous request is refused, never guessed at. The parser
 below already refuses bare CR or LF, folded headers, and Content-Length with Transfer-Encoding.
 """
 
@@ -141,7 +141,7 @@ def combine(name: bytes, first: bytes, second: bytes) -> bytes | None:
 
 _REFUSED_METHODS: Final = frozenset({b"TRACE", b"CONNECT", b"PRI"})
 _ALLOW: Final = b"allow: GET, HEAD, POST, DELETE\r\n"
-"""What is answered anywhere here; each address says by itself which of them it answers."""
+"""The methods that any address answers; each address names its own."""
 _SINGLE: Final = frozenset(
     {
         b"host",

@@ -1,4 +1,4 @@
-"""Request heads for one MCP endpoint. Whatever goes into a header is checked here: no value can start another."""
+"""Request heads for one MCP endpoint. This module checks every value: none can start another header."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REQUEST = b'{"jsonrpc":"2.0","id":'
 
 
 class Heads:
-    """Writes the heads. What is the same for every request is written once."""
+    """Writes the heads. The part that all requests share is written once."""
 
     def __init__(self, origin: Origin, target: str, headers: Mapping[str, str]) -> None:
         for name in headers:
@@ -73,7 +73,7 @@ class Heads:
 
     @property
     def revision(self) -> Revision | None:
-        """What is spoken; None before that is known."""
+        """The protocol revision; None before it is known."""
         return self._revision
 
     @revision.setter

@@ -53,7 +53,7 @@ class LegacySse:
         return len(self._streams)
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who this is: whoever they would be at the newer address."""
+        """The caller's identity, the same as at the newer address."""
         return self._service.admit(mcp_path_of(path) or path, headers)
 
     def handle(self, turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""What all connections of one listening address share: who answers, the bounds, the clock, and what was counted."""
+"""State that all connections of one listening address share: the service, the bounds, the clock and the counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Connection(Protocol):
 
 
 class Endpoint(Protocol):
-    """Whoever answers the turns."""
+    """Answers the turns."""
 
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later. Never raises."""

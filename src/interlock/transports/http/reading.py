@@ -29,7 +29,7 @@ TURNED_AWAY: Final[Mapping[int, str]] = {429: "RATE_LIMITED", 503: "SERVER_NOT_R
 """Statuses that say that the same request may be good later, and the error that they are."""
 
 LONGEST_WAIT_S: Final = 86_400
-"""Whatever a server says, nobody is told to wait for longer than a day."""
+"""Upper bound for `Retry-After`: a day."""
 
 
 class Reader(Protocol):
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 def read_messages(link: Reader, data: bytes) -> list[Message]:
-    """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
+    """The message in a body or an event, or those of a batch (2025-03-26). An unreadable message is reported."""
     try:
         if not is_batch(data):
             return [decode(data, link.limits)]
@@ -57,7 +57,7 @@ def read_messages(link: Reader, data: bytes) -> list[Message]:
 
 
 def taken(link: Reader, outcome: Outcome) -> list[Message]:
-    """The messages that can be taken of those that were read. What cannot is reported, and refused where it asks."""
+    """The valid messages among those read. An invalid one is reported, and refused if it is a request."""
     messages: list[Message] = []
     for part in outcome if isinstance(outcome, list) else [outcome]:
         if not isinstance(part, BadMessage):
@@ -110,7 +110,7 @@ def header_text(event_id: str) -> str | None:
 
 
 def _wait_ms(headers: Mapping[bytes, bytes]) -> int | None:
-    """What `Retry-After` says, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
+    """The value of `Retry-After`, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
     said = headers.get(b"retry-after", b"").strip()
     if said.isdigit():
         return min(int(said[:9]), LONGEST_WAIT_S) * 1000

@@ -25,7 +25,7 @@ _CLOSING: Final = frozenset({401, 403, 406, 415})
 
 
 def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool]) -> bytes:
-    """The error as whoever asked for this target reads it. What came without one was no proper HTTP at all."""
+    """The error in the form that clients of this target read. A request without a target was not valid HTTP."""
     fault = Fault(refusal.name, refusal.message, hint=refusal.hint)
     path = target.partition(b"?")[0].decode("latin-1")
     if not path or is_mcp(path) or is_mcp(mcp_path_of(path) or path):
@@ -59,7 +59,7 @@ def id_of(turn: Turn, fault: Fault | None) -> Id | None:
 
 
 def _message_of(turn: Turn) -> Outcome | None:
-    """What a refused request says, where that is known at once: a large body is not read for it."""
+    """The content of a refused request, if it is known already: the hub does not read a large body for it."""
     if turn.message is not None or len(turn.body) > LARGE:
         return turn.message
     try:

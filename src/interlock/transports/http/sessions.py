@@ -98,7 +98,7 @@ class HttpSession(SessionChannel):
             self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def on_response(self, answer: Result | Failure) -> None:
-        """The client answered something. What nobody waits for is dropped."""
+        """The client answered a request. An answer that nobody waits for is dropped."""
         future = self._asked.pop(answer.id, None) if isinstance(answer.id, int) else None
         if future is None or future.done():
             return

@@ -89,7 +89,7 @@ class SseLink(OneStreamLink):
         self.give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
         await self._pool.close()
 
-    # What the stream and the posts report.
+    # Reports of the stream and of the posts.
 
     def took(self, event: SseEvent) -> None:
         """One event of the stream."""
@@ -211,7 +211,7 @@ class _Stream(Reply):
 
 
 class _Post(Reply):
-    """Takes the response to a message: only whether it was taken. What it was about comes on the stream."""
+    """Takes the response to a message: only whether the server took it. The answer itself comes on the stream."""
 
     def __init__(self, link: SseLink, waiter: Waiter | None) -> None:
         self._link = link

@@ -155,7 +155,7 @@ class SessionStream:
             turn.end()
 
     def attach(self, turn: Turn, place: int) -> None:
-        """A client listens, and has everything up to `place`. Whoever listened before is let go."""
+        """A client listens, and has everything up to `place`. The previous listener is released."""
         self.hang_up()
         turn.begin_stream()
         if self._primes:

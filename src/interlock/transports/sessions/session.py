@@ -20,7 +20,7 @@ _HANDLE_DIGITS: Final = 12
 
 
 class Caller(Protocol):
-    """Who is asking, as the service that admitted them knows it. Transports only compare owners."""
+    """The caller, as the service that admitted it knows it. Transports only compare owners."""
 
     @property
     def owner(self) -> str:

@@ -38,7 +38,7 @@ class Child(asyncio.SubprocessTransport):
         self._pipes: dict[int, asyncio.BaseTransport] = {}
         self._open: set[int] = set()
         self._early: list[Callable[[], None]] | None = []
-        """What happened before whoever started it knows of it; None from then on."""
+        """Events from before the starter has the child; None from then on."""
         self._closes_files = isinstance(self._loop, asyncio.BaseEventLoop)
         self._exited = False
         self._lost = False
@@ -126,7 +126,7 @@ class Child(asyncio.SubprocessTransport):
         self.close()
         _close_pipes(self._popen)
 
-    # What happens to it
+    # Events of the child
 
     def happened(self, told: Callable[[], None]) -> None:
         """Tell the protocol now, or as soon as it knows of its process."""

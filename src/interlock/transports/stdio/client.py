@@ -129,7 +129,7 @@ class StdioLink(OneStreamLink):
             outbox.append(b"")
             self._process.write(b"\n".join(outbox))
 
-    # What the process does (`process.Owner`).
+    # Events of the process (`process.Owner`).
 
     def paused(self, full: bool) -> None:
         self._full = full

@@ -1,6 +1,6 @@
 """Processes that a server started in sessions of their own, and left behind: found by a mark in their environment.
 
-A process group ends with one signal, but whoever calls `setsid` has left it. What a server starts inherits its
+A process group ends with one signal, but a process that calls `setsid` has left it. Children of a server inherit its
 environment, so each server gets a mark of its own there, and whatever carries it when the server has gone is ended.
 """
 
@@ -40,7 +40,7 @@ _MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 
 
 
 def new_mark() -> dict[str, str]:
-    """What a new server's environment has in it."""
+    """The environment variables of a new server."""
     return {MARK: secrets.token_hex(16)}
 
 

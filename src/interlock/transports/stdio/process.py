@@ -78,14 +78,14 @@ class Owner(Protocol):
         """Its stdin is full, or has room again."""
 
     def exited(self) -> None:
-        """It is gone. What it wrote last still comes, if all of it is read."""
+        """The process ended. Its last output still arrives."""
 
     def ended(self, code: int | None) -> None:
         """It is gone, and so is its group. Called once, after everything that it wrote was handed over."""
 
 
 def environment(command: Command) -> dict[str, str]:
-    """What the process sees: the inherited few, what the configuration names, and the mark by which it is found."""
+    """The environment of the process: a few inherited variables, the configured ones, and the mark to find it by."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     # An exported shell function is code (the same rule as in other clients).
     plain = {name: value for name, value in inherited.items() if not value.startswith("()")}
@@ -106,7 +106,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._linger: asyncio.TimerHandle | None = None
         self._mark = ""
         self._clearing: asyncio.Future[None] | None = None
-        """What it left behind in other sessions is being ended."""
+        """The hub is ending processes that it left behind in other sessions."""
         self._transport: asyncio.SubprocessTransport
         self._stdin: asyncio.WriteTransport
         self.pid: int = 0
@@ -193,7 +193,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._owner.paused(False)
 
     def process_exited(self) -> None:
-        # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
+        # Its leftover children end with it, before the number of the group can belong to another process.
         self._signal(_KILL)
         if self._mark:
             self._clearing = asyncio.wrap_future(LEFTOVERS.end(self._mark), loop=self._loop)

@@ -1,4 +1,4 @@
-"""What a server says on stderr, cut into lines for the operator. Bounded per line, per second and in memory."""
+"""A server's stderr, cut into lines for the operator. Bounded per line, per second and in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StderrLines:
         return said
 
     def finish(self) -> list[str]:
-        """What is left at the end of the stream."""
+        """The rest at the end of the stream."""
         said = self._end_line(b"")
         if self._dropped:
             said.append(f"({self._dropped} more lines were dropped)")

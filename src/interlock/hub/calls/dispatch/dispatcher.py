@@ -111,6 +111,16 @@ class Dispatcher:
             _log.exception("a call to %s could not be sent", call.target.server)
             self._fail_unsent(call, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
+    def refusal(self, call: Call) -> Refuse | None:
+        """Why a call that passed every gate could not be sent now. Nothing is taken."""
+        upstream = self._upstreams.get(call.target.server)
+        if upstream is not None and upstream.stopped is not None:
+            return Refuse(upstream.down(), "a stopped server is not called")
+        refused = self._reserve(call)
+        if refused is None:
+            self.done(call)
+        return refused
+
     def _reserve(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because a quota is used up. `done` gives the place back."""
         upstream = self._upstreams.get(call.target.server)

@@ -89,6 +89,13 @@ class CallApprovals:
             return None
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
 
+    async def foreseen(self, call: Call, ask: Ask) -> Ask | Refuse:
+        """What would come of a question that no approval answers: a refusal, or still the question."""
+        if not await full_view(call.arguments):
+            return _too_large(ask)
+        decision = self._inbox.current(question_of(call, ask))
+        return _denied(decision, ask) if decision is not None and decision.state is DecisionState.DENIED else ask
+
     def _approved_before(self, call: Call) -> str:
         """What was approved in the round that a call goes on from: a person is asked once, however often the server
         asks back (2026-07-28, Multi Round-Trip Requests)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Literal
 
 import msgspec
@@ -10,9 +9,8 @@ import msgspec
 from interlock.hub.calls.call import Call, Caller, ServerCaller
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.pipeline.pipeline import Pipeline
-from interlock.hub.calls.rates import limited
 from interlock.hub.calls.refusals import NO_SUCH_NAME
-from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Wait
+from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.catalog.target import CLIENT_TARGETS, TargetKind
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
@@ -41,17 +39,13 @@ class DryRun(msgspec.Struct, frozen=True):
         params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
         exchange = LocalExchange(Request(1, "tools/call", params), caller)
         call = Call.of(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
-        verdict, gate = pipeline.judge(call, plan)
-        if isinstance(verdict, Wait):
-            verdict, gate = await pipeline.waited(call, plan, verdict, gate)
-        if isinstance(verdict, Pass):
-            verdict, gate = limited(plan.meters, asyncio.get_running_loop().time()) or verdict, "rates"
+        verdict, gate = await pipeline.foresee(call, plan)
         if isinstance(verdict, Refuse):
             cause = verdict.fault
             return cls("refused", gate, verdict.rule, cause.name, cause.message, cause.hint, verdict.hidden)
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
-        return cls("allowed")
+        return cls("allowed", message="" if call.approval is None else f"allowed by {call.approval.source}")
 
 
 def _kind(caller: Caller, name: str) -> TargetKind:

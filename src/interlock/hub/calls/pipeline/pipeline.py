@@ -17,6 +17,7 @@ from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.calls.plan import CallPolicy, PlanGeneration, make_plan
+from interlock.hub.calls.rates import limited
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
 from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
@@ -130,6 +131,27 @@ class Pipeline:
         except Fault as fault:
             return Refuse(fault, "the arguments cannot be read"), asking
         return found, asking
+
+    async def foresee(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
+        """The verdict on a call with everything that decides it: gates, approvals, rates, quotas and its server.
+
+        Nothing is used up and nobody is asked. `why` and `tools/validate` end here.
+        """
+        verdict, gate = await self._judged(call, plan)
+        if isinstance(verdict, Ask):
+            call.approval = self._approvals.existing(call, verdict)
+            if call.approval is None:
+                return await self._approvals.foreseen(call, verdict), gate
+            verdict, gate = await self._judged(call, plan)
+        if isinstance(verdict, Pass):
+            verdict, gate = limited(plan.meters, self._loop.time()) or verdict, "rates"
+        if isinstance(verdict, Pass):
+            verdict, gate = self.dispatcher.refusal(call) or verdict, "commit"
+        return verdict, gate
+
+    async def _judged(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
+        verdict, gate = self.judge(call, plan)
+        return await self.waited(call, plan, verdict, gate) if isinstance(verdict, Wait) else (verdict, gate)
 
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""

@@ -12,7 +12,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.transports.batching import LARGE, OFTEN, SELDOM, TOGETHER, Batching
+from interlock.transports.batching import BATCH_SIZE, LARGE, START_BATCHING_AFTER, STOP_BATCHING_AFTER, Batching
 
 
 class Wire(asyncio.Transport):
@@ -36,9 +36,9 @@ class Wire(asyncio.Transport):
 class Echo:
     """Answers what it takes in, on its own wire."""
 
-    def __init__(self, name: str, rounds: Batching, log: list[tuple[str, str, bytes]]) -> None:
+    def __init__(self, name: str, batching: Batching, log: list[tuple[str, str, bytes]]) -> None:
         self.transport: asyncio.Transport = Wire(name, log)
-        self.name, self.rounds, self.log = name, rounds, log
+        self.name, self.batching, self.log = name, batching, log
 
     def give_up(self) -> None:
         self.transport.abort()
@@ -47,15 +47,15 @@ class Echo:
         self.log.append(("took", self.name, data))
         if data == b"break":
             raise ValueError("broken")
-        self.rounds.write(self.transport, data)
+        self.batching.write(self.transport, data)
 
 
 @contextmanager
-def together(rounds: Batching, by: Echo) -> Iterator[None]:
+def together(batching: Batching, by: Echo) -> Iterator[None]:
     """Make it see that pieces come together, as they do under load."""
-    for _ in range(OFTEN + 1):
-        rounds.received(by, b"warm")
-    rounds.settle()
+    for _ in range(START_BATCHING_AFTER + 1):
+        batching.received(by, b"warm")
+    batching.settle()
     by.log.clear()
     yield
 
@@ -63,8 +63,8 @@ def together(rounds: Batching, by: Echo) -> Iterator[None]:
 def test_a_piece_that_comes_alone_is_taken_and_answered_at_once() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
-        rounds.received(Echo("a", rounds, log), b"1")
+        batching = Batching.of(asyncio.get_running_loop())
+        batching.received(Echo("a", batching, log), b"1")
         assert log == [("took", "a", b"1"), ("wrote", "a", b"1")]
 
     asyncio.run(scenario())
@@ -73,11 +73,11 @@ def test_a_piece_that_comes_alone_is_taken_and_answered_at_once() -> None:
 def test_what_comes_together_is_all_taken_before_any_of_it_is_answered() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
-        a, b = Echo("a", rounds, log), Echo("b", rounds, log)
-        with together(rounds, a):
-            rounds.received(a, b"1")
-            rounds.received(b, b"2")
+        batching = Batching.of(asyncio.get_running_loop())
+        a, b = Echo("a", batching, log), Echo("b", batching, log)
+        with together(batching, a):
+            batching.received(a, b"1")
+            batching.received(b, b"2")
             assert log == []
             await asyncio.sleep(0)
         assert [what for what, _, _ in log] == ["took", "took", "wrote", "wrote"]
@@ -86,16 +86,16 @@ def test_what_comes_together_is_all_taken_before_any_of_it_is_answered() -> None
     asyncio.run(scenario())
 
 
-def test_the_first_of_a_long_round_does_not_wait_for_the_last() -> None:
+def test_the_first_of_a_long_batch_does_not_wait_for_the_last() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
-        a = Echo("a", rounds, log)
-        with together(rounds, a):
-            for number in range(3 * TOGETHER):
-                rounds.received(a, b"%d" % number)
+        batching = Batching.of(asyncio.get_running_loop())
+        a = Echo("a", batching, log)
+        with together(batching, a):
+            for number in range(3 * BATCH_SIZE):
+                batching.received(a, b"%d" % number)
             await asyncio.sleep(0)
-        before_last = log.index(("took", "a", b"%d" % (3 * TOGETHER - 1)))
+        before_last = log.index(("took", "a", b"%d" % (3 * BATCH_SIZE - 1)))
         assert ("wrote", "a", b"0") in log[:before_last]
 
     asyncio.run(scenario())
@@ -107,11 +107,11 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
         loop = asyncio.get_running_loop()
         failures: list[dict[str, object]] = []
         loop.set_exception_handler(lambda _, context: failures.append(context))
-        rounds = Batching.of(loop)
-        a, b = Echo("a", rounds, log), Echo("b", rounds, log)
-        with together(rounds, b):
-            rounds.received(a, b"break")
-            rounds.received(b, b"2")
+        batching = Batching.of(loop)
+        a, b = Echo("a", batching, log), Echo("b", batching, log)
+        with together(batching, b):
+            batching.received(a, b"break")
+            batching.received(b, b"2")
             await asyncio.sleep(0)
         assert cast(Wire, a.transport).aborted
         assert ("wrote", "b", b"2") in log
@@ -123,15 +123,15 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
 def test_once_pieces_come_alone_again_they_are_taken_at_once_again() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
-        a = Echo("a", rounds, log)
-        with together(rounds, a):
-            for _ in range(SELDOM):
-                rounds.received(a, b"alone")
+        batching = Batching.of(asyncio.get_running_loop())
+        a = Echo("a", batching, log)
+        with together(batching, a):
+            for _ in range(STOP_BATCHING_AFTER):
+                batching.received(a, b"alone")
                 await asyncio.sleep(0)
         log.clear()
         await asyncio.sleep(0.001)
-        rounds.received(a, b"1")
+        batching.received(a, b"1")
         assert log == [("took", "a", b"1"), ("wrote", "a", b"1")]
 
     asyncio.run(scenario())
@@ -146,13 +146,13 @@ PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy"
 def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Piece], bool]]) -> None:
     async def scenario() -> list[tuple[str, str, bytes]]:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
-        ends = {name: Echo(name, rounds, log) for name in "abc"}
+        batching = Batching.of(asyncio.get_running_loop())
+        ends = {name: Echo(name, batching, log) for name in "abc"}
         for pieces, settled in turns:
             for name, data in pieces:
-                rounds.received(ends[name], data)
+                batching.received(ends[name], data)
             if settled:
-                rounds.settle()
+                batching.settle()
             else:
                 await asyncio.sleep(0)
         return log
@@ -167,24 +167,24 @@ def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Pie
 def test_a_later_step_is_taken_by_all_before_the_one_after_it() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Batching.of(asyncio.get_running_loop())
+        batching = Batching.of(asyncio.get_running_loop())
 
         class Relay(Echo):
             def take_in(self, data: bytes) -> None:
                 self.log.append(("took", self.name, data))
-                self.rounds.then(self.pass_on, data, self.transport)
+                self.batching.then(self.pass_on, data, self.transport)
 
             def pass_on(self, data: bytes, transport: asyncio.Transport) -> None:
                 self.log.append(("passed", self.name, data))
-                self.rounds.write(transport, data)
+                self.batching.write(transport, data)
 
-        a, b = Relay("a", rounds, log), Relay("b", rounds, log)
-        with together(rounds, a):
-            rounds.received(a, b"1")
-            rounds.received(b, b"2")
+        a, b = Relay("a", batching, log), Relay("b", batching, log)
+        with together(batching, a):
+            batching.received(a, b"1")
+            batching.received(b, b"2")
             await asyncio.sleep(0)
         assert [what for what, _, _ in log] == ["took", "took", "passed", "passed", "wrote", "wrote"]
-        rounds.then(a.pass_on, b"3", a.transport)
+        batching.then(a.pass_on, b"3", a.transport)
         assert log[-2:] == [("passed", "a", b"3"), ("wrote", "a", b"3")]
 
     asyncio.run(scenario())
