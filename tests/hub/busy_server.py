@@ -50,6 +50,12 @@ def busy_server() -> Server:
         return "never"
 
     @server.tool
+    async def leave(code: int) -> str:
+        """Answer, and end the process with an exit code."""
+        asyncio.get_running_loop().call_later(0.01, os._exit, code)
+        return "left"
+
+    @server.tool
     async def begun_marks() -> str:
         """What was begun so far."""
         return ",".join(begun)

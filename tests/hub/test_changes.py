@@ -62,11 +62,13 @@ async def opened(client: RawClient, method: str, body: bytes, headers: dict[str,
 
 
 @contextlib.asynccontextmanager
-async def listening(client: RawClient, **wanted: Any) -> AsyncIterator[Stream]:
+async def listening(
+    client: RawClient, capabilities: dict[str, Any] | None = None, **wanted: Any
+) -> AsyncIterator[Stream]:
     """A listen stream of the stateless era, acknowledged."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientCapabilities": capabilities or {},
     }
     params = {"notifications": wanted, "_meta": meta}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params})

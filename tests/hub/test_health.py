@@ -51,7 +51,7 @@ async def test_a_session_asks_the_same(hub: RunningHub) -> None:
     assert status["tools_total"] == len((await client.legacy("tools/list"))["result"]["tools"])
 
 
-async def test_nobody_learns_of_servers_that_their_lists_do_not_show(hub: RunningHub) -> None:
+async def test_t61_nobody_learns_of_servers_that_their_lists_do_not_show(hub: RunningHub) -> None:
     key = hub.key("narrow")
     await hub.deny("narrow", "down")
     assert (await asked(hub, "mgp/health/ping", key))["status"] == "healthy"

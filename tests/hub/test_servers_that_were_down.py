@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Restart, Server
-from interlock.hub.upstreams import supervisor
+from interlock.hub.upstreams import restart_plan
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
 
@@ -24,7 +24,7 @@ HOURLY = Restart(backoff_base_ms=3_600_000, backoff_max_ms=3_600_000)
 
 @pytest.fixture(autouse=True)
 def eager_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "TRY_EVERY_S", 0.0)
+    monkeypatch.setattr(restart_plan, "TRY_EVERY_S", 0.0)
 
 
 def late(tmp_path: Path, restart: Restart) -> Server:

@@ -6,12 +6,17 @@ import asyncio
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 from peer import Peer, Refusal
 
+from interlock.client.connection import Connection
+from interlock.client.dial import to_url
+from interlock.client.peer import Identity
 from interlock.server import Server
 from interlock.server import health as health_module
 from interlock.signatures import DefinitionError
+from interlock.wire.errors import Fault
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +91,47 @@ async def test_a_failed_check_degrades_and_a_critical_one_makes_unhealthy() -> N
         server.health_check(name="database")(lambda: True)
     with pytest.raises(DefinitionError, match="parameters"):
         server.health_check(name="other")(lambda needed: needed)
+
+
+@pytest.mark.parametrize("modern", [True, False])
+async def test_a_shutdown_lets_calls_finish_and_refuses_new_ones(modern: bool) -> None:
+    server, gate = Server("ending"), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        await gate.wait()
+        return "waited"
+
+    peer = Peer(server, capabilities=LIFECYCLE)
+    if not modern:
+        await peer.legacy()
+    call = peer.start("tools/call", name="wait", arguments={})[1]
+    ended = asyncio.ensure_future(server.wait_for_shutdown())
+    accepted = await peer.call("mgp/lifecycle/shutdown", reason="idle_timeout", timeout_ms=60_000)
+    assert (accepted["accepted"], accepted["pending_requests"]) == (True, 1)
+    assert 0 < accepted["estimated_drain_ms"] <= 60_000
+    with pytest.raises(Refusal) as refused:
+        await peer.call("tools/list")
+    assert (refused.value.code, refused.value.data["name"]) == (2001, "SERVER_DRAINING")
+    assert (await peer.call("mgp/health/status"))["pending_requests"] == 1
+    assert not ended.done()
+    gate.set()
+    assert (await call.answer)["content"][0]["text"] == "waited"
+    await ended
+    told = [params["new_state"] for method, params in peer.heard if method == "notifications/mgp.lifecycle"]
+    assert told == ([] if modern else ["draining"]), "nothing is sent unasked to a client of the stateless era"
+
+
+async def test_t60_a_client_over_http_does_not_shut_a_server_down() -> None:
+    server = Server("public")
+    identity = Identity("visitor", "1", msgspec.json.encode(LIFECYCLE))
+    async with server.http() as address:
+        connection = await Connection.open(to_url(address.url), Peer(server), identity)
+        with pytest.raises(Fault) as refused:
+            await connection.request("mgp/lifecycle/shutdown", {})
+        assert refused.value.foreign_code == 1000
+        await connection.request("tools/list")
+        await connection.close()
 
 
 @pytest.mark.parametrize("offer", [{}, {"mgp": {"version": "0.2.0", "extensions": ["security"]}}])

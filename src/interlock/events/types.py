@@ -41,6 +41,9 @@ class ServerStateChanged(Event, frozen=True, gc=False):
     after: str
     reason: str = ""
     """Why, in words; empty where the state says it all."""
+    cause: str = ""
+    """Why, in one word: a shutdown reason of MGP, `call`, `ready`, `restart_policy`, `exited`,
+    `restart_limit_exceeded`, or the name of an error in lower case."""
 
 
 class ListChanged(Event, frozen=True, gc=False):

@@ -218,6 +218,14 @@ class HubApp:
             await self._listings.notify()
             return changed
 
+    def drain(self) -> None:
+        """Tell clients that the hub stops, and refuse new work. Call `stop` when the open calls are done."""
+        self.readiness.stop()
+        refusal = self.readiness.refusal
+        assert refusal is not None, "a hub that stops refuses every call"
+        self.hub.drain(refusal[1])
+        self._listings.lifecycle_notifier.on_hub_stopping()
+
     async def stop(self) -> None:
         """Stop everything, open calls first."""
         self._maintenance.stop()

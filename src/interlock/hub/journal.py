@@ -129,13 +129,12 @@ class Journal:
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
             event = "SERVER_DISCONNECTED"
         reason = "" if problem is None or after is not ServerState.ERROR else f"{problem.name}: {problem.message}"
-        details: dict[str, object] = {"from": before.value, "to": after.value}
+        details: dict[str, object] = {"from": before.value, "to": after.value, "reason": change.reason}
         if given_up and after is ServerState.ERROR:
             details["restart_limit_exceeded"] = True  # MGP, Restart Policies
         by = NOBODY
         if command is not None:
             by, reason = command.by, reason or command.because
-            details["reason"] = command.reason.value
         self._recorder().event(event, by, target=Target("server", server, ""), reason=reason, details=details)
 
     def session_ended(

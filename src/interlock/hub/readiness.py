@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from interlock.hub.auth.access import Access
 from interlock.hub.foundation import Foundation
+from interlock.hub.upstreams.commands import DRAIN_S
 from interlock.wire.errors import Fault
 
 
@@ -19,10 +21,20 @@ class Readiness:
         """When this hub was made."""
         self.is_started = False
         """Whether the store is open and the servers are starting."""
+        self.stopping = asyncio.Event()
+        """Set when the hub shall stop."""
+        self.drain_s = DRAIN_S
+        """How long open calls may take to finish when the hub stops."""
 
     def begin(self) -> None:
         """The hub has started."""
         self.is_started = True
+
+    def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Stop the hub: it takes no new work from now on."""
+        if not self.stopping.is_set():
+            self.drain_s = drain_s
+            self.stopping.set()
 
     @property
     def uptime_s(self) -> float:
@@ -31,6 +43,9 @@ class Readiness:
     @property
     def refusal(self) -> tuple[str, Fault] | None:
         """Why the hub would refuse every call now: one word for it, and the fault that callers get."""
+        if self.stopping.is_set():
+            retry_ms = int(self.drain_s * 1000)
+            return "stopping", Fault("SERVER_DRAINING", "the hub is shutting down", retry_after_ms=max(2000, retry_ms))
         if not self.is_started:
             return "starting", Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         if (stale := self._access.freshness.refusal()) is not None:

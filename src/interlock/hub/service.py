@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
@@ -31,6 +32,8 @@ from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.handler import ToolSearchHandler
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mgp.health import PING, STATUS
+from interlock.protocols.mgp.lifecycle import SHUTDOWN
 from interlock.protocols.mgp.methods import check_agreed
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.sessions.registry import SessionLimits
@@ -40,6 +43,11 @@ from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
+
+STILL_SERVED: Final = frozenset(
+    {PING, STATUS, SHUTDOWN, "mgp/stream/cancel", "mgp/callback/respond", "tasks/get", "tasks/result", "tasks/cancel"}
+)
+"""Methods that begin no work, answered while the hub shuts down."""
 
 
 class Handlers(msgspec.Struct, frozen=True):
@@ -52,6 +60,7 @@ class Handlers(msgspec.Struct, frozen=True):
     search: ToolSearchHandler
     access: AccessMethods
     health: HealthHandler
+    lifecycle: LifecycleHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -60,7 +69,14 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **_if_agreed({**self.search.methods, **self.access.methods(background), **self.health.methods}),
+            **_if_agreed(
+                {
+                    **self.search.methods,
+                    **self.access.methods(background),
+                    **self.health.methods,
+                    **self.lifecycle.methods,
+                }
+            ),
         }
 
 
@@ -196,6 +212,14 @@ class HubService:
         self.subscriptions.on_session_ended(session)
         # Each of these refers to the session in turn.
         session.connection_keys.clear()
+
+    def drain(self, fault: Fault) -> None:
+        """Refuse new work with a fault. Health and what belongs to open calls is still answered."""
+
+        def refuse(exchange: Exchange, caller: Caller) -> None:
+            raise Fault(fault.name, fault.message, retry_after_ms=fault.retry_after_ms)
+
+        self._methods = {name: serve if name in STILL_SERVED else refuse for name, serve in self._methods.items()}
 
     async def close(self) -> None:
         """End the hub's own background work."""

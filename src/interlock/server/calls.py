@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
@@ -48,13 +49,21 @@ class Calls:
         self._framing = framing
         self._parking = parking
         self._tasks = tasks
-        self._running: set[asyncio.Task[None]] = set()
-        """The functions that run now."""
+        self._running: dict[asyncio.Task[None], float] = {}
+        """The functions that run now, each with the time of its start."""
+        self.usual_ms = 0.0
+        """How long functions took lately, on average; 0 before the first."""
 
     @property
     def pending(self) -> int:
         """How many functions run now."""
         return len(self._running)
+
+    async def wait_until_idle(self, within_s: float) -> None:
+        """Wait until no function runs, at most this long."""
+        deadline = time.monotonic() + within_s
+        while self._running and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(list(self._running), timeout=left)
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -180,8 +189,12 @@ class Calls:
             self._tasks.offer(work, as_task)
         task = work.task = _start(self._finish(work, start, cache))
         if not task.done():
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running[task] = time.monotonic()
+            task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        took_ms = (time.monotonic() - self._running.pop(task)) * 1000
+        self.usual_ms = took_ms if not self.usual_ms else 0.8 * self.usual_ms + 0.2 * took_ms
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
         try:

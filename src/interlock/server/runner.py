@@ -17,14 +17,17 @@ class ClosableService(Service, Protocol):
 
     name: str
 
+    async def wait_for_shutdown(self) -> None:
+        """Wait until the client asked it to shut down, and its calls are done."""
+
     def close(self) -> None:
         """End open streams, tasks and parked calls."""
 
 
 async def serve_stdio(server: ClosableService) -> None:
-    """Serve one client on standard input and output until it closes the input."""
+    """Serve one client on standard input and output until it closes the input or asks the server to shut down."""
     try:
-        await serve_standard_streams(server, Anyone("stdio"))
+        await serve_standard_streams(server, Anyone("stdio"), until=server.wait_for_shutdown())
     finally:
         server.close()
 

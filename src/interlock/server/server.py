@@ -28,6 +28,7 @@ from interlock.server.options import PromptOptions, ResourceOptions, Scope, Tool
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
 from interlock.server.session import Exchange, Session
+from interlock.server.shutdown import Shutdown
 from interlock.server.task_handler import TaskHandler
 from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
@@ -106,7 +107,8 @@ class Server:
         lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
-        self._mgp_handlers = if_agreed(self._health.handlers())
+        self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
+        self._mgp_handlers = if_agreed(self._health.handlers() | self._shutdown.handlers())
 
     # Tools, resources, prompts and completions.
 
@@ -282,6 +284,7 @@ class Server:
                 handler = None
             if handler is None:
                 raise Fault("METHOD_NOT_FOUND", f"{method[:100]} is not served here")
+            self._shutdown.check(method)
             check_shape(exchange.request.params, DEFAULT)
             handler(exchange)
         except Fault as fault:
@@ -297,6 +300,10 @@ class Server:
 
     def count_malformed(self, caller: Caller) -> None:
         """There are no rates here."""
+
+    async def wait_for_shutdown(self) -> None:
+        """Wait until the client asked this server to shut down, and its calls are done."""
+        await self._shutdown.wait()
 
     def close(self) -> None:
         """End open streams gracefully, and cancel tasks and parked calls."""

@@ -22,6 +22,7 @@ from interlock.web.well_known import well_known_routes
 
 NOT_READY: Final = {
     "starting": "the hub is starting",
+    "stopping": "the hub is shutting down",
     "servers": "servers are starting",
     "keys": "the database does not answer, so the hub cannot know which keys and grants are valid",
     "audit": "the audit log cannot be written",

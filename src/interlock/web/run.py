@@ -78,10 +78,10 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     check_installed(config.hub.oauth)
     check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
-    stopping = asyncio.Event()
     hub_app = HubApp(config, home)
+    readiness = hub_app.readiness
     rooms = Gateway(hub_app)
-    operations = Operations(hub_app, stopping.set, rooms)
+    operations = Operations(hub_app, readiness.stop, rooms)
     control = ControlSocket(hub_app, operations)
     bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
@@ -131,15 +131,16 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watch.start()
     watcher = asyncio.create_task(_watch_files(hub_app, operations.configuration))
     ebbing = asyncio.create_task(_watch_memory(http.listener, hub_app))
-    with _signals(stopping.set):
+    with _signals(readiness.stop):
         on_ready(Ready(hub_app.listen, os.getpid()))
-        await stopping.wait()
+        await readiness.stopping.wait()
+        hub_app.drain()
     watch.stop()
     rooms.stop()
     operations.console.close()
     watcher.cancel()
     ebbing.cancel()
-    await http.stop(DRAIN_S)
+    await http.stop(readiness.drain_s)
     await hub_app.stop()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)

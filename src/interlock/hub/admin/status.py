@@ -89,6 +89,7 @@ class StatusOperations:
             flagged=_by_rule(hub_app.findings.flagged, upstream.id),
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
             since=upstream.since.replace(microsecond=0),
+            last_change=_last_change(upstream),
             restarts=upstream.restarts.total,
             pid=upstream.pid,
             source=settings.source,
@@ -113,6 +114,11 @@ def _agreed(upstream: Upstream) -> Agreed | None:
     return Agreed(offer.version[:40], extensions, place, found.warning or None, claims)
 
 
+def _last_change(upstream: Upstream) -> LastChange | None:
+    change = upstream.supervisor.last_change
+    return None if change is None else LastChange(change.before, change.reason)
+
+
 def _quarantined(item: QuarantinedItem) -> Quarantined:
     findings = [RuleFinding(found.rule, found.message) for found in item.findings[:MAX_FINDINGS]]
     return Quarantined(item.kind, item.name, item.fingerprint, findings, item.hint())
@@ -126,6 +132,14 @@ class Agreed(msgspec.Struct):
     place: str
     warning: str | None
     claims: dict[str, str | None]
+
+
+class LastChange(msgspec.Struct):
+    """The last change of a server's state."""
+
+    before: ServerState
+    reason: str
+    """A shutdown reason of MGP, `call`, `ready`, `restart_policy`, `exited`, `restart_limit_exceeded`, or an error."""
 
 
 class RuleFinding(msgspec.Struct):
@@ -171,6 +185,8 @@ class ServerStatus(msgspec.Struct):
     flagged: dict[str, int]
     quarantined: list[Quarantined]
     since: datetime
+    last_change: LastChange | None
+    """How the server came into its state; None before it was first started."""
     restarts: int
     pid: int | None
     source: str

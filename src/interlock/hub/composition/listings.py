@@ -16,6 +16,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -59,6 +60,7 @@ class ListingParts:
         self.secured = SecurityListing(catalog, foundation.plan_generation, approvals.server_policies.risk, needs)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
+        self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.starting_servers = StartingServers(
             upstreams,
@@ -149,6 +151,7 @@ class ListingParts:
         if self._notifying is not None:
             await self._notifying.close()
         await self.change_notifier.close()
+        await self.lifecycle_notifier.close()
         await self.tokens.close()
         await self.search.close()
 

@@ -13,7 +13,9 @@ from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -52,7 +54,7 @@ def build_service(
     )
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        authentication.audit_subscribers,
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -67,6 +69,7 @@ def build_service(
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
     )
     sessions = SessionServices(
         discovery_tools,

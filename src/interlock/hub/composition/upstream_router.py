@@ -52,7 +52,8 @@ class UpstreamRouter:
             if command is not None:
                 reason = f"{command.reason.value}, by {command.explained}"
             states = change.before.value, change.after.value
-            self._bus.publish(ServerStateChanged(upstream.id, self._bus.next(), now_us(), *states, reason))
+            number, at = self._bus.next(), now_us()
+            self._bus.publish(ServerStateChanged(upstream.id, number, at, *states, reason, change.reason))
 
     def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
         """Publish that a resource changed."""

@@ -18,10 +18,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.results import complete
-from interlock.protocols.mgp.health import PING, STATUS, Health, Ping, Status, timestamp
-
-HUB = "interlock"
-"""The `server_id` of the hub itself."""
+from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
 
 
 class HealthHandler:

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.session import Exchange, Session
@@ -79,7 +79,7 @@ class ListenStream:
         change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
-        audit_subscribers: AuditSubscribers,
+        mgp_notifiers: MgpNotifiers,
         on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
@@ -87,7 +87,8 @@ class ListenStream:
         self.principal = caller.principal
         self.owner = caller.owner
         self.since = datetime.now(UTC)
-        self._audit_subscribers = audit_subscribers
+        self._caller = caller
+        self._mgp = mgp_notifiers
         self._exchange = exchange
         self._change_notifier = change_notifier
         self._resolve = resolve
@@ -162,13 +163,9 @@ class ListenStream:
         }
         if subscribed:
             accepted["resourceSubscriptions"] = subscribed
-        mgp = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        if wanted.mgp.audit and self._audit_subscribers.join(
-            self, self.principal, self._exchange.dialect, self._notify_audit
-        ):
-            mgp["audit"] = True
+        mgp = self._mgp.open_stream(self, self._caller, wanted.mgp, self._exchange.dialect, self._notify_mgp)
         if mgp:
             accepted[EXTENSION_KEY] = mgp
         self._notify("notifications/subscriptions/acknowledged", {"notifications": accepted})
@@ -214,14 +211,14 @@ class ListenStream:
     def _notify(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
 
-    def _notify_audit(self, method: str, params: bytes) -> None:
-        """Send an audit event. Its bytes are the same for every stream; only the subscription id is put before them."""
+    def _notify_mgp(self, method: str, params: bytes) -> None:
+        """Send a notification whose bytes are the same for every stream. The subscription id is put before them."""
         meta = msgspec.json.encode({"_meta": self._meta})
         self._exchange.notify(method, meta[:-1] + b"," + params[1:])
 
     def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
-        self._audit_subscribers.leave(self)
+        self._mgp.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

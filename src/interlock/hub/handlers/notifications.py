@@ -177,6 +177,7 @@ class MgpFilter(msgspec.Struct):
 
     tools: bool = False
     audit: bool = False
+    lifecycle: bool = False
 
 
 class Filter(msgspec.Struct, rename="camel"):

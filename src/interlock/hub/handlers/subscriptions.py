@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from interlock.events.types import SessionEnded, SessionOpened, now_us
-from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
+from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.clients import claim_of
@@ -40,7 +40,7 @@ class SubscriptionHandler:
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        audit_subscribers: AuditSubscribers,
+        mgp_notifiers: MgpNotifiers,
         upstreams: Upstreams,
         names: NameResolution,
         pipeline: Pipeline,
@@ -51,7 +51,7 @@ class SubscriptionHandler:
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
-        self._audit_subscribers = audit_subscribers
+        self._mgp = mgp_notifiers
         self._upstreams = upstreams
         self._names = names
         self._pipeline = pipeline
@@ -73,7 +73,7 @@ class SubscriptionHandler:
         """Notify a session of changes from now on."""
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
-        self._audit_subscribers.join(session.id, session.caller.principal, session.dialect, session.notify)
+        self._mgp.on_session_opened(session)
         bus = self._change_notifier.bus
         if bus.wants(SessionOpened):
             who, client = session.caller.principal.id, claim_of(session.dialect).name
@@ -87,7 +87,7 @@ class SubscriptionHandler:
     def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(self._listeners.pop(session))
-        self._audit_subscribers.leave(session.id)
+        self._mgp.leave(session.id)
         bus = self._change_notifier.bus
         if bus.wants(SessionEnded):
             who = session.caller.principal.id
@@ -123,7 +123,7 @@ class SubscriptionHandler:
             self._change_notifier,
             partial(self._resolve, caller),
             self._subscriptions,
-            self._audit_subscribers,
+            self._mgp,
             self.streams.discard,
             self._follow,
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.states import ServerEvent, ServerState
+from interlock.wire.errors import Fault
 
 DRAIN_S: Final = 10.0
 """How long open calls may take to finish when a server or the hub stops."""
@@ -36,6 +37,18 @@ class Command(msgspec.Struct, frozen=True):
     because: str = ""
     final: bool = False
     """The server was removed, or the hub stops: no later command starts the server."""
+    drain_s: float | None = None
+    """How long open calls may take to finish; None for the hub's own limit."""
+
+    @property
+    def suppresses_restart(self) -> bool:
+        """Whether the server stays down after it, whatever its restart policy says."""
+        return self.final or self.reason in (Reason.OPERATOR_REQUEST, Reason.KERNEL_SHUTDOWN)
+
+    @property
+    def keeps_stopped(self) -> bool:
+        """Whether a stopped server stays stopped: only an operator starts it again."""
+        return self.verb in ("start", "restart") and self.reason is not Reason.OPERATOR_REQUEST
 
     @property
     def explained(self) -> str:
@@ -51,3 +64,31 @@ class StateChange(msgspec.Struct, frozen=True):
     after: ServerState
     command: Command | None
     """The command that led to it; None if the server itself or a call did."""
+    reason: str
+    """Why, in one word: the command's reason, `call`, `ready`, `restart_policy`, `exited`, `restart_limit_exceeded`, or
+    the name of the error in lower case."""
+
+
+class Supervised(Protocol):
+    """The server that a supervisor keeps running."""
+
+    open_calls: int
+    tasks: int
+
+    def on_state(self, change: StateChange) -> None:
+        """The state changed."""
+
+
+def reason_of(event: ServerEvent, command: Command | None, problem: Fault | None, *, given_up: bool) -> str:
+    """The reason of a change in one word. A start without a command was for a call."""
+    if command is not None:
+        return command.reason.value
+    match event:
+        case ServerEvent.READY:
+            return "ready"
+        case ServerEvent.RETRY:
+            return "restart_policy"
+        case ServerEvent.FAILED:
+            return "restart_limit_exceeded" if given_up or problem is None else problem.name.lower()
+        case _:
+            return "call"

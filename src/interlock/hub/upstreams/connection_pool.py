@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.sessions.session import ConnectionKey
+from interlock.hub.upstreams.commands import Reason
 from interlock.hub.upstreams.connection_listeners import PrivateConnectionListener, SharedConnectionListener
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, set_log_level
@@ -21,7 +23,11 @@ from interlock.hub.upstreams.notification_dispatcher import NotificationDispatch
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts
+from interlock.protocols.mgp.lifecycle import SHUTDOWN
 from interlock.wire.errors import Fault
+
+SHUTDOWN_ANSWER_S: Final = 1.0
+"""How long a server may take to accept its shutdown. The hub ends it in any case."""
 
 
 class ConnectionPool:
@@ -78,6 +84,18 @@ class ConnectionPool:
         opened, self._opened, self.shared = self._opened, None, None
         if opened is not None:
             await opened.close()
+
+    async def ask_to_shut_down(self, reason: Reason, timeout_s: float) -> None:
+        """Send `mgp/lifecycle/shutdown` on every connection to a process of ours that agreed on it. Wait briefly for
+        the answers. A server at a URL has other users: the hub ends its connections, not the server."""
+        if self._current.server.url is not None:
+            return
+        opened = [] if self._opened is None else [self._opened]
+        private = [private.connection for private in self.private.open_connections()]
+        agreed = [each for each in (*opened, *private) if each.mgp is not None and "lifecycle" in each.mgp.extensions]
+        params: dict[str, object] = {"reason": reason.value, "timeout_ms": int(timeout_s * 1000)}
+        asked = (each.request(SHUTDOWN, params, timeout=SHUTDOWN_ANSWER_S) for each in agreed)
+        await asyncio.gather(*asked, return_exceptions=True)
 
     def forget_era(self) -> None:
         """Probe the server's era again with the next connection."""

@@ -10,44 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from interlock.client.connection import Connection
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange
+from interlock.hub.upstreams.commands import DRAIN_S, Command, Reason, StateChange, Supervised, reason_of
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.restarts import Restarts, requested_wait_s
+from interlock.hub.upstreams.restart_plan import RestartPlan
+from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.starts import Starts, Turn
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
+from interlock.hub.upstreams.unavailable import unavailable
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 RELIST_EVERY_S: Final = 1.0
 """The hub lists a server whose lists keep changing at most this often, one listing at a time."""
-RETRY_GIVEN_UP_S: Final = 30.0
-"""A server that failed too often stays down this long. The next call after that starts it again."""
-TRY_EVERY_S: Final = 1.0
-"""Calls restart a server that is down at most this often."""
 TRY_WAIT_S: Final = 5.0
 """A call waits this long for a server that was down and is tried again."""
-RETRY_AFTER_MS: Final = 2000
-
-
-class Supervised(Protocol):
-    """The server that a supervisor keeps running."""
-
-    open_calls: int
-    tasks: int
-
-    def on_state(self, change: StateChange) -> None:
-        """The state changed."""
 
 
 class Supervisor:
@@ -68,13 +54,12 @@ class Supervisor:
         self.problem: Fault | None = None
         self.began = time.monotonic()
         """When the hub began to start the server for the first time. Lists wait for it from then on."""
-        self.given_up = False
-        """Whether the server stays down after too many restarts."""
         self._upstream = upstream
         self._current = current
         self._pool = pool
         self._lists = lists
         self._restarts = restarts
+        self.plan = RestartPlan(current, restarts, logs)
         self._starts = starts
         self._logs = logs
         self._turn: Turn | None = None
@@ -95,8 +80,7 @@ class Supervisor:
         """The command that stopped the server, while the server stays stopped."""
         self._was_connected = False
         """Whether the server was connected in its present or last run."""
-        self._not_before = 0.0
-        """No call restarts the server before this time."""
+        self.last_change: StateChange | None = None
 
     def begin(self) -> None:
         """Supervise the server from now on. It starts now, or with its first call where it starts on demand."""
@@ -119,14 +103,14 @@ class Supervisor:
 
     def try_again(self) -> bool:
         """Start a server that is down without waiting for its pause to end. False where it must stay down for now."""
-        if self.stopped is not None or self._clock() < self._not_before:
+        if self.stopped is not None or self._clock() < self.plan.not_before:
             return False
         self._hurry()
         return True
 
     def retry_if_down(self) -> None:
         """Start the server again if it is down and may be started; nobody waits for it."""
-        if self.state is ServerState.ERROR and self._clock() >= self._not_before:
+        if self.state is ServerState.ERROR and self._clock() >= self.plan.not_before:
             self._wanted.set()
 
     def on_idle(self) -> None:
@@ -135,17 +119,26 @@ class Supervisor:
         self._idle.set()
 
     async def wait_until_connected(self) -> UpstreamConnection:
-        """The shared connection as soon as it is open. Raises SERVER_NOT_READY with the problem and its fix."""
+        """The shared connection as soon as it is open. Raises the fault of the server's state: see `down`.
+
+        For a server that starts, or comes back after it was connected, only the call's own deadline ends the wait.
+        """
         until: float | None = None
         while (shared := self._pool.shared) is None:
             if self.stopped is not None:
                 raise self.down()
             if self.state is not ServerState.ERROR:
                 self._hurry()
-            elif until is not None or not self.try_again():
+            elif until is not None:
                 raise self.down()
+            elif not self.try_again():
+                if not self.plan.coming_back:
+                    raise self.down()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._state_changed.wait(), self.plan.not_before - self._clock())
+                continue
             changed = self._state_changed
-            if self.problem is None:
+            if self.problem is None or self.plan.coming_back:
                 await changed.wait()
                 continue
             # A server that was down gets less patience than one that starts for the first time.
@@ -171,22 +164,14 @@ class Supervisor:
             await self._state_changed.wait()
 
     def down(self) -> Fault:
-        """Why the server cannot be called."""
-        problem = self.problem
-        if self.stopped is not None:
-            if problem is None or self.state is ServerState.DRAINING:
-                return Fault("SERVER_DRAINING", f"{self._current.id} is shutting down")
-            return Fault(problem.name, problem.message, hint=problem.hint)
-        reason = "" if problem is None else f" because {problem.message}"
-        hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self._current.id}`"
-        left = self._not_before - self._clock()
-        retry = RETRY_AFTER_MS if left == math.inf else max(RETRY_AFTER_MS, math.ceil(left * 1000))
-        return Fault("SERVER_NOT_READY", f"server {self._current.id} is down{reason}", hint=hint, retry_after_ms=retry)
+        """Why the server cannot be called, by its state."""
+        retry_ms = self.plan.retry_ms(self._clock())
+        return unavailable(self._current.id, self.state, self.problem, self.stopped is not None, retry_ms)
 
     async def _obey(self, command: Command) -> None:
         async with self._commands:
             stopped = self.stopped
-            if stopped is not None and (stopped.final or _keeps_stopped(command)):
+            if stopped is not None and (stopped.final or command.keeps_stopped):
                 return
             self._cause = command
             if command.verb == "start":
@@ -226,11 +211,12 @@ class Supervisor:
             self._step(ServerEvent.STOP)
         else:
             self._wake()
-        if command.verb == "drain" and self._upstream.open_calls:
-            self._idle.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), DRAIN_S)
+        if command.verb == "drain":
+            await self._drain(command)
         await self._end_run()
+        if not command.suppresses_restart:
+            self._resume_by_policy()
+            return
         if not command.final:
             hint = f"run `interlock start {self._current.id}`"
             message = f"server {self._current.id} was stopped by {command.explained}"
@@ -239,6 +225,28 @@ class Supervisor:
             self._step(ServerEvent.DRAINED)
         elif self.state is not ServerState.DISCONNECTED:
             self._step(ServerEvent.STOP)
+
+    async def _drain(self, command: Command) -> None:
+        """Ask the server to shut down, and let open calls finish within the time of the command."""
+        drain_s = DRAIN_S if command.drain_s is None else command.drain_s
+        self._idle.clear()
+        await self._pool.ask_to_shut_down(command.reason, drain_s)
+        if self._upstream.open_calls:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), drain_s)
+
+    def _resume_by_policy(self) -> None:
+        """After a shutdown that does not suppress restarts: `always` starts the server again, otherwise a call does."""
+        self.stopped = None
+        draining = self.state is ServerState.DRAINING
+        again = self._current.server.restart.policy == "always"
+        if again and draining and self._restarts.next_pause(self._clock(), failed=False) is not None:
+            self._begin_loop(ServerEvent.RETRY)
+            self._wanted.set()
+            return
+        if self.state is not ServerState.DISCONNECTED:
+            self._step(ServerEvent.DRAINED if draining else ServerEvent.STOP)
+        self._begin_loop(ServerEvent.START)
 
     def _begin_loop(self, event: ServerEvent | None) -> None:
         """Run the server from now on. The first run begins with the event, unless the state fits already."""
@@ -269,14 +277,17 @@ class Supervisor:
             self._wanted.clear()
             if self.stopped is not None:
                 return
-            if failure is None:
-                # The server was idle. The next call starts it again.
-                self._cause = Command("drain", Reason.IDLE_TIMEOUT)
-                self._step(ServerEvent.STOP)
-                self._step(ServerEvent.DRAINED)
+            if failure is None or self.plan.stays_away(failure, self._was_connected):
+                # The next call starts the server again.
+                reason = ""
+                if self.state is ServerState.CONNECTED:
+                    self._log("ended by itself and without an error; the next call starts it again")
+                    reason = "exited"
+                    self._step(ServerEvent.STOP, reason)
+                self._step(ServerEvent.DRAINED, reason)
                 event = ServerEvent.START
                 continue
-            pause = self._pause_after(failure)
+            pause = self.plan.pause_after(failure, self._was_connected, self._clock())
             self._fail(failure)
             event = ServerEvent.RETRY
             if pause is not None:
@@ -284,31 +295,11 @@ class Supervisor:
                     await asyncio.wait_for(self._wanted.wait(), pause)
                 self._wanted.set()
 
-    def _pause_after(self, failure: Fault) -> float | None:
-        """Seconds until the next try; None when the server stays down until a call, a person or a reload retries it."""
-        now = self._clock()
-        settings = self._current.server
-        self._not_before = math.inf
-        if settings.problem is not None or failure.name == "PERMISSION_DENIED":
-            # Only another configuration or a person can fix this.
-            return None
-        pause = self._restarts.next_pause(now, failed=True) if self._was_connected else self._restarts.pause_unreached()
-        if pause is not None:
-            requested = requested_wait_s(failure)
-            self._not_before = now + max(requested, TRY_EVERY_S)
-            return max(pause, requested)
-        if settings.restart.policy == "never":
-            self._log("stays down, as its restart policy is `never`")
-            return None
-        self.given_up = True
-        self._not_before = now + RETRY_GIVEN_UP_S
-        self._log("stays down after too many restarts; a later call tries again")
-        return None
-
     async def _run_once(self) -> Fault | None:
         """Connect, list, and watch until the connection ends. Returns the failure, or None when the server was idle."""
         ended: asyncio.Future[Fault] = asyncio.get_running_loop().create_future()
-        self._was_connected = self.given_up = False
+        self._was_connected = False
+        self.plan.on_start()
         self._turn = turn = self._starts.ask(self._restarts.failures(self._clock()), called=self._caller_waits)
         self._caller_waits = False
         try:
@@ -357,6 +348,7 @@ class Supervisor:
             if not changed.is_set():
                 busy = self._upstream.open_calls or self._upstream.tasks
                 if not busy and self._clock() - self._last_use >= self._current.timeouts.idle_s:
+                    await self._end_idle()
                     return None
                 continue
             began = self._clock()
@@ -366,6 +358,13 @@ class Supervisor:
                 await asyncio.wait_for(asyncio.shield(ended), max(0.0, began + RELIST_EVERY_S - self._clock()))
         return ended.result()
 
+    async def _end_idle(self) -> None:
+        """Let an unused server go. A call that comes now waits for the next start."""
+        self._cause = Command("drain", Reason.IDLE_TIMEOUT)
+        self._pool.withdraw_shared()
+        self._step(ServerEvent.STOP)
+        await self._pool.ask_to_shut_down(Reason.IDLE_TIMEOUT, DRAIN_S)
+
     def _fail(self, fault: Fault) -> None:
         self.problem = fault
         self._log(f"{fault.message} ({fault.name})")
@@ -373,16 +372,19 @@ class Supervisor:
             self._pool.forget_era()
         self._step(ServerEvent.FAILED)
 
-    def _step(self, event: ServerEvent) -> None:
+    def _step(self, event: ServerEvent, reason: str = "") -> None:
         before, self.state = self.state, step(self.state, event)
         self.since = datetime.now(UTC)
         if self.state is ServerState.CONNECTED:
             self.problem = None
+            self.plan.on_connected()
         command = None if event is ServerEvent.FAILED else self._cause
         if self.state in (ServerState.CONNECTED, ServerState.ERROR, ServerState.DISCONNECTED):
             self._cause = None
         self._wake()
-        self._upstream.on_state(StateChange(before, self.state, command))
+        reason = reason or reason_of(event, command, self.problem, given_up=self.plan.given_up)
+        self.last_change = StateChange(before, self.state, command, reason)
+        self._upstream.on_state(self.last_change)
 
     def _wake(self) -> None:
         """Wake the calls that wait for the server."""
@@ -391,8 +393,3 @@ class Supervisor:
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)
-
-
-def _keeps_stopped(command: Command) -> bool:
-    """Whether a stopped server stays stopped: only an operator starts it again."""
-    return command.verb in ("start", "restart") and command.reason is not Reason.OPERATOR_REQUEST

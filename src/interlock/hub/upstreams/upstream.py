@@ -12,6 +12,7 @@ from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
@@ -49,6 +50,7 @@ class Upstream:
         self.open_calls = 0
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
+        self.outcomes = CallOutcomes()
         self._host = host
         self._current = CurrentSettings(id, settings, hub.timeouts)
         self.restarts = Restarts(settings.restart)
@@ -93,7 +95,7 @@ class Upstream:
     @property
     def given_up(self) -> bool:
         """Whether the server stays down after too many restarts."""
-        return self.supervisor.given_up
+        return self.supervisor.plan.given_up
 
     @property
     def stopped(self) -> Command | None:

@@ -15,6 +15,8 @@ from interlock.wire.errors import Fault
 
 PING: Final = "mgp/health/ping"
 STATUS: Final = "mgp/health/status"
+HUB: Final = "interlock"
+"""The `server_id` of the hub itself."""
 PING_S: Final = 5.0
 """A server must answer a ping within this time."""
 

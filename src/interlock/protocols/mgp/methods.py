@@ -18,6 +18,7 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/access/revoke": "access_control",
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
+    "mgp/lifecycle/shutdown": "lifecycle",
     "mgp/tools/discover": "tool_discovery",
     "mgp/tools/request": "tool_discovery",
     "mgp/tools/session": "tool_discovery",

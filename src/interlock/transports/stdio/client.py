@@ -161,7 +161,7 @@ class StdioLink(OneStreamLink):
         for line in self._stderr.finish():
             self.listener.on_log("stderr", line)
         if self._fault is None:
-            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._exit_report(code)))
+            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._exit_report(code), data={"exit_code": code}))
         if not self._closed:
             self._closed = True
             assert self._fault is not None

@@ -9,8 +9,8 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Coroutine, Iterator
+from typing import Any, Protocol
 
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.stdio.server import StdioServer
@@ -19,14 +19,23 @@ from interlock.wire.limits import DEFAULT, Limits
 _CHUNK = 256 * 1024
 
 
-async def serve_standard_streams(service: Service, caller: Caller, *, limits: Limits = DEFAULT) -> None:
-    """Serve one client on standard input and output until it closes the input."""
+async def serve_standard_streams(
+    service: Service,
+    caller: Caller,
+    *,
+    limits: Limits = DEFAULT,
+    until: Coroutine[Any, Any, None] | None = None,
+) -> None:
+    """Serve one client on standard input and output until it closes the input, or `until` ends."""
     server = StdioServer(service, caller, limits=limits)
     with _own_streams() as (source, sink):
         await _attach(server, source, sink)
+        ends = [asyncio.ensure_future(end) for end in (server.wait_closed(), until) if end is not None]
         try:
-            await server.wait_closed()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            for end in ends:
+                end.cancel()
             server.close()
 
 

@@ -164,8 +164,9 @@ class Dispatcher:
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
-        if call.ticket is not None:
+        if (ticket := call.ticket) is not None:
             self._recording.end(call)
+            upstream.outcomes.add(call.outcome, ticket.took_us)
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
@@ -264,8 +265,7 @@ class Dispatcher:
             connection = await self._connect(call, plan, upstream, key)
             current = await plan.pipeline.judge_again(call, plan)
         except TimeoutError:
-            fault = Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000)
-            self._fail_unsent(call, fault)
+            self._fail_unsent(call, upstream.down())
         except Fault as fault:
             self._fail_unsent(call, fault)
         except BaseException:

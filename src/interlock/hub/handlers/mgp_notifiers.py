@@ -1,0 +1,46 @@
+"""The MGP notifications that the hub sends by itself: audit records, and states of servers.
+
+A session of the handshake era gets what it agreed on. A client of the stateless era gets what it asked for on a listen
+stream, with the filter `dev.cloto/mgp`, and nothing unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from interlock.hub.audit.client_subscribers import AuditSubscribers
+from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
+from interlock.hub.handlers.notifications import MgpFilter
+from interlock.hub.sessions.session import Session
+from interlock.protocols.mcp.dialect import Dialect
+
+
+class MgpNotifiers:
+    """All of them."""
+
+    def __init__(self, audit: AuditSubscribers, lifecycle: LifecycleNotifier) -> None:
+        self._audit = audit
+        self._lifecycle = lifecycle
+
+    def on_session_opened(self, session: Session) -> None:
+        """Notify a session of what it agreed on."""
+        caller, dialect = session.caller, session.dialect
+        self._audit.join(session.id, caller.principal, dialect, session.notify)
+        self._lifecycle.join(session.id, caller.principal, caller.view, dialect, session.notify)
+
+    def open_stream(
+        self, stream: Hashable, caller: Caller, wanted: MgpFilter, dialect: Dialect, notify: Notify
+    ) -> dict[str, object]:
+        """Notify a listen stream of what it asked for. Returns the part of the filter that it gets."""
+        accepted: dict[str, object] = {"tools": True} if wanted.tools else {}
+        if wanted.audit and self._audit.join(stream, caller.principal, dialect, notify):
+            accepted["audit"] = True
+        if wanted.lifecycle and self._lifecycle.join(stream, caller.principal, caller.view, dialect, notify):
+            accepted["lifecycle"] = True
+        return accepted
+
+    def leave(self, client: Hashable) -> None:
+        """Stop notifying a session or a stream."""
+        self._audit.leave(client)
+        self._lifecycle.leave(client)

@@ -1,0 +1,24 @@
+"""The fault for a call to a server that is not connected, by the server's state (MGP, Standard Error Codes). Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.hub.upstreams.states import ServerState
+from interlock.wire.errors import Fault
+
+RETRY_AFTER_MS: Final = 2000
+
+
+def unavailable(server: str, state: ServerState, problem: Fault | None, stopped: bool, retry_ms: int) -> Fault:
+    """SERVER_DRAINING (2001), SERVER_RESTARTING (2002), or SERVER_NOT_READY (2000) with the problem and its fix."""
+    if state is ServerState.DRAINING or (stopped and problem is None):
+        return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
+    if stopped and problem is not None:
+        return Fault(problem.name, problem.message, hint=problem.hint)
+    reason = "" if problem is None else f" because {problem.message}"
+    hint = (problem.hint if problem is not None else "") or f"see `interlock logs {server}`"
+    if state is ServerState.RESTARTING:
+        return Fault("SERVER_RESTARTING", f"server {server} is restarting{reason}", hint=hint, retry_after_ms=retry_ms)
+    condition = "down" if problem is not None else state.value
+    return Fault("SERVER_NOT_READY", f"server {server} is {condition}{reason}", hint=hint, retry_after_ms=retry_ms)

@@ -1,0 +1,58 @@
+"""Lifecycle as MGP says it: `mgp/lifecycle/shutdown` and `notifications/mgp.lifecycle` (MGP, Graceful Shutdown)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+SHUTDOWN: Final = "mgp/lifecycle/shutdown"
+CHANGED: Final = "notifications/mgp.lifecycle"
+DEFAULT_TIMEOUT_MS: Final = 30_000
+MAX_TIMEOUT_MS: Final = 3_600_000
+
+ShutdownReason = Literal[
+    "operator_request", "configuration_change", "resource_limit", "idle_timeout", "kernel_shutdown"
+]
+
+
+class ShutdownParams(msgspec.Struct):
+    """The params of `mgp/lifecycle/shutdown`."""
+
+    reason: ShutdownReason = "operator_request"
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
+
+
+class ShutdownAccepted(msgspec.Struct):
+    """Its result."""
+
+    accepted: bool
+    pending_requests: int
+    estimated_drain_ms: int
+
+
+class StateChanged(msgspec.Struct):
+    """The params of `notifications/mgp.lifecycle`."""
+
+    server_id: str
+    previous_state: str
+    new_state: str
+    reason: str
+    timestamp: str
+
+
+def read_shutdown(params: bytes) -> ShutdownParams:
+    """The params of a shutdown. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(params, type=ShutdownParams)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+
+
+def estimated_drain_ms(pending: int, usual_ms: float, timeout_ms: int) -> int:
+    """How long open requests will take: as long as they usually do, at most the time they have. 0 without any."""
+    if not pending:
+        return 0
+    return min(timeout_ms, int(usual_ms)) if usual_ms else timeout_ms
