@@ -105,7 +105,7 @@ async def open_decision(hub: RunningHub) -> str:
 
 @pytest.mark.parametrize("client", ["handshake", "stateless"])
 @pytest.mark.parametrize("server", ["handshake", "stateless"])
-async def test_requests_of_servers_are_denied_asked_limited_and_allowed(
+async def test_t55_requests_of_servers_are_denied_asked_limited_and_allowed(
     tmp_path: Path, client: Era, server: Era
 ) -> None:
     async with pair(tmp_path, client, server) as both:
@@ -188,7 +188,7 @@ async def test_requests_of_a_server_have_a_quota_of_their_own(tmp_path: Path, se
         waiting.cancel()
 
 
-async def test_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) -> None:
+async def test_t55_an_answer_to_an_elicitation_approves_nothing(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"approve": {"type": "boolean"}}}
     form = {"message": "Allow it?", "requestedSchema": schema}
     settings = Hub(approvals=Approvals(hold_s=0.2), timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
