@@ -46,6 +46,27 @@ def test_what_keeps_a_server_from_starting_is_told_once(user: User, hub: FakeHub
     assert "\n`listen` changed" in output
 
 
+def test_health_shows_each_server_and_why_it_is_not_well(user: User, hub: FakeHub) -> None:
+    row = {"state": "connected", "checked_at": None, "calls": 0, "calls_failed": 0, "answer_ms": 1.2, "details": None}
+    ill = {
+        **row,
+        "server": "db",
+        "health": "degraded",
+        "reasons": ["it says so\x1b[31m"],
+        "calls": 4,
+        "calls_failed": 3,
+    }
+    hub.answers["hub/health"] = {
+        "status": "degraded",
+        "reason": "",
+        "servers": [{**row, "server": "files", "health": "healthy", "reasons": []}, ill],
+    }
+    shown = user.run("health").output
+    assert "files  healthy" in shown
+    assert "db     degraded  1 ms  3 of 4 calls failed  it says so" in shown
+    assert "\x1b" not in shown
+
+
 def test_tokens_that_are_not_counted_yet_are_not_guessed(user: User, hub: FakeHub) -> None:
     (tool,) = hub.answers["hub/tools"]["tools"]
     hub.answers["hub/tools"] = {"tools": [{**tool, "tokens": None}, tool]}

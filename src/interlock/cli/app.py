@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "up": Entry("up:up", "Run the hub and its servers."),
         "down": Entry("up:down", "Stop the hub."),
         "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
+        "health": Entry("health:health", "Show the health of the hub and its servers."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
         "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
     },

@@ -78,6 +78,9 @@ def server_lines(servers: list[Json]) -> list[str]:
         lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {summary}")
         if server.get("problem") and server.get("hint"):
             lines.append(f"{indent}→ {plain(server['hint'])}")
+        if state == "connected" and (health := server.get("health")) in ("degraded", "unhealthy"):
+            why = f"{health}: {'; '.join(server.get('health_reasons') or [])}"
+            lines.append("      " + coloured(one_line(why, 160), "yellow"))
         if (change := server.get("last_change")) and (state != "connected" or server.get("restarts")):
             since = f"since {plain(server['since'])}: {change['before']} → {state} ({plain(change['reason'])})"
             lines.append(f"      {since}")

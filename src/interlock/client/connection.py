@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.client.dial import Dial
+from interlock.client.listing import Listing, read_page
 from interlock.client.negotiation import Negotiation, Pin, shake_hands
 from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.session_retry import SessionRetry
@@ -45,15 +46,6 @@ Prepare = Callable[["Connection"], Awaitable[None]]
 
 Greeted = Callable[["Connection"], Awaitable[None]]
 """Done with a server once it was told that it may begin, before anything else is sent. Again for each new session."""
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """A whole list, all pages of it."""
-
-    items: list[msgspec.Raw]
-    ttl_ms: int | None = None
-    """How long it stays fresh; None where the server did not say (handshake era)."""
-    scope: str = "private"
 
 
 class Connection:
@@ -252,7 +244,7 @@ class Connection:
         for _ in range(pages):
             result = await self.request(method, params, timeout=timeout)
             size += len(result)
-            page = _read_page(method, member, result)
+            page = read_page(method, member, result)
             items += page.items
             # The whole is as fresh as its stalest page, and as private as its most private one.
             if page.ttl_ms is not None:
@@ -382,29 +374,6 @@ class _ConnectionListener:
 
     def on_log(self, stream: str, text: str) -> None:
         self._listener.on_log(stream, text)
-
-
-class _Page(msgspec.Struct):
-    items: list[msgspec.Raw]
-    cursor: str | None
-    ttl_ms: int | None
-    scope: str
-
-
-class _PageTail(msgspec.Struct):
-    nextCursor: str | None = None
-    ttlMs: int | None = None
-    cacheScope: str = "private"
-
-
-def _read_page(method: str, member: str, result: bytes) -> _Page:
-    try:
-        tail = msgspec.json.decode(result, type=_PageTail)
-        raw = msgspec.json.decode(result, type=dict[str, msgspec.Raw]).get(member)
-        items = [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the answer to {method} cannot be read: {cause}") from None
-    return _Page([msgspec.Raw(bytes(item)) for item in items], tail.nextCursor, tail.ttlMs, tail.cacheScope)
 
 
 def _name_of(method: str, params: bytes) -> str | None:

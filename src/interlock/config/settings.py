@@ -60,6 +60,8 @@ class Timeouts(msgspec.Struct, frozen=True):
     """A list waits this long for servers that have just begun to start; then it shows their last approved tools."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
+    health_s: Seconds = 30
+    """How often the hub asks each connected server for its health."""
 
 
 class ServerTimeouts(msgspec.Struct, frozen=True):

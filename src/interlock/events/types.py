@@ -46,6 +46,18 @@ class ServerStateChanged(Event, frozen=True, gc=False):
     `restart_limit_exceeded`, or the name of an error in lower case."""
 
 
+class ServerHealthChanged(Event, frozen=True, gc=False):
+    """The health of a running server changed, as the hub judges it."""
+
+    sources: ClassVar[str] = "a server"
+
+    before: str
+    after: str
+    """`healthy`, `degraded` or `unhealthy`."""
+    reason: str = ""
+    """Why, in words; empty for a healthy server."""
+
+
 class ListChanged(Event, frozen=True, gc=False):
     """The lists of some clients may have changed: a server was listed, or somebody's access changed."""
 
@@ -206,6 +218,7 @@ Delivery: TypeAlias = Event | Gap
 
 AnyEvent = (
     ServerStateChanged
+    | ServerHealthChanged
     | ListChanged
     | ResourceUpdated
     | AuditCommitted

@@ -28,6 +28,7 @@ from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
+from interlock.hub.upstreams.health_monitor import HealthMonitor
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -71,6 +72,9 @@ class HubApp:
             self._calls.pipeline,
             self.bus,
             self.live,
+        )
+        self.health_monitor = HealthMonitor(
+            self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
@@ -196,6 +200,7 @@ class HubApp:
         self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
         self._maintenance.start()
+        self.health_monitor.start()
 
     async def apply(self, config: Config) -> list[str]:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
@@ -229,6 +234,7 @@ class HubApp:
     async def stop(self) -> None:
         """Stop everything, open calls first."""
         self._maintenance.stop()
+        await self.health_monitor.close()
         await self._listings.stop()
         await self._approvals.close()
         await self._authentication.close()

@@ -18,6 +18,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.hub.calls.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.store.feed import now_s
 from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
@@ -60,7 +61,8 @@ class Authenticator:
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """The caller of an HTTP request. Raises AuthenticationPending while an issuer's keys are being fetched."""
-        self._freshness.demand()
+        if now_s() > self._freshness.known_until:
+            self._freshness.demand()
         credential = headers.get(b"authorization")
         caller = self._admitted.get((path, credential))
         if caller is None:

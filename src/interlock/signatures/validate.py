@@ -40,7 +40,7 @@ class Validator:
     Raises DefinitionError for a schema that is wrong, too large, or refers to something outside itself.
     """
 
-    __slots__ = ("_compiled", "_is_valid", "_largest", "_measure", "schema")
+    __slots__ = ("_compiled", "_is_valid", "_largest", "_measure", "accepts", "schema")
 
     def __init__(self, schema: Schema | bool, *, formats: bool = False) -> None:
         if not isinstance(schema, dict | bool):
@@ -50,6 +50,8 @@ class Validator:
         self._largest = _WORK // self._measure.unfolded if self._measure.unfolded > _LIGHT else 0
         self._compiled: Any = _compile(schema, formats=formats)
         self._is_valid: Callable[[object], bool] = self._compiled.is_valid
+        self.accepts: Callable[[object], bool] = self.is_valid if self._largest else self._is_valid
+        """`is_valid` for decoded JSON, without a detour for most schemas. Raises ValueError for other values."""
 
     def is_valid(self, value: object) -> bool:
         """Whether the value fits. A value that JSON cannot hold does not."""

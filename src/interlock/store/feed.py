@@ -32,11 +32,10 @@ _RECONNECT_S: Final = 0.5
 Deliver = Callable[[list[Change], int], None]
 
 
-def now_s() -> float:
-    """The clock of the feed, in seconds. On Linux it also runs while the machine sleeps."""
-    if sys.platform == "linux":
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+now_s: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
+)
+"""The clock of the feed, in seconds. On Linux it also runs while the machine sleeps."""
 
 
 class Feed:

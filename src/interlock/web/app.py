@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from starlette.applications import Starlette
@@ -57,7 +58,9 @@ def make_app(
         ]
         refusal = hub_app.refusal
         ready = refusal is None and not waiting
+        conditions = Counter(upstream.condition for upstream in hub_app.upstreams)
         answer: dict[str, object] = {"ready": ready, "waiting": len(waiting)}
+        answer |= {word: conditions[word] for word in ("degraded", "unhealthy", "down")}
         if not ready:
             # Anyone may read this, so it says no more than the kind of the problem. `interlock status` has the details.
             answer["reason"] = "servers" if refusal is None else refusal[0]

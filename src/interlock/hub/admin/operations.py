@@ -19,6 +19,7 @@ from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.features import FeatureOperations
+from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
@@ -62,6 +63,7 @@ class Operations:
         self._approvals = ApprovalOperations(hub_app.inbox, rooms)
         families = (
             StatusOperations(hub_app, self.configuration),
+            HealthOperations(hub_app),
             ServerOperations(hub_app),
             self.configuration,
             ToolOperations(hub_app),

@@ -89,6 +89,8 @@ class StatusOperations:
             flagged=_by_rule(hub_app.findings.flagged, upstream.id),
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
             since=upstream.since.replace(microsecond=0),
+            health=upstream.condition,
+            health_reasons=upstream.health.reasons,
             last_change=_last_change(upstream),
             restarts=upstream.restarts.total,
             pid=upstream.pid,
@@ -185,6 +187,9 @@ class ServerStatus(msgspec.Struct):
     flagged: dict[str, int]
     quarantined: list[Quarantined]
     since: datetime
+    health: str
+    """`healthy`, `degraded`, `unhealthy`, `idle` or `down`."""
+    health_reasons: list[str]
     last_change: LastChange | None
     """How the server came into its state; None before it was first started."""
     restarts: int

@@ -13,6 +13,7 @@ from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
 from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.features import FeatureOperations as Features
+from interlock.hub.admin.health import HealthOperations as Health
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
@@ -46,6 +47,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     operation.name: operation
     for operation in (
         row("status", READ, Status.show, "Status of the hub and its servers", "GET /admin/status"),
+        row("health", READ, Health.show, "Health of the hub and its servers", "GET /admin/health"),
         row("servers.start", WRITE, Servers.start, "Start a server", f"POST {_SERVER}/start", OPERATED),
         row(
             "servers.stop",

@@ -50,7 +50,7 @@ class Freshness:
         return Fault("SERVER_NOT_READY", message, hint=hint, retry_after_ms=1000)
 
     def demand(self) -> None:
-        """Raises SERVER_NOT_READY while the knowledge is stale. Cheap enough for every request."""
+        """Raises SERVER_NOT_READY while the knowledge is stale. Up to `known_until` it is not."""
         if now_s() > self.known_until and (fault := self.refusal()) is not None:
             raise fault
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
-from interlock.protocols.mcp.answers import ResultMembers
+from interlock.protocols.mcp.answers import ADDRESS
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import Read, encode_large
 from interlock.wire.large_messages import decode_large_value
@@ -21,24 +21,8 @@ from interlock.wire.limits import DEFAULT
 from interlock.wire.names import may_spell
 
 SAMPLING: Final = "sampling/createMessage"
-_ADDRESS: Final = b'"uri"'
 
 Blocks = list[dict[str, object]]
-
-
-def has_addresses(members: ResultMembers, result: bytes) -> bool:
-    """Whether a result of a tool, prompt or resource has an address where MCP has one."""
-    if type(result) is Read:
-        return _ADDRESS in result.names
-    try:
-        for block in () if members.content is _UNSET else _decode_blocks(members.content):
-            if block.uri is not _UNSET or block.resource is not _UNSET:
-                return True
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return True  # no list of objects: looked at piece by piece
-    if members.contents is not _UNSET:
-        return True
-    return members.messages is not _UNSET and may_spell(bytes(members.messages), _ADDRESS)
 
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
@@ -60,7 +44,7 @@ def _expose(server: str, value: Any) -> None:
 
 def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
     """Translate a server's error about a resource (2026-07-28, Resources: Error Handling)."""
-    if not may_spell(bytes(error.data), _ADDRESS):
+    if not may_spell(bytes(error.data), ADDRESS):
         return error
     data = msgspec.json.decode(error.data)
     if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
@@ -71,7 +55,7 @@ def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
 
 def exposed_question(server: str, method: str, params: bytes) -> bytes:
     """Translate a server's request for a client that sees many servers: the tool results in a sampling request."""
-    if method != SAMPLING or not may_spell(params, _ADDRESS):
+    if method != SAMPLING or not may_spell(params, ADDRESS):
         return params
     value = msgspec.json.decode(params)
     for message in _blocks(value.get("messages")) if isinstance(value, dict) else ():
@@ -81,7 +65,7 @@ def exposed_question(server: str, method: str, params: bytes) -> bytes:
 
 def exposed_questions(server: str, requests: bytes) -> bytes:
     """Translate `inputRequests`. Anything else stays unchanged."""
-    if not may_spell(requests, _ADDRESS):
+    if not may_spell(requests, ADDRESS):
         return requests
     try:
         decoded = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
@@ -96,7 +80,7 @@ def exposed_questions(server: str, requests: bytes) -> bytes:
 
 def restored_answer(server: str, answer: bytes) -> bytes:
     """Translate a client's answer to sampling back to the server's addresses."""
-    if not may_spell(answer, _ADDRESS):
+    if not may_spell(answer, ADDRESS):
         return answer
     value = msgspec.json.decode(answer)
     if not isinstance(value, dict) or "role" not in value:
@@ -107,7 +91,7 @@ def restored_answer(server: str, answer: bytes) -> bytes:
 
 def restored_answers(server: str, responses: bytes) -> bytes:
     """Translate `inputResponses`."""
-    if not may_spell(responses, _ADDRESS):
+    if not may_spell(responses, ADDRESS):
         return responses
     try:
         decoded = msgspec.json.decode(responses, type=dict[str, msgspec.Raw])
@@ -135,17 +119,10 @@ def _restored(server: str, uri: str) -> str:
     return found[1] if found is not None and found[0] == server else uri
 
 
-class _Block(msgspec.Struct):
-    uri: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
 class _Asked(msgspec.Struct):
     method: str = ""
 
 
-_UNSET: Final = msgspec.UNSET
-_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_methods = msgspec.json.Decoder(dict[str, _Asked]).decode
 
 

@@ -86,7 +86,7 @@ class HealthHandler:
 
 
 def _health(upstream: Upstream) -> Health:
-    return Health.HEALTHY if upstream.usable else Health.UNHEALTHY
+    return upstream.health.now if upstream.usable else Health.UNHEALTHY
 
 
 def _answer(exchange: Exchange, answer: msgspec.Struct) -> None:

@@ -20,7 +20,7 @@ from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.calls.recording import Recording
-from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
+from interlock.hub.catalog.links import exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
@@ -290,7 +290,7 @@ class TaskHandler:
     def _finish(
         self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
     ) -> None:
-        if not caller.view.bare and has_addresses(read_members(result), result):
+        if not caller.view.bare and read_members(result).has_addresses(result):
             result = with_exposed_uris(target.server, result)
         processor = self._policy.processor_of(target)
         if processor is None:

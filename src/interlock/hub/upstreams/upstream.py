@@ -6,7 +6,7 @@ A server that is slow, dead or wrong harms only its own calls.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from interlock.client.dial import Dial
 from interlock.client.peer import Peer
@@ -24,12 +24,16 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.server_health import ServerHealth
 from interlock.hub.upstreams.sharing import connection_key
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
+
+CONDITIONS: Final = ("healthy", "degraded", "unhealthy", "idle", "down")
+"""Every value of `Upstream.condition`."""
 
 
 class UpstreamHost(Host, Protocol):
@@ -51,6 +55,7 @@ class Upstream:
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
+        self.health = ServerHealth(self.outcomes)
         self._host = host
         self._current = CurrentSettings(id, settings, hub.timeouts)
         self.restarts = Restarts(settings.restart)
@@ -119,6 +124,13 @@ class Upstream:
             return True
         waits = self.state in (ServerState.REGISTERED, ServerState.DISCONNECTED)
         return waits and self.problem is None and self.stopped is None
+
+    @property
+    def condition(self) -> str:
+        """Its health in one word: `idle` while it waits for a call, `down` while it cannot be called."""
+        if self.state is ServerState.CONNECTED:
+            return self.health.now.value
+        return "idle" if self.usable else "down"
 
     @property
     def uptime_secs(self) -> int:
@@ -198,4 +210,6 @@ class Upstream:
 
     def on_state(self, change: StateChange) -> None:
         """Report a change of the state."""
+        if change.after is ServerState.CONNECTED:
+            self.health.on_connected()
         self._host.on_state(self, change)

@@ -12,7 +12,7 @@ import msgspec
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.messages import RESULT_LENGTH, Result
-from interlock.wire.names import TwiceNamed, names_of
+from interlock.wire.names import TwiceNamed, may_spell, names_of
 
 Unset = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
@@ -22,6 +22,7 @@ _TRUE: Final = msgspec.Raw(b"true")
 _FALSE: Final = msgspec.Raw(b"false")
 _LONGEST_KIND: Final = 1_024
 INPUT_REQUIRED: Final = "input_required"
+ADDRESS: Final = b'"uri"'
 
 
 class ResultMembers(msgspec.Struct):
@@ -65,6 +66,20 @@ class ResultMembers(msgspec.Struct):
         """Whether nobody but its caller may keep it."""
         return self.scope is _UNSET or self.scope == _PRIVATE
 
+    def has_addresses(self, result: bytes) -> bool:
+        """Whether the result that has these members has an address of a resource where MCP has one."""
+        if type(result) is Read:
+            return ADDRESS in result.names
+        try:
+            for block in () if self.content is _UNSET else _decode_blocks(self.content):
+                if block.uri is not _UNSET or block.resource is not _UNSET:
+                    return True
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return True  # no list of objects: looked at piece by piece
+        if self.contents is not _UNSET:
+            return True
+        return self.messages is not _UNSET and may_spell(bytes(self.messages), ADDRESS)
+
     def length(self) -> int:
         """How long a result of just these members is, in compact form."""
         size = 1
@@ -91,6 +106,11 @@ class ResultMembers(msgspec.Struct):
         if (raw := self.tool_result) is not _UNSET:
             size += 14 + len(raw)
         return size
+
+
+class _Block(msgspec.Struct):
+    uri: msgspec.Raw | Unset = _UNSET
+    resource: msgspec.Raw | Unset = _UNSET
 
 
 class ReadResult(Result, frozen=True):
@@ -185,6 +205,7 @@ class _Message(msgspec.Struct, forbid_unknown_fields=True):
 
 _FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fields(ResultMembers)}
 _decode = msgspec.json.Decoder(ResultMembers).decode
+_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 _decode_message = msgspec.json.Decoder(_Message).decode
 _ANSWER: Final = b'{"jsonrpc":"2.0","id":'
 _TAIL: Final = b',"jsonrpc":"2.0","id":'

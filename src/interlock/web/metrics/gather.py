@@ -10,6 +10,7 @@ import msgspec
 from interlock.hub.app import HubApp
 from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import CONDITIONS
 from interlock.rooms.gateway import Gateway
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
@@ -56,18 +57,22 @@ def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
 
 def _of_servers(hub_app: HubApp) -> dict[str, Values]:
     states: list[tuple[tuple[str, ...], float]] = []
+    health: list[tuple[tuple[str, ...], float]] = []
     restarts: list[tuple[tuple[str, ...], float]] = []
     tools: list[tuple[tuple[str, ...], float]] = []
     quarantined: list[tuple[tuple[str, ...], float]] = []
     for upstream in hub_app.upstreams:
         id_ = upstream.id
         states += [((id_, state.value), float(upstream.state is state)) for state in ServerState]
+        condition = upstream.condition
+        health += [((id_, word), float(word == condition)) for word in CONDITIONS]
         restarts.append(((id_,), upstream.restarts.total))
         offer = hub_app.catalog.offer(id_)
         tools.append(((id_,), 0 if offer is None else len(offer.tools)))
         quarantined.append(((id_,), 0 if offer is None else len(offer.quarantined)))
     return {
         "interlock_server_state": states,
+        "interlock_server_health": health,
         "interlock_server_restarts_total": restarts,
         "interlock_server_tools": tools,
         "interlock_server_quarantined": quarantined,

@@ -61,6 +61,12 @@ _ROWS: Final = (
         "1 for the current state of a server, 0 for all others",
         ("server", "state"),
     ),
+    Metric(
+        "interlock_server_health",
+        "gauge",
+        "1 for the health of a server, 0 for all others: `healthy`, `degraded`, `unhealthy`, `idle`, `down`",
+        ("server", "health"),
+    ),
     Metric("interlock_server_restarts_total", "counter", "Restarts of a server", ("server",)),
     Metric("interlock_server_tools", "gauge", "Tools of a server", ("server",)),
     Metric("interlock_server_quarantined", "gauge", "Quarantined definitions of a server", ("server",)),

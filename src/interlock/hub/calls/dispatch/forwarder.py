@@ -24,7 +24,6 @@ from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.translation import Translation, in_client_era, rewritten
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import has_addresses
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, read_answer
@@ -136,7 +135,7 @@ class Forwarder(msgspec.Struct, eq=False):
         try:
             result = in_client_era(call, self._connection, self._dispatcher.states, read.result, members)
             self._finish()
-            addressed = not call.caller.bare and has_addresses(members, result)
+            addressed = not call.caller.bare and members.has_addresses(result)
             old = not exchange.dialect.modern
             if addressed or (old and (self._connection.modern or not exchange.dialect.revision.structures)):
                 if type(result) is Read:

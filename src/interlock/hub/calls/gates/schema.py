@@ -47,14 +47,17 @@ class Fits:
 
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
-        self.accepts = validator.is_valid
+        self.accepts = validator.accepts
         """Whether arguments fit, and nothing more."""
 
     def __call__(self, call: Call) -> Verdict:
         """What is wrong with a call's arguments, if anything is."""
         arguments = call.arguments
-        if self.accepts(arguments):
-            return PASS
+        try:
+            if self.accepts(arguments):
+                return PASS
+        except ValueError:
+            pass  # `check` says what is wrong.
         found = self._validator.check(arguments)
         summary = "; ".join(problem.words for problem in found[:5])
         problems = [told(problem) for problem in found]

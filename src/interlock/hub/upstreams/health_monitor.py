@@ -1,0 +1,137 @@
+"""Asks every connected server for its health on a schedule, and publishes each change of health.
+
+The checks are spread over the interval and few run at once, so that a thousand servers cost no burst. A server that
+agreed on MGP's `lifecycle` gets `mgp/health/ping`, a plain one `ping` or `server/discover`, as its revision has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.events import Bus
+from interlock.events.types import ServerHealthChanged, now_us
+from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.states import ServerState
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mgp.health import PING, PING_S, STATUS, Health, read_ping, timestamp
+from interlock.wire.errors import Fault
+
+LOOK_EVERY_S: Final = 1.0
+"""How often the monitor looks which servers are due, and whose health changed."""
+AT_ONCE: Final = 16
+"""Checks that run at the same time."""
+LOOKED_AT_ONCE: Final = 100
+"""Servers looked at in one turn of the loop."""
+MAX_DETAIL_BYTES: Final = 16 * 1024
+
+
+class HealthMonitor:
+    """Watches the servers of one hub. `every_s` is the interval of the present configuration."""
+
+    def __init__(self, upstreams: Upstreams, every_s: Callable[[], float], bus: Bus, logs: Logs) -> None:
+        self._upstreams = upstreams
+        self._every_s = every_s
+        self._bus = bus
+        self._logs = logs
+        self._due: dict[str, float] = {}
+        self._known: dict[str, Health | None] = {}
+        """The last published health of each server; None while it does not run."""
+        self._checks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._task = asyncio.create_task(self._run(), name="health")
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = [*self._checks, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def check(self, upstream: Upstream) -> None:
+        """Ask one server now, if it is connected."""
+        shared = upstream.pool.shared
+        if shared is None:
+            return
+        connection, began = shared.connection, time.monotonic()
+        try:
+            said = await _ask(connection)
+        except Fault as fault:
+            if fault.foreign_code is None:
+                upstream.health.on_silence()
+                return
+            said = Health.HEALTHY  # It answered, though it does not know the question.
+        upstream.health.on_answer(said, (time.monotonic() - began) * 1000)
+
+    async def details(self, upstream: Upstream) -> dict[str, Any] | None:
+        """What a server says in `mgp/health/status`; None for one that did not agree on it, or says too much."""
+        shared = upstream.pool.shared
+        if shared is None or not _agreed(shared.connection):
+            return None
+        try:
+            result = await shared.connection.request(STATUS, {}, timeout=PING_S)
+            return msgspec.json.decode(result, type=dict[str, Any]) if len(result) <= MAX_DETAIL_BYTES else None
+        except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self._look()
+            except Exception as cause:
+                context = {"message": "the health monitor failed", "exception": cause}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+    async def _look(self) -> None:
+        present = {upstream.id: upstream for upstream in self._upstreams}
+        self._due = {id_: at for id_, at in self._due.items() if id_ in present}
+        self._known = {id_: health for id_, health in self._known.items() if id_ in present}
+        now, every_s = time.monotonic(), self._every_s()
+        for count, upstream in enumerate(present.values(), 1):
+            self._tell_change(upstream)
+            if upstream.state is ServerState.CONNECTED:
+                # The first check comes late in the interval, and chance spreads servers that started together.
+                due = self._due.setdefault(upstream.id, now + every_s * random.uniform(0.5, 1.0))
+                if now >= due and len(self._checks) < AT_ONCE:
+                    self._due[upstream.id] = now + every_s * random.uniform(0.9, 1.1)
+                    task = asyncio.create_task(self.check(upstream))
+                    self._checks.add(task)
+                    task.add_done_callback(self._checks.discard)
+            if count % LOOKED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _tell_change(self, upstream: Upstream) -> None:
+        health = upstream.health.now if upstream.state is ServerState.CONNECTED else None
+        before = self._known.get(upstream.id, Health.HEALTHY)
+        self._known[upstream.id] = health
+        if health is None or health is before or (before is None and health is Health.HEALTHY):
+            return
+        reason = "; ".join(upstream.health.reasons)
+        self._logs.add(upstream.id, "hub", f"is {health.value}" + (f": {reason}" if reason else " again"))
+        if self._bus.wants(ServerHealthChanged):
+            was = (before or Health.HEALTHY).value
+            event = ServerHealthChanged(upstream.id, self._bus.next(), now_us(), was, health.value, reason)
+            self._bus.publish(event)
+
+
+def _agreed(connection: Connection) -> bool:
+    return connection.mgp is not None and "lifecycle" in connection.mgp.extensions
+
+
+async def _ask(connection: Connection) -> Health:
+    """Raises a `Fault` where no answer came in time."""
+    if not _agreed(connection):
+        await connection.check(PING_S)
+        return Health.HEALTHY
+    return read_ping(await connection.request(PING, {"timestamp": timestamp()}, timeout=PING_S))

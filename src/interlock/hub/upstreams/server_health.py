@@ -1,0 +1,67 @@
+"""The health of one server: what it says of itself, whether it answers, and how its calls end.
+
+The worst of the three counts, so a server whose every call fails is never healthy, whatever it says. Health is about a
+server that runs: one that is dead or stopped has a state that says so.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from interlock.hub.upstreams.call_outcomes import CallOutcomes
+from interlock.protocols.mgp.health import Health, worst
+
+SILENT: Final = 3
+"""From this many unanswered checks in a row on, a server is unhealthy; before, degraded."""
+
+
+class ServerHealth:
+    """What the hub knows of one server's health."""
+
+    def __init__(self, outcomes: CallOutcomes) -> None:
+        self._outcomes = outcomes
+        self._said = Health.HEALTHY
+        self._unanswered = 0
+        self.checked_at: datetime | None = None
+        """When the hub last asked."""
+        self.answer_ms: float | None = None
+        """How long the last answer took; None where none came."""
+
+    def on_answer(self, said: Health, took_ms: float) -> None:
+        """The server answered a check."""
+        self._said, self._unanswered = said, 0
+        self.checked_at, self.answer_ms = datetime.now(UTC), round(took_ms, 2)
+
+    def on_silence(self) -> None:
+        """The server did not answer a check in time."""
+        self._unanswered += 1
+        self.checked_at, self.answer_ms = datetime.now(UTC), None
+
+    def on_connected(self) -> None:
+        """Forget what an earlier run of the server said. How its calls ended still counts."""
+        self._said, self._unanswered = Health.HEALTHY, 0
+
+    @property
+    def now(self) -> Health:
+        """The health of the server while it runs."""
+        return worst(self._said, self._silence, self._outcomes.health)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the server is not healthy."""
+        found = []
+        if self._said is not Health.HEALTHY:
+            found.append(f"it says it is {self._said.value}")
+        if self._unanswered:
+            times = "the last check" if self._unanswered == 1 else f"the last {self._unanswered} checks"
+            found.append(f"it did not answer {times}")
+        if self._outcomes.health is not Health.HEALTHY:
+            found.append(f"{self._outcomes.failed} of its last {self._outcomes.counted} calls failed")
+        return found
+
+    @property
+    def _silence(self) -> Health:
+        if not self._unanswered:
+            return Health.HEALTHY
+        return Health.UNHEALTHY if self._unanswered >= SILENT else Health.DEGRADED

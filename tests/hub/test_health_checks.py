@@ -1,0 +1,160 @@
+"""The hub asks servers for their health: their own word, their silence and their calls count, and the worst decides."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.audit.record import CANCELLED, LOST, SUCCEEDED, TIMED_OUT, TOOL_FAILED
+from interlock.hub.upstreams import health_monitor
+from interlock.hub.upstreams.call_outcomes import CallOutcomes
+from interlock.hub.upstreams.server_health import ServerHealth
+from interlock.hub.upstreams.states import ServerState
+from interlock.protocols.mgp.health import Health, read_ping
+from interlock.server import Server as ToolServer
+from interlock.server import ToolError
+from interlock.server import health as server_health
+from interlock.wire.errors import Fault
+
+from .raw_server import RawHttpServer
+from .running_hub import RawClient, RunningHub, running_hub, until
+from .web_server import Posted
+
+
+class Checked:
+    """A server of ours in the test's own process, whose check and tool do what the test says."""
+
+    def __init__(self) -> None:
+        self.well = True
+        self.works = True
+        self.server = ToolServer("checked")
+
+        @self.server.health_check
+        def database() -> bool:
+            return self.well
+
+        @self.server.tool
+        async def work() -> str:
+            if not self.works:
+                raise ToolError("it does not work")
+            return "worked"
+
+
+class Mute(RawHttpServer):
+    """A plain server of the handshake era that answers everything but `ping`, once it is told to be mute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mute = False
+        self.pinged = 0
+
+    async def serve(self, posted: Posted, reader: Any, writer: Any) -> bool:
+        if posted.message["method"] == "ping":
+            self.pinged += 1
+            if self.mute:
+                await reader.read(1)
+                return False
+        return await super().serve(posted, reader, writer)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """Settings of a hub that looks all the time."""
+    monkeypatch.setattr(health_monitor, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(health_monitor, "PING_S", 0.5)
+    monkeypatch.setattr(server_health, "FRESH_S", 0.0)
+    return Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60, health_s=0.02))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, soon: Hub) -> AsyncIterator[tuple[RunningHub, Checked, Mute]]:
+    checked = Checked()
+    async with checked.server.http() as address, Mute() as mute:
+        servers = {"checked": Server(url=address.url), "mute": Server(url=mute.url, era="legacy")}
+        async with running_hub(tmp_path, servers, hub=soon) as hub:
+            yield hub, checked, mute
+
+
+def condition(hub: RunningHub, server: str) -> str:
+    return hub.hub_app.upstreams[server].condition
+
+
+async def test_a_server_is_as_well_as_it_says_and_as_it_answers(scene: tuple[RunningHub, Checked, Mute]) -> None:
+    hub, checked, mute = scene
+    await until(lambda: mute.pinged > 2)
+    assert condition(hub, "checked") == condition(hub, "mute") == "healthy"
+    checked.well = False
+    await until(lambda: condition(hub, "checked") == "degraded")
+    ping = (await RawClient(hub.url + "/servers/checked/mcp").modern("mgp/health/ping"))["result"]
+    assert (ping["status"], ping["server_id"]) == ("degraded", "checked")
+    mute.mute = True
+    await until(lambda: condition(hub, "mute") == "unhealthy")
+    assert hub.hub_app.upstreams["mute"].state is ServerState.CONNECTED, "unhealthy is not dead"
+    shown = await hub.operate("health")
+    rows = {row["server"]: row for row in shown["servers"]}
+    assert shown["status"] == "degraded"
+    assert rows["checked"]["reasons"] == ["it says it is degraded"]
+    assert "it did not answer the last" in rows["mute"]["reasons"][0]
+    [row] = (await hub.operate("health", server="checked"))["servers"]
+    assert row["details"]["checks"] == {"database": False}
+    status, _, body = await RawClient(hub.url + "/readyz").send("GET")
+    assert (status, b'"degraded":1' in body, b'"unhealthy":1' in body) == (200, True, True)
+    _, _, page = await RawClient(hub.url + "/metrics", await hub.new_key("boss", "admin")).send("GET")
+    assert b'interlock_server_health{health="unhealthy",server="mute"} 1.0' in page
+    checked.well, mute.mute = True, False
+    await until(lambda: condition(hub, "checked") == condition(hub, "mute") == "healthy")
+
+
+async def test_a_server_whose_every_call_fails_is_never_healthy(scene: tuple[RunningHub, Checked, Mute]) -> None:
+    hub, checked, _ = scene
+    client = RawClient(hub.url + "/mcp")
+    call: dict[str, Any] = {"name": "checked__work", "arguments": {}}
+    checked.works = False
+    seen = []
+    for _ in range(5):
+        await client.modern("tools/call", call)
+        await hub.hub_app.health_monitor.check(hub.hub_app.upstreams["checked"])
+        seen.append(condition(hub, "checked"))
+    assert seen == ["degraded"] * 4 + ["unhealthy"], "whatever it says of itself"
+    [row] = (await hub.operate("health", server="checked"))["servers"]
+    assert (row["calls"], row["calls_failed"]) == (5, 5)
+    assert row["reasons"] == ["5 of its last 5 calls failed"]
+    await hub.operate("servers.restart", server="checked")
+    await hub.state("checked", ServerState.CONNECTED)
+    assert condition(hub, "checked") == "unhealthy", "a restart makes no call succeed"
+    checked.works = True
+    for _ in range(5):
+        await client.modern("tools/call", call)
+    assert condition(hub, "checked") == "healthy"
+
+
+def test_the_worst_of_word_silence_and_calls_counts() -> None:
+    outcomes = CallOutcomes()
+    health = ServerHealth(outcomes)
+    health.on_answer(Health.DEGRADED, 1.0)
+    assert health.now is Health.DEGRADED
+    for outcome in (LOST, TIMED_OUT, TOOL_FAILED, TOOL_FAILED, LOST):
+        outcomes.add(outcome, 1000)
+    assert health.now is Health.UNHEALTHY
+    for _ in range(5):
+        outcomes.add(SUCCEEDED, 1000)
+    outcomes.add(CANCELLED, 1000)
+    outcomes.add(None, 0)
+    assert (outcomes.counted, outcomes.failed) == (10, 5)
+    health.on_answer(Health.HEALTHY, 1.0)
+    assert health.now is Health.HEALTHY
+    health.on_silence()
+    assert health.now is Health.DEGRADED
+    health.on_connected()
+    assert health.now is Health.HEALTHY
+
+
+def test_a_status_that_nobody_knows_is_not_healthy_and_a_missing_one_is_an_error() -> None:
+    assert read_ping(b'{"status":"superb"}') is Health.DEGRADED
+    assert read_ping(b'{"status":"healthy","more":[1]}') is Health.HEALTHY
+    with pytest.raises(Fault, match="cannot be read"):
+        read_ping(b'{"uptime_secs":1}')
