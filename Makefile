@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit conformance bench soak format lock clean
+.PHONY: up venv test check types unit conformance bench soak faults format lock clean
 
 up: venv
 	$(BIN)/interlock up
@@ -51,6 +51,7 @@ conformance: venv
 # Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
+	$(BIN)/python bench/rooms.py --json bench-rooms.json
 
 # A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
 # comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Examples that no
@@ -60,6 +61,10 @@ soak: venv
 	$(BIN)/python bench/large_bodies.py
 	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
+
+# Faults of servers, clients and configurations, small counts: what must hold after each is checked. See bench/faults.py.
+faults: venv
+	$(BIN)/python bench/faults.py
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))

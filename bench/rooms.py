@@ -1,11 +1,12 @@
 """What a room costs: deliveries per second and core, and memory per idle participant, beside a plain broadcast.
 
-    python bench/rooms.py [--listeners 100 1000] [--idle 2000] [--picows] [--json FILE] [--strict]
+    python bench/rooms.py [--listeners 100 1000] [--idle 10000] [--reconnect 1000] [--picows] [--json FILE] [--strict]
 
 One sender, many listeners, an envelope of 230 bytes. The hub checks capabilities, ids and proposals; the floor
 (`rooms_floor.py`) checks nothing. Both run at once and take turns, and the figures are medians over the turns:
 deliveries by the processor time of the server. For memory, `--idle` participants join topics of a hundred each, and
-stay silent.
+stay silent. Then `--reconnect` participants, in topics of a hundred too, lose their connections and connect at once:
+how long until the last of them has its welcome. The same in one topic has no bar: everyone there is told of everyone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PONG = b"\x8a\x80\0\0\0\0"
 """A listener that says so much before each turn is not asked whether it is there: pings would be counted."""
 BAR_RATIO = 0.6
 BAR_KB = 24.0
+BAR_RECONNECT_S = 5.0
 HUB = """
 [hub]
 listen = "127.0.0.1:{port}"
@@ -76,15 +78,19 @@ class Server:
     def pids(self) -> list[int]:
         return [self.process.pid]
 
+    def handshake(self, topic: str) -> bytes:
+        """The request that opens a participant's connection."""
+        return (
+            b"GET /ws?topic=%b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            % (topic.encode(), self.port)
+        )
+
     def connect(self, topic: str) -> tuple[socket.socket, bytes]:
         """A participant, and what came behind its handshake."""
         for _ in range(200):
             peer = socket.create_connection(("127.0.0.1", self.port))
-            peer.sendall(
-                b"GET /ws?topic=%b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-                % (topic.encode(), self.port)
-            )
+            peer.sendall(self.handshake(topic))
             data = b""
             with contextlib.suppress(ConnectionResetError):
                 while b"\r\n\r\n" not in data and (piece := peer.recv(65_536)):
@@ -204,6 +210,42 @@ def idle_kb(server: Server, count: int) -> float:
     return grown * 1e3 / count
 
 
+def reconnect_s(server: Server, topics: list[str]) -> float:
+    """How long it takes until a participant of each of these topics, whose connection just ended, is welcome again."""
+    for peer in [server.connect(topic)[0] for topic in topics]:
+        peer.close()
+    began = time.monotonic()
+    selector, waiting = selectors.DefaultSelector(), {}
+    for topic in topics:
+        peer = socket.socket()
+        peer.setblocking(False)
+        peer.connect_ex(("127.0.0.1", server.port))
+        selector.register(peer, selectors.EVENT_WRITE, server.handshake(topic))
+        waiting[peer] = b""
+    joined: list[socket.socket] = []
+    while waiting:
+        for key, event in selector.select(60):
+            peer = key.fileobj
+            assert isinstance(peer, socket.socket)
+            if event & selectors.EVENT_WRITE:
+                peer.sendall(key.data)
+                selector.modify(peer, selectors.EVENT_READ)
+                continue
+            try:
+                data = peer.recv(1 << 18)
+            except BlockingIOError:
+                continue
+            if peer in waiting:
+                waiting[peer] += data
+                if b"system/welcome" in waiting[peer]:
+                    del waiting[peer]
+                    joined.append(peer)
+    took = time.monotonic() - began
+    for peer in joined:
+        peer.close()
+    return took
+
+
 def _idle_topic(number: int) -> str:
     return IDLE.format(number=number)
 
@@ -215,7 +257,8 @@ def _joined(server: Server, number: int) -> socket.socket:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--listeners", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--idle", type=int, default=2000)
+    parser.add_argument("--idle", type=int, default=10_000)
+    parser.add_argument("--reconnect", type=int, default=1000)
     parser.add_argument("--picows", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--strict", action="store_true")
@@ -245,6 +288,15 @@ def main() -> int:
                 if server.name == "interlock":
                     good = good and kb <= BAR_KB
                     print(f"{given.idle:>6} idle      {_verdict(kb <= BAR_KB)} at most {BAR_KB:.0f} KB", flush=True)
+                    spread = [f"idle{number // IN_TOPIC}" for number in range(given.reconnect)]
+                    took = results["reconnect_s"] = reconnect_s(server, spread)
+                    good = good and took <= BAR_RECONNECT_S
+                    verdict = _verdict(took <= BAR_RECONNECT_S)
+                    print(f"{given.reconnect:>6} reconnect {verdict} within {took:.2f} s", flush=True)
+                    took = results["reconnect_in_one_topic_s"] = reconnect_s(
+                        server, [f"busy{BUSY_TOPICS[-1]}"] * given.reconnect
+                    )
+                    print(f"{given.reconnect:>6} reconnect in one topic within {took:.2f} s", flush=True)
         finally:
             for server in servers:
                 server.process.end()

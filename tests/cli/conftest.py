@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from interlock.cli.agent_environment import AGENTS
 from interlock.cli.app import app
 from interlock.cli.hub_link import HubLink
 from interlock.cli.starting import is_running
@@ -81,7 +82,7 @@ class User:
 def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
     root = Path(tempfile.mkdtemp(prefix="ilk", dir="/tmp"))
     user = User(root)
-    for name in ("INTERLOCK_CONFIG", "INTERLOCK_KEY", "NO_COLOR", "CODEX_HOME", "MGP_CONFIG_PATH"):
+    for name in ("INTERLOCK_CONFIG", "INTERLOCK_KEY", "NO_COLOR", "CODEX_HOME", "MGP_CONFIG_PATH", *AGENTS):
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "XDG_CONFIG_HOME", "INTERLOCK_HOME"):
         monkeypatch.setenv(name, user.environ[name])

@@ -221,3 +221,13 @@ def test_t41_long_arguments_can_be_approved_only_after_they_were_read(user: User
     before, _, after = shown.partition("not shown in full yet")
     assert "rm -rf /" not in before
     assert "rm -rf /" in after
+
+
+def test_t125_an_agents_terminal_cannot_approve(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    monkeypatch.setenv("CLAUDECODE", "1")
+    for arguments in (("approve", "a3f"), ("deny", "a3f"), ("rules", "--make", "a3f")):
+        result = user.run("approvals", *arguments)
+        assert result.exit_code != 0
+        assert "Claude Code" in result.stderr
+    assert not [method for method, _ in hub.asked if "answer" in method or "make" in method]

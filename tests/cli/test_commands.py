@@ -25,7 +25,7 @@ from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
 
 from .conftest import User
-from .fake_hub import FakeHub
+from .fake_hub import TOOLS, FakeHub
 
 
 def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
@@ -383,3 +383,35 @@ def test_lines_come_whole_whatever_the_pieces() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
 def test_durations_are_said_in_two_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_a_failure_is_json_where_json_was_asked_for(user: User, hub: FakeHub) -> None:
+    hub.close()
+    result = user.run("status", "--json")
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["error"] == {
+        "message": "no hub is running",
+        "hint": "start it with `interlock up` (or `interlock up -d`)",
+        "exit_code": 4,
+    }
+    assert "no hub is running" in user.run("status").stderr
+
+
+def test_a_tool_with_a_typing_error_is_answered_with_the_one_that_was_meant(user: User, hub: FakeHub) -> None:
+    name = TOOLS[0]["name"]
+    error = {"code": -32602, "message": "Unknown tool", "data": {"name": "TOOL_NOT_FOUND", "hint": "x"}}
+    hub.answers["hub/call"] = {"error": error}
+    result = user.run("call", name[:-1], "{}")
+    assert result.exit_code == 1
+    assert f"did you mean `{name}`?" in result.stderr
+
+
+def test_up_listens_where_the_command_line_says(user: User) -> None:
+    user.configure()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    result = user.run("up", "-d", "--port", str(port), "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(user.run("status", "--json").output)["listen"] == f"127.0.0.1:{port}"
+    assert user.run("up", "--port", "7999", "--json").exit_code == 1
+    assert user.run("up", "--port", "70000").exit_code == 2

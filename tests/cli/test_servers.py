@@ -347,6 +347,37 @@ def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> 
         assert "(pid " in wrong["port"]["detail"]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('[hub.webhook]\nurl = "https://127.0.0.1/x"\nsecret_env = "NOT_SET_ANYWHERE"\n', "start"),
+        ('[hub]\nstore = "FILE/hub.db"\n', "store"),
+        ('[hub]\nstore = "mysql://localhost/hub"\n', "store"),
+        ("[hub]\n", "start"),
+    ],
+)
+def test_the_doctor_fails_what_cannot_start(user: User, text: str, name: str) -> None:
+    user.config.parent.mkdir(parents=True, exist_ok=True)
+    user.config.write_text(text.replace("FILE", str(user.config)))
+    if text == "[hub]\n":
+        user.home.mkdir(parents=True, exist_ok=True)
+        (user.home / "keys.secret").write_text("short")
+    result = user.run("doctor", "--json")
+    assert result.exit_code == 1
+    wrong = {check["name"]: check for check in json.loads(result.output)["checks"] if check["verdict"] == "wrong"}
+    assert wrong[name]["hint"]
+
+
+def test_the_doctor_looks_at_the_file_of_the_hub_that_runs(user: User, hub: FakeHub) -> None:
+    user.configure("[servers.mine]\nnope = 1\n")
+    other = user.folder / "other.toml"
+    other.write_text('[servers.theirs]\ncommand = ["no-such-program-here"]\n')
+    hub.answers["hub/status"] = {"config": {"path": str(other), "problems": []}, "warnings": []}
+    output = user.run("doctor").output
+    assert "theirs" in output
+    assert "mine" not in output
+
+
 def test_the_doctor_sees_a_running_hub_and_a_waiting_project_file(user: User, hub: FakeHub) -> None:
     (user.folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "npx"}}}')
     output = user.run("doctor").output

@@ -154,6 +154,7 @@ async def running_hub(
         gateway.stop()
         operations.console.close()
         await http.stop(1)
+        await gateway.close()
         await hub_app.stop()
 
 

@@ -145,7 +145,7 @@ async def test_who_may_list_all_sees_it_and_is_told_why_not(hub: RunningHub) -> 
     refused = (await call(client, "open__echo", text="x"))["error"]["data"]
     assert (refused["name"], refused["gate"]) == ("ACCESS_DENIED", "access")
     assert refused["rule"] == "tool_grant deny by person:tester"
-    assert "interlock grants allow" in refused["hint"]
+    assert "interlock grants revoke lister open echo" in refused["hint"]
 
 
 async def test_key_and_grant_must_both_allow(hub: RunningHub) -> None:

@@ -92,7 +92,7 @@ async def test_a_denial_is_given_explained_and_taken_back(hub: RunningHub, ask: 
 
 
 async def test_grants_survive_a_restart(tmp_path: Path) -> None:
-    async with running_hub(tmp_path, {}) as hub:
+    async with running_hub(tmp_path, {"busy": child("busy_server.py", start="on-demand")}, wait=False) as hub:
         await hub.deny("ada", "busy")
         key = await hub.new_key("ada")
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:

@@ -182,7 +182,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
         await read_and_answer(hub.hub_app.inbox, decision.id, "once", ADA)
         heard = messages((await held)[2])
         told = [message["params"] for message in heard if message.get("method") == "notifications/progress"]
-        assert told[0] == {"progressToken": "p1", "progress": 0, "message": f"waiting for approval {decision.id}"}
+        assert told[0] == {"progressToken": "p1", "progress": 0, "message": f"waiting for approval {decision.id} (0 s)"}
         assert text_of(heard[-1]) == "a"
 
 

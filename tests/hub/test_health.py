@@ -41,6 +41,8 @@ async def test_the_hub_reports_itself_and_a_servers_address_that_server(hub: Run
     status = await asked(hub, "mgp/health/status")
     assert status["tools_available"] == status["tools_total"] > 0
     assert status["checks"] == {"keys": True, "audit": True}
+    down = {"state": hub.hub_app.upstreams["down"].state.value, "health": "down"}
+    assert status["resources"]["servers"] == {"busy": {"state": "connected", "health": "healthy"}, "down": down}
 
 
 async def test_a_session_asks_the_same(hub: RunningHub) -> None:
@@ -57,7 +59,7 @@ async def test_t61_nobody_learns_of_servers_that_their_lists_do_not_show(hub: Ru
     assert (await asked(hub, "mgp/health/ping", key))["status"] == "healthy"
     await hub.deny("narrow", "busy")
     status = await asked(hub, "mgp/health/status", key)
-    assert (status["tools_total"], status["resources"]) == (0, {})
+    assert (status["tools_total"], status["resources"]) == (0, {"servers": {}})
     there, nowhere = [
         (await RawClient(hub.url + f"/servers/{name}/mcp", key).modern("mgp/health/ping"))["error"]
         for name in ("down", "nowhere")

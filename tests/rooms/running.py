@@ -156,4 +156,5 @@ async def running_rooms(
     finally:
         gateway.stop()
         await http.stop(1)
+        await gateway.close()
         await hub_app.stop()

@@ -107,6 +107,19 @@ async def test_operators_see_topics_and_who_is_there(tmp_path: Path) -> None:
             await rooms.operate("rooms.list", topic="none")
 
 
+async def test_a_mode_changes_at_run_time(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=SHY) as rooms:
+        ann, eve = await rooms.join("ann"), await rooms.join("eve")
+        for mode, heard in (("directed", ["to all"]), ("all", ["to bob", "to all"])):
+            assert (await rooms.operate("rooms.mode", id="eve", mode=mode))["mode"] == mode
+            await ann.send("chat", {"text": "to bob"}, to=["bob"])
+            await ann.send("chat", {"text": "to all"})
+            await ann.nothing()
+            assert [one["payload"]["text"] for one in await eve.nothing() if one["kind"] == "chat"] == heard
+        with pytest.raises(Fault, match="is not in 'build'"):
+            await rooms.operate("rooms.mode", id="nobody", mode="all", topic="build")
+
+
 async def test_the_hubs_own_user_joins_with_a_ticket_that_is_good_once(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=SHY, other=SHY) as rooms:
         made = await rooms.operate("rooms.join", topic="build")

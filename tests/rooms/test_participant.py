@@ -93,6 +93,20 @@ async def test_it_does_not_fight_with_its_own_replacement(tmp_path: Path) -> Non
             assert first.ended.reason == "replaced"
 
 
+async def test_it_changes_its_mode_and_stays_the_same_participant(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=BUILD) as rooms:
+        boss = await rooms.join("boss")
+        async with await participant(rooms, "worker") as worker:
+            await until(lambda: "worker" in [one.id for room in rooms.gateway.rooms for one in room.members])
+            await worker.set_mode("directed")
+            await boss.send("chat", {"text": "for coder"}, to=["coder"])
+            await boss.send("chat", {"text": "for all"})
+            assert b"for all" in (await read(worker, "chat")).payload
+            await worker.chat("still here")
+            await boss.next("chat")
+            assert worker.ended is None
+
+
 async def test_a_refused_connection_says_why(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=BUILD) as rooms:
         with pytest.raises(RoomError, match="no topic 'other'"):
@@ -116,3 +130,30 @@ async def test_presence_may_come_before_the_welcome() -> None:
         async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
             assert (me.id, me.capabilities, me.participants) == ("me", ("chat",), {})
             assert me.misbehaviour == {"": 1}
+
+
+async def test_it_works_with_a_gateway_that_reads_the_specification_in_another_way() -> None:
+    """One that wants `ts`, sends envelopes back to their senders, and says no without naming the envelope."""
+
+    async def other_gateway(peer: ServerConnection) -> None:
+        base = {"protocol": "mcpx/v0.1", "from": "system:gateway", "to": ["me"], "ts": "2025-08-26T14:00:00Z"}
+        you = {"id": "me", "capabilities": ["chat"]}
+        welcome = {"kind": "system/welcome", "payload": {"you": you, "participants": []}}
+        await peer.send(json.dumps(base | {"id": "1"} | welcome))
+        async for text in peer:
+            envelope = json.loads(text)
+            assert envelope["ts"].endswith("Z")
+            if envelope["kind"] == "chat":
+                await peer.send(text)
+                await peer.send(json.dumps(envelope | {"id": "2", "from": "other"}))
+            else:
+                said = {"error": "capability_violation", "message": "no", "attempted_kind": envelope["kind"]}
+                await peer.send(json.dumps(base | {"id": "3", "kind": "system/error", "payload": said}))
+
+    async with serve(other_gateway, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with Participant(f"ws://127.0.0.1:{port}", "x") as me:
+            await me.chat("hello")
+            assert (await read(me, "chat")).sender == "other", "its own envelope is nothing new"
+            with pytest.raises(RoomError, match="capability_violation: no"):
+                await me.request("tools/call", {"name": "x"}, ["other"])

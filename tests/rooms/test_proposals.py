@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from interlock.config.settings import Topic
 from protocols.mcpx import vectors
 
-from .running import Peer, RunningRooms, running_rooms
+from .running import Peer, running_rooms
 
 pytestmark = pytest.mark.anyio
 
@@ -27,8 +24,6 @@ MEMBERS = {
     "robot-alpha": "tool-only",
 }
 BUILD = Topic(members=MEMBERS)
-HISTORIES = 60
-STEPS = 15
 
 
 def call(number: int, name: str = "write") -> dict[str, object]:
@@ -157,68 +152,3 @@ async def test_a_strict_topic_refuses_a_kind_that_does_not_match_its_payload(tmp
                 assert (await eve.error())["payload"]["error"] == "context_mismatch"
             else:
                 await target.next("mcp/request:tools/call:safe")
-
-
-class Model:
-    """What is true of proposals, simply."""
-
-    def __init__(self) -> None:
-        self.states: dict[str, str] = {}
-        self.proposers: dict[str, str] = {}
-
-    def judge(self, action: str, who: str, proposal: str) -> str:
-        """The reason of a refusal; empty where the envelope is passed on."""
-        state = self.states[proposal]
-        own = self.proposers[proposal] == who
-        if action == "withdraw" and not own:
-            return "not_the_proposer"
-        if action == "reject" and own:
-            return "cannot_reject"
-        if state != "open":
-            return {"fulfilled": "proposal_already_fulfilled"}.get(state, f"proposal_{state}")
-        if action == "fulfil" and own:
-            return "own_proposal"
-        self.states[proposal] = {"fulfil": "fulfilled", "withdraw": "withdrawn", "reject": "rejected"}[action]
-        return ""
-
-
-async def test_random_histories_of_proposals_match_a_model(tmp_path: Path) -> None:
-    topics = {f"topic-{seed}": Topic(visibility="restricted", profile="full-access") for seed in range(HISTORIES)}
-    async with running_rooms(tmp_path, None, None, **topics) as rooms:
-        for seed, topic in enumerate(topics):
-            await _history(rooms, topic, random.Random(seed))
-
-
-async def _history(rooms: RunningRooms, topic: str, chance: random.Random) -> None:
-    names = ("ann", "bob", "cat")
-    watcher = await rooms.join("watcher", topic)
-    present: dict[str, Peer] = {}
-    model, passed = Model(), Counter[str]()
-    for _ in range(STEPS):
-        who, action = chance.choice(names), chance.choice(["join", "leave", "propose", "fulfil", "withdraw", "reject"])
-        if action == "join" or who not in present:
-            present[who] = await rooms.join(who, topic)
-        elif action == "leave":
-            await present.pop(who).leave()
-        elif action == "propose" or not model.states:
-            peer = present[who]
-            proposal = await propose(peer)
-            await peer.nothing()  # it was judged: what others send comes after it
-            model.states[proposal], model.proposers[proposal] = "open", who
-            passed[proposal] += 1
-        else:
-            peer, proposal = present[who], chance.choice(list(model.states))
-            kind = {"fulfil": "mcp/request:tools/call:write"}.get(action, f"mcp/{action}")
-            wanted = model.judge(action, who, proposal)
-            sent = await peer.send(kind, call(1) if action == "fulfil" else {}, correlation_id=proposal)
-            marker = await peer.send("system/marker")
-            error = await peer.error()
-            assert (error["payload"]["error"] if error["correlation_id"] == sent else "") == wanted
-            if error["correlation_id"] == sent:
-                assert (await peer.error())["correlation_id"] == marker
-            else:
-                passed[sent] += 1
-    seen: list[dict[str, Any]] = [each for each in await watcher.nothing() if not each["kind"].startswith("system/")]
-    assert Counter(each["id"] for each in seen) == passed, "everything that was passed on, once, and nothing else"
-    for peer in (watcher, *present.values()):
-        await peer.leave()

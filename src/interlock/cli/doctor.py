@@ -54,8 +54,9 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     from interlock.config import home_folder, load
 
     home = home_folder()
-    loaded = load(config, home=home, folder=Path.cwd())
-    checks = [_python(), _home(home), *_configuration(loaded), *_hub(home, loaded)]
+    running = None if config is not None else _running_configuration(home)
+    loaded = load(config or running, home=home, folder=Path.cwd())
+    checks = [_python(), _home(home), *_configuration(loaded), *_start(home, loaded), *_hub(home, loaded)]
     misread = {problem.server for problem in loaded.problems if problem.fatal}
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
     with ThreadPoolExecutor(16) as many:
@@ -122,6 +123,40 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
         hint = "run `interlock up` here in a terminal to confirm it"
         yield Check("configuration", "warning", f"{waiting.path} ({ids}) is not confirmed", hint)
+
+
+def _running_configuration(home: Path) -> Path | None:
+    """The file of the hub that runs, if there is one: it may have been started with another than this folder's."""
+    from .hub_link import HubLink
+
+    try:
+        with HubLink.open(home) as link:
+            path = (link.ask("hub/status").get("config") or {}).get("path")
+    except Failure:
+        return None
+    return None if path is None else Path(path)
+
+
+def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
+    """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
+    if not loaded.usable:
+        return
+    from interlock.hub.auth.keys import read_secret
+    from interlock.hub.cannot_start import CannotStart
+    from interlock.hub.foundation import store_of
+    from interlock.store import StoreError, check_store
+    from interlock.web.run import check_start
+
+    try:
+        check_start(loaded.config)
+        if (home / "keys.secret").exists():
+            read_secret(home / "keys.secret")
+    except CannotStart as cause:
+        yield Check("start", "wrong", cause.message, cause.hint)
+    try:
+        check_store(store_of(loaded.config, home))
+    except StoreError as cause:
+        yield Check("store", "wrong", cause.message, cause.hint)
 
 
 def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:

@@ -14,10 +14,15 @@ class Failure(click.ClickException):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        self._context = click.get_current_context(silent=True)
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from .show import coloured, plain, say
+        """Print it: as JSON on standard output where the command was to print JSON and has not yet."""
+        from .show import coloured, plain, say, show_json, wants_json
 
+        if self._context is not None and wants_json(self._context):
+            show_json({"error": {"message": self.message, "hint": self.hint, "exit_code": self.exit_code}})
+            return
         say(coloured(f"interlock: {plain(self.message)}", "red", err=True), err=True)
         if self.hint:
             say(f"  → {plain(self.hint)}", err=True)

@@ -90,6 +90,8 @@ def budget(found: Json, agent: str | None) -> None:
     """
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
+    if found.get("searches"):
+        say(f"  its client {found['searches']}, so it gets the whole list")
     rows = [
         ("all tools the agent may call", found["all_tokens"], counted(found["all_tools"], "tool")),
         ("listed to the model", found["listed_tokens"], counted(found["listed_tools"], "tool")),

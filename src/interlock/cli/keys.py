@@ -40,6 +40,8 @@ def create(made: Json, **given: Any) -> None:
     """
     say(made["key"])
     say("  → the key is shown only now; use it as INTERLOCK_KEY or `Authorization: Bearer …`", err=True)
+    for permission in made.get("matches_nothing") or []:
+        say(f"  ! {plain(permission)} matches no tool that the hub knows now", err=True)
 
 
 @keys.command("list")
@@ -86,9 +88,19 @@ def _row(key: Json) -> tuple[str, ...]:
     return (
         bold(plain(key["principal"])),
         key["kind"],
-        key.get("profile") or "all tools",
+        plain(_reach(key)),
         key["prefix"] + "…",
         key["created"],
         f"until {key['expires_at']}" if key.get("expires_at") else "",
         f"used {key['last_used']}" if key.get("last_used") else "",
     )
+
+
+def _reach(key: Json) -> str:
+    """What a key permits: its profile, and its permissions where it names any."""
+    permissions = key.get("permissions")
+    within = f"profile {key['profile']}" if key.get("profile") else ""
+    if permissions is None:
+        return within or "all tools"
+    named = ", ".join(permissions) or "nothing"
+    return f"{named} in {within}" if within else named

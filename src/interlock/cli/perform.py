@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
 
+from .agent_environment import agent_of
 from .failures import Refused
 from .hub_link import HubLink
 from .show import is_attended, json_option, say, say_table, show_json
@@ -53,9 +55,12 @@ def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: fl
 
 
 def need_person() -> None:
-    """Raises Refused without a terminal: only a person may answer."""
+    """Raises Refused without a terminal, and in the terminal of an agent: only a person may answer."""
     if not is_attended():
         raise Refused("only a person at a terminal may answer", "run this in a terminal, or use `interlock watch`")
+    if (agent := agent_of(os.environ)) is not None:
+        message = f"this is a command of {agent}, and only a person may answer"
+        raise Refused(message, "answer in a terminal of your own, or in `interlock console`")
 
 
 def say_rows(rows: Iterable[Json], cells: Callable[[Json], tuple[str, ...]], none: str) -> None:

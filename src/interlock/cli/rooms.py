@@ -68,6 +68,21 @@ def capabilities(changed: Json, id: str, topic: str | None, **_: Any) -> None:
     say(f"{plain(id)} may now send in {plain(changed['topic'])}: {plain(', '.join(changed['newCapabilities']))}")
 
 
+@rooms.command()
+@performs("rooms.mode")
+@click.argument("id")
+@click.argument("mode", type=click.Choice(["all", "directed"]))
+@click.option("--topic", metavar="NAME", help="The topic, where the participant is in several.")
+def mode(changed: Json, id: str, mode: str, topic: str | None) -> None:
+    """Choose which envelopes a connected participant receives: all, or broadcasts and its own.
+
+    \b
+    Example:
+      interlock rooms mode coder directed
+    """
+    say(f"{plain(id)} now receives in {plain(changed['topic'])}: {changed['mode']}")
+
+
 @rooms.command("say")
 @click.argument("topic")
 @click.argument("text")

@@ -145,7 +145,7 @@ def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, .
 
 
 def start_warnings(name: str, server: Server) -> list[str]:
-    """What will keep the server from starting, as far as can be seen from here."""
+    """The reasons why the server will not start, as far as the command can see."""
     from interlock.config.expand import all_variables, expand
 
     if not server.enabled:

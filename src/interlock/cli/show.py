@@ -5,10 +5,13 @@ Text of servers and agents is always escaped, so that it cannot move the cursor.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import click
@@ -25,6 +28,16 @@ def json_option(command: Command) -> Command:
 
 def show_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    if (ctx := click.get_current_context(silent=True)) is not None:
+        ctx.find_root().meta[_JSON_SHOWN] = True
+
+
+def wants_json(ctx: click.Context) -> bool:
+    """Whether a command is to print JSON, and has printed none yet."""
+    return bool(ctx.params.get("as_json")) and _JSON_SHOWN not in ctx.find_root().meta
+
+
+_JSON_SHOWN = "interlock.json_shown"
 
 
 def one_line(text: str, width: int) -> str:
@@ -82,3 +95,26 @@ def _may_colour(err: bool) -> bool:
 def as_dict(value: object) -> dict[str, Any]:
     """A part of a hub's answer that should be an object; empty if it is not."""
     return value if isinstance(value, dict) else {}
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show on a terminal how long something takes, from the second second on."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def tell() -> None:
+        began = time.monotonic()
+        while not done.wait(1):
+            click.echo(f"\r{one_line(what, 60)}: {time.monotonic() - began:.0f} s", nl=False, err=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        click.echo("\r\x1b[K", nl=False, err=True)

@@ -55,7 +55,7 @@ def show_status(found: Json) -> None:
 
 
 def warning_lines(found: Json) -> list[str]:
-    """What the hub warns of, each with its fix below."""
+    """The hub's warnings, each with its fix below."""
     lines: list[str] = []
     for warning in found.get("warnings") or []:
         lines.append(coloured(f"warning: {plain(warning['message'])}", "red"))

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from .agent_environment import with_environment
 from .failures import Failure, NoHub, Refused
 from .hub_link import HubLink
 
@@ -231,6 +232,8 @@ class Relay:
 
     def _on_client_line(self, line: bytes) -> None:
         message = _peek(line)
+        if message.method == "initialize":
+            line = with_environment(line, os.environ)
         with self._changed:
             self._failure = None
             while self._sock is None and not self._ended and self._failure is None:

@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
+from interlock.wire.spelling import meant
+
 from .arguments import read_arguments
 from .completion import server_names, tool_names
 from .failures import Failure
 from .hub_link import HubError
 from .perform import Json, perform, performs
-from .show import as_dict, bold, counted, json_option, one_line, plain, say, say_table, show_json
+from .show import as_dict, bold, counted, json_option, one_line, plain, say, say_table, show_json, waiting
 
 
 @click.command("list")
@@ -52,7 +54,8 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
       interlock call github__search '{"query": "is:open"}'
     """
     given = read_arguments(arguments, lambda: _schema(name))
-    result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
+    with waiting(name):
+        result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
     if as_json:
         show_json(result)
     else:
@@ -78,7 +81,8 @@ def _called(params: Json, timeout: float) -> Json:
         return as_dict(perform("call", params, timeout=timeout)["result"])
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            error.hint = "run `interlock list` to see all tools"
+            names = [str(tool["name"]) for tool in perform("tools")["tools"]]
+            error.hint = meant(str(params["name"]), names, "run `interlock list` to see all tools", 0.8)
         elif not error.hint:
             server = str(params["name"]).partition("__")[0]
             error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"

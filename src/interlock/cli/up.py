@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from .failures import Failure, WrongConfiguration
+from .failures import Failure, WrongConfiguration, WrongUsage
 from .importing import show_planned
 from .show import coloured, is_attended, json_option, plain, say, show_json
 
@@ -34,9 +34,13 @@ class RunHub(Protocol):
 @click.command()
 @click.option("-d", "--detach", is_flag=True, help="Run in the background; return when it is ready.")
 @click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of that of `listen`.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Listen on this port instead of that of `listen`.")
 @json_option
 @click.pass_context
-def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> None:
+def up(
+    ctx: click.Context, detach: bool, config: Path | None, host: str | None, port: int | None, as_json: bool
+) -> None:
     """Run the hub and its servers.
 
     Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
@@ -61,15 +65,37 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
     show_problems(loaded.problems)
     if not loaded.usable:
         raise WrongConfiguration("the configuration cannot be used", "fix the problems above; nothing was started")
+    loaded = _listening(loaded, host, port)
     if is_running(home):
+        if host is not None or port is not None:
+            raise Failure("a hub runs already, so --host and --port cannot change", "stop it with `interlock down`")
         _confirm_in_hub(home, confirmed)
         show_running(home, as_json, already=True)
     elif detach:
-        arguments = ("--config", str(config.absolute())) if config else ()
+        arguments: tuple[str, ...] = ("--config", str(config.absolute())) if config else ()
+        arguments += ("--host", host) if host is not None else ()
+        arguments += ("--port", str(port)) if port is not None else ()
         start_hub(home, folder=folder, arguments=arguments)
         show_running(home, as_json, already=False)
     else:
         ctx.exit(_run(loaded, home, as_json))
+
+
+def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+    """The configuration with the address of the command line. Raises WrongUsage."""
+    if host is None and port is None:
+        return loaded
+    import msgspec
+
+    known_host, known_port = loaded.config.hub.address
+    host, port = known_host if host is None else host, known_port if port is None else port
+    listen = f"[{host.strip('[]')}]:{port}" if ":" in host else f"{host}:{port}"
+    hub = msgspec.structs.replace(loaded.config.hub, listen=listen)
+    try:
+        hub.address  # noqa: B018 - it raises for what is no address
+    except ValueError:
+        raise WrongUsage(f"{host} is not an address", "write --host 127.0.0.1, or another address") from None
+    return msgspec.structs.replace(loaded, config=msgspec.structs.replace(loaded.config, hub=hub))
 
 
 def _run(loaded: Loaded, home: Path, as_json: bool) -> int:

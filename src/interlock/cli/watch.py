@@ -9,7 +9,7 @@ import click
 from .approvals import answered, details
 from .failures import Failure
 from .hub_link import HubLink
-from .perform import Json
+from .perform import Json, need_person
 from .show import bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
@@ -61,6 +61,7 @@ def _open_requests(rows: list[Json], link: HubLink, answers: HubLink) -> Iterato
 
 def _ask_person(row: Json, link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
+    need_person()
     shown = link.ask("hub/approvals.show", {"id": row["id"]})
     current, view = shown["decision"], shown.get("view") or ""
     if current["state"] != "open":

@@ -146,7 +146,8 @@ class Approvals(msgspec.Struct, frozen=True):
     """`[hub.approvals]`: approval requests to a person."""
 
     hold_s: Annotated[float, Meta(ge=0, le=3600)] = 45
-    """How long a call waits for the answer before the agent is asked to call again later."""
+    """How long a call waits for the answer before the agent is asked to call again later. A call whose client does not
+    follow its progress waits 4 s at most: many clients give up after 5 s without saying so."""
     valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
     """How long an approval request can be answered, and how long an answer is valid."""
     desktop: bool = False
@@ -436,6 +437,9 @@ class Mask(msgspec.Struct, frozen=True):
     own: dict[str, str] = {}
     """Further regular expressions (RE2), by the name that is shown in place of a match:
     `{ employee = "EMP-[0-9]{6}" }`."""
+    arguments: bool = False
+    """Whether the same is replaced in the arguments of calls before they leave for the server, whatever `scan_results`
+    says."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -483,6 +487,9 @@ class Server(msgspec.Struct, frozen=True):
     """The longest text of a result, in tokens (o200k). Of a longer text, the agent gets the beginning and a link to the
     rest. Tools are then listed without an `outputSchema`, because a shortened result may not match it. The same holds
     for masked results."""
+    coerce: bool = False
+    """Whether arguments that do not fit a tool's schema are converted where that is certain: `"5"` for an integer,
+    `"true"` for a boolean, `5` for a string. The audit log records which ones; the server gets what they became."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` logs them, `escape` also makes
     hidden text visible, `mask` replaces secrets, and what `mask` names, in all that the server says about a call."""
@@ -571,6 +578,8 @@ class Agent(msgspec.Struct, frozen=True):
     and asks a person. No other tool without access is ever named to it."""
     attended_by: str | None = None
     """The person at this agent's client. Approval requests about its calls are shown there, too."""
+    hold_s: Annotated[float, Meta(ge=0, le=3600)] | None = None
+    """How long its calls wait for an approval, also without progress; unset: as in `[hub.approvals]`."""
     rate: Rate = Rate()
 
 
@@ -618,6 +627,8 @@ class Topic(msgspec.Struct, frozen=True):
     """The most participants at a time."""
     announce_violations: bool = False
     """Whether all participants learn of an envelope that was refused for a missing capability."""
+    history: Annotated[int, Meta(ge=0, le=1_000)] = 0
+    """How many envelopes are kept, encrypted in the store, for participants that come back; 0 for none."""
     rate: Rate = Rate(per_minute=6_000)
     """Envelopes of one participant."""
 

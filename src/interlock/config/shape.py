@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
+from interlock.wire.spelling import nearest
+
 from .problems import KeyPath, Report
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -62,9 +64,8 @@ def _part_name(key: str, part: str | int) -> str:
 
 def _closest(word: str, known: Collection[str]) -> list[str]:
     """The known word that was probably meant, or none."""
-    from difflib import get_close_matches  # imported only after a typing error
-
-    return get_close_matches(word, known, n=1)
+    near = nearest(word, known)
+    return [] if near is None else [near]
 
 
 def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:

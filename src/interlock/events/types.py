@@ -58,6 +58,17 @@ class ServerHealthChanged(Event, frozen=True, gc=False):
     """Why, in words; empty for a healthy server."""
 
 
+class ServerEmitted(Event, frozen=True, gc=False):
+    """A server sent an event on one of its own channels, to which the hub had subscribed. It is that server's word."""
+
+    sources: ClassVar[str] = "a server"
+
+    channel: str
+    severity: str
+    data: msgspec.Raw
+    """As the server gave it, within 16 KB."""
+
+
 class ListChanged(Event, frozen=True, gc=False):
     """The lists of some clients may have changed: a server was listed, or somebody's access changed."""
 
@@ -219,6 +230,7 @@ Delivery: TypeAlias = Event | Gap
 AnyEvent = (
     ServerStateChanged
     | ServerHealthChanged
+    | ServerEmitted
     | ListChanged
     | ResourceUpdated
     | AuditCommitted

@@ -66,12 +66,12 @@ class HubApp:
         self._host = UpstreamRouter(
             self._approvals,
             self.change_notifier,
-            self.tasks,
+            self._calls,
             self.journal,
             self.claims,
-            self._calls.pipeline,
             self.bus,
             self.live,
+            self._listings.event_feeds,
         )
         self.health_monitor = HealthMonitor(
             self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
@@ -118,6 +118,8 @@ class HubApp:
         self.tokens = listings.tokens
         self.listings = listings.listings
         self.change_notifier = listings.change_notifier
+        self.event_feeds = listings.event_feeds
+        self.event_subscriptions = listings.event_subscriptions
         self.search = listings.search
         self.discovery_tools = listings.discovery_tools
         self.gate_chain = calls.gate_chain
@@ -159,7 +161,7 @@ class HubApp:
 
     @property
     def warnings(self) -> list[tuple[str, str]]:
-        """What an operator must know at once, each with a hint."""
+        """Problems that an operator must know of at once, each with a hint."""
         found = []
         if self.is_started and (refusal := self.refusal) is not None:
             found.append((f"every call is refused: {refusal[1].message}", refusal[1].hint))

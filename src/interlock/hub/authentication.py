@@ -16,6 +16,7 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.keys import PREFIX, Keys, expired
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT, TOKEN, Principal
+from interlock.hub.auth.room_membership import rooms_of
 from interlock.hub.calls.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.store.feed import now_s
@@ -151,7 +152,10 @@ class Authenticator:
         # Level L0 without a budget means the whole list.
         budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
         parts = stated.tool_context_budget.parts
-        return ListScope(view, budget, level, pinned, own.request, by_default, chosen is not None, parts, principal)
+        # A view of one server shows that server alone.
+        rooms = () if view.bare else rooms_of(config.rooms, principal)
+        stated_budget = chosen is not None
+        return ListScope(view, budget, level, pinned, own.request, by_default, stated_budget, parts, rooms, principal)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

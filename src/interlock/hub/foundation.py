@@ -1,4 +1,4 @@
-"""What every part of a hub uses: the current configuration, the store, the audit log and the hub's log."""
+"""The shared base of a hub's parts: the current configuration, the store, the audit log and the hub's log."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
 from interlock.hub.room_capabilities import ROOM_CAPABILITIES
+from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
@@ -51,6 +52,8 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+    HISTORY_HEADS,
+    HISTORY_SEGMENTS,
     FEATURES,
     LIVE_SEEN,
     LIVE_PENDING,

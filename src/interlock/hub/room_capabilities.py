@@ -18,7 +18,7 @@ MAX_CHANGES: Final = 100_000
 
 
 class CapabilityChange(msgspec.Struct, frozen=True):
-    """What one participant may send in one topic, besides or without what its profile says."""
+    """The changed capabilities of one participant in one topic, beside those of its profile."""
 
     id: str
     topic: str

@@ -19,9 +19,11 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -56,11 +58,13 @@ class Handlers(msgspec.Struct, frozen=True):
     calls: CallHandler
     lists: ListHandler
     subscriptions: SubscriptionHandler
+    rooms: RoomHandler
     tasks: TaskHandler
     search: ToolSearchHandler
     access: AccessMethods
     health: HealthHandler
     lifecycle: LifecycleHandler
+    events: EventMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -75,6 +79,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.access.methods(background),
                     **self.health.methods,
                     **self.lifecycle.methods,
+                    **self.events.methods,
                 }
             ),
         }
@@ -110,6 +115,7 @@ class HubService:
         self.calls = handlers.calls
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
+        self.rooms = handlers.rooms
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits

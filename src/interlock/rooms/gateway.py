@@ -12,16 +12,18 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from interlock.config.home import user_name
 from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
+from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.admin.rooms import (
     ChangeCapabilities,
     ChangedCapabilities,
+    ChangedMode,
+    ChangeMode,
     ParticipantRow,
     ProposalAnswer,
     RoomRow,
@@ -29,17 +31,21 @@ from interlock.hub.admin.rooms import (
 )
 from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
-from interlock.hub.approvals.states import DecisionEvent
-from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.resource_subscriptions import ROOMS
+from interlock.hub.handlers.rooms import RoomResult
 from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
+from interlock.hub.sessions.session import Session
+from interlock.hub.tool_search.room_definitions import ROOM_URI
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.kinds import fulfilling
-from interlock.protocols.mcpx.proposals import State, is_own
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
+from interlock.rooms.fulfilment import end_former_proposals
+from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
@@ -49,13 +55,14 @@ if TYPE_CHECKING:
     from interlock.rooms.local_participant import LocalParticipant
     from interlock.rooms.proposal_inbox import ProposalInbox
     from interlock.rooms.room import Room
+    from interlock.rooms.tool_participants import ToolParticipants
 
 TICK_S: Final = 1.0
 PATH: Final = "/ws"
 
 
 class Gateway:
-    """Every room of a hub (`hub.admin.rooms.RoomGateway`)."""
+    """Every room of a hub (`hub.admin.rooms.RoomGateway`, `hub.handlers.rooms.RoomClients`)."""
 
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
@@ -67,12 +74,18 @@ class Gateway:
         self._changes = RoomCapabilities()
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[ModuleType] | None = None
+        self._tool_participants: ToolParticipants | None = None
+        self._told: dict[str, int] = {}
+        """The activity of each topic that subscribers of its resource were told of."""
+        self._histories = Histories(hub_app)
         self.tickets = Tickets()
 
     async def start(self) -> None:
         """Load the changes of capabilities. The hub has started."""
         await self._changes.start(self._hub_app.store, self._on_change)
-        await self._end_former_proposals()
+        await end_former_proposals(self._hub_app)
+        await self._histories.load(self._applied)
+        self._hub_app.hub.rooms.open(self)
         if (loading := self._load()) is not None:
             await loading
         self._tick()
@@ -81,6 +94,10 @@ class Gateway:
         """Follow nothing more. The listener closes the connections."""
         if self._timer is not None:
             self._timer.cancel()
+
+    async def close(self) -> None:
+        """Store the histories. All connections have ended, and the store is open."""
+        await self._histories.close()
 
     @property
     def rooms(self) -> Iterable[Room]:
@@ -94,8 +111,8 @@ class Gateway:
         if loading is not None and not loading.done():
             raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
 
-    def admit(self, topic: str, admitted: Admitted, mode: Mode) -> Member:
-        """Admit a connection that is being upgraded. Raises Fault."""
+    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> Member:
+        """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
@@ -114,7 +131,8 @@ class Gateway:
         if room is None:
             room = self._open_room(topic, settings)
         try:
-            return room.admit(id_, principal, self._capabilities(topic, subject_of(id_, principal), principal), mode)
+            capabilities = self.capabilities(topic, subject_of(id_, principal), principal)
+            return room.admit(id_, principal, capabilities, mode, since)
         except Refusal as refusal_:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
@@ -122,7 +140,8 @@ class Gateway:
     def _open_room(self, topic: str, settings: TopicSettings) -> Room:
         from interlock.rooms.room import Room
 
-        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check)
+        history = self._histories.of(topic, settings)
+        room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, history)
         self._seat(room)
         return room
 
@@ -148,47 +167,44 @@ class Gateway:
             if id_ not in room.residents:
                 room.seat(ServerParticipant(room, name, self._hub_app))
 
-    # Proposals that are answered from the inbox.
+    # Participants that join through MCP tools.
 
-    async def _end_former_proposals(self) -> None:
-        """Proposals end with the hub, so their approval requests do."""
-        inbox = self._hub_app.inbox
-        for decision in inbox.all(only_open=False):
-            if decision.question.kind == "proposal" and decision.question.node == self._hub_app.node:
-                await inbox.end(decision.id, DecisionEvent.CHANGE, "the hub was restarted")
+    async def perform(
+        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
+    ) -> RoomResult:
+        """Perform one of the tools for rooms. Raises Fault."""
+        return await self._tools().perform(caller, session, name, arguments)
 
-    def check_fulfiller(self, room: Room, by: Principal, id: str) -> None:
-        """Refuse a principal that could not fulfil a proposal in the room itself. Raises Fault."""
-        proposal = room.proposal(id)
-        if proposal is None or proposal.state is not State.OPEN:
-            state = "unknown" if proposal is None else proposal.state.value
-            raise Fault("INVALID_PARAMS", f"the proposal {id!r} is {state}")
-        if by.kind != "person":
-            raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
-        check_member(room.name, room.settings, by)
-        request = fulfilling(proposal.kind)
-        if is_own(proposal, by.id, by.id):
-            raise Fault("ACCESS_DENIED", "a proposer cannot fulfil its own proposal", hint="another person has to")
-        if not self._capabilities(room.name, by.id, by).covers(request):
-            hint = f"an operator can: `interlock rooms capabilities {by.id} --topic {room.name} --add {request}`"
-            raise Fault("ACCESS_DENIED", f"{by.id} may not send {request} in {room.name}", hint=hint)
+    def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
+        """The state of a room, for its resource."""
+        return self._tools().describe(caller, session, topic)
+
+    def participants(self, topic: str) -> dict[str, tuple[str, ...]]:
+        """Everyone who is in a topic, with their capabilities."""
+        room = self._rooms.get(topic)
+        return {} if room is None else {one.id: one.capabilities.texts for one in room.participants}
+
+    def _tools(self) -> ToolParticipants:
+        self.check_loaded()
+        if self._tool_participants is None:
+            from interlock.rooms.tool_participants import ToolParticipants
+
+            self._tool_participants = ToolParticipants(self)
+        return self._tool_participants
+
+    def _tell_subscribers(self) -> None:
+        """Tell subscribers of the resources of rooms that something happened since the last tick."""
+        bus = self._hub_app.bus
+        for name, room in self._rooms.items():
+            if self._told.get(name, 0) != room.activity and bus.wants(ResourceUpdated):
+                self._told[name] = room.activity
+                bus.publish(ResourceUpdated(ROOMS, bus.next(), now_us(), ROOM_URI + name))
 
     def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
         """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
         from interlock.rooms.local_participant import LocalParticipant
 
         return LocalParticipant(self.admit(topic, Admitted(by, apart=True), Mode.DIRECTED))
-
-    def person(self, id: str) -> Principal | None:
-        """A person with current rights: the hub's own user, or the holder of a valid key. None for anyone else."""
-        if id == (owner := local_person(user_name())).id:
-            return owner
-        access = self._hub_app.access
-        for key in self._hub_app.keys.list():
-            person = Principal(id, "person", key.profile, key.hash)
-            if (key.principal, key.kind) == (id, "person") and access.rights(person) is not None:
-                return person
-        return None
 
     async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
@@ -235,6 +251,17 @@ class Gateway:
         new = self._current(topic, id_)
         return ChangedCapabilities(id_, topic, list(old.texts), list(new.texts), by.id, change.at)
 
+    def change_mode(self, params: ChangeMode) -> ChangedMode:
+        """Choose which envelopes a connected participant receives, from the next one on."""
+        topic = self._topic_of(params)
+        room = self._rooms.get(topic)
+        members = [one for one in (() if room is None else room.members) if one.subject == params.id]
+        if room is None or not members:
+            raise Fault("NOT_FOUND", f"{params.id!r} is not in {topic!r}", hint="`interlock rooms list` shows them")
+        for member in members:
+            room.route(member.id, Mode(params.mode))
+        return ChangedMode(params.id, topic, params.mode)
+
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
@@ -245,7 +272,8 @@ class Gateway:
     def _load(self) -> asyncio.Task[ModuleType] | None:
         """Load what rooms need on a thread, once there is a topic. None where there is none."""
         if self._loading is None and self._applied.topics:
-            work = asyncio.to_thread(import_module, "interlock.rooms.room")
+            # It needs all the others.
+            work = asyncio.to_thread(import_module, "interlock.rooms.tool_participants")
             self._loading = asyncio.create_task(work, name="load rooms")
         return self._loading
 
@@ -261,7 +289,7 @@ class Gateway:
         servers = list(settings.servers)
         return RoomRow(name, settings.visibility, settings.strict, settings.proposals, proposals, servers, rows)
 
-    def _topic_of(self, params: ChangeCapabilities) -> str:
+    def _topic_of(self, params: ChangeCapabilities | ChangeMode) -> str:
         self._follow_configuration()
         if params.topic is not None:
             if params.topic not in self._applied.topics:
@@ -275,19 +303,20 @@ class Gateway:
         return found[0]
 
     def _current(self, topic: str, id: str) -> CapabilitySet:
-        """What a participant may send, connected or not. Raises NOT_FOUND for one that the topic does not know."""
+        """The capabilities of a participant, connected or not. Raises NOT_FOUND for an unknown one."""
         room = self._rooms.get(topic)
         for member in () if room is None else room.members:
             if member.subject == id:
-                return self._capabilities(topic, id, member.principal)
+                return self.capabilities(topic, id, member.principal)
         settings = self._applied.topics[topic]
         if id not in settings.members and self._changes.get(topic, id) is None:
             raise Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint="`interlock rooms list` shows them")
-        return self._capabilities(topic, id, Principal(id, self._hub_app.access.kind_of(id)))
+        return self.capabilities(topic, id, Principal(id, self._hub_app.access.kind_of(id)))
 
     # Authority.
 
-    def _capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
+    def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
+        """What a participant may send, connected or not."""
         rooms = self._applied
         try:
             return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self._changes.get(topic, id))
@@ -324,9 +353,10 @@ class Gateway:
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
                 room.close()
+                self._histories.forget(name)
                 self._inboxes.pop(name, None)
                 continue
-            room.govern(settings)
+            room.govern(settings, self._histories.of(name, settings))
             self._seat(room)
             for member in room.members:
                 try:
@@ -334,7 +364,7 @@ class Gateway:
                 except Fault:
                     member.expel("You are no member of the topic any more.", "Ask the operator.")
                 else:
-                    room.grant(member.id, self._capabilities(name, member.subject, member.principal))
+                    room.grant(member.id, self.capabilities(name, member.subject, member.principal))
 
     def _on_change(self, topic: str, participant: str) -> None:
         """A change of capabilities was stored, here or by another hub."""
@@ -343,7 +373,7 @@ class Gateway:
             return
         for member in room.members:
             if member.subject == participant:
-                room.grant(member.id, self._capabilities(topic, participant, member.principal))
+                room.grant(member.id, self.capabilities(topic, participant, member.principal))
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
@@ -352,3 +382,7 @@ class Gateway:
             for member in room.members:
                 self._check_access(member)
             room.tick()
+        if self._tool_participants is not None:
+            self._tool_participants.tick()
+        self._tell_subscribers()
+        self._histories.tick()

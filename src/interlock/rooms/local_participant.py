@@ -1,7 +1,7 @@
 """A participant in the hub's own process with a principal's credential: its connection is a queue.
 
 It is a member like any other: the same admission, capabilities, rates and revocation. A person who fulfils a proposal
-from the inbox takes part in this way.
+from the inbox and a client that joined through MCP tools take part in this way.
 """
 
 from __future__ import annotations
@@ -95,6 +95,16 @@ class LocalParticipant:
             with contextlib.suppress(Refusal):
                 return decode(data)
         return None
+
+    @property
+    def unread(self) -> int:
+        """Envelopes that wait to be read."""
+        return len(self._unread)
+
+    def drain(self) -> None:
+        """Drop what waits to be read."""
+        self._unread.clear()
+        self._unread_bytes = 0
 
     async def wait(self) -> None:
         """Wait until an envelope can be read, or the participant is no longer in the topic."""

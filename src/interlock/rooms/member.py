@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
-from interlock.protocols.mcpx.errors import Reason
+from interlock.protocols.mcpx.envelopes import Envelope, decode
+from interlock.protocols.mcpx.errors import Reason, Refusal
 
 if TYPE_CHECKING:
     from interlock.rooms.room import Room
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
+LONGEST_PAUSE_S: Final = 0.25
+"""After a refused flood nothing is read from the sender for this time, at most."""
 APART: Final = "~"
 """Divides the id of a participant that joined beside other connections of its principal."""
 
@@ -98,6 +101,19 @@ class Member:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
 
+    def read(self, data: bytes, binary: bool, now: float) -> Envelope:
+        """Read an envelope within its rate. Raises Refusal."""
+        late = self.meter.wait_s(now)
+        if late <= 0:
+            self.meter.take(now)
+        if binary:
+            raise Refusal(Reason.NOT_JSON, "The message is binary.", "Send envelopes as text messages.")
+        envelope = decode(data)
+        if late > 0:
+            self.pause(min(late, LONGEST_PAUSE_S))
+            raise rate_limited(self.meter, now).about(envelope.id, envelope.kind.text)
+        return envelope
+
     def count_refusal(self, reason: Reason, now: float) -> int:
         """How many refusals the audit record of this one stands for; 0 where it is not recorded yet."""
         known = self._unrecorded
@@ -118,3 +134,10 @@ class Member:
     def _resume(self) -> None:
         self._timer = None
         self.connection.resume()
+
+
+def rate_limited(meter: Meter, now: float) -> Refusal:
+    """The refusal of an envelope, or a connection, beyond the rate of its sender."""
+    most, seconds = meter.full(now)
+    message = f"You sent {most} envelopes in {seconds} seconds."
+    return Refusal(Reason.RATE_LIMITED, message, f"Send again in {meter.wait_s(now):.1f} s.")

@@ -12,6 +12,7 @@ import random
 import uuid
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -56,9 +57,11 @@ class Participant:
         *,
         mode: Literal["all", "directed"] = "all",
         reconnect: bool = True,
+        since: str | None = None,
     ) -> None:
         base = url.replace("http", "ws", 1) if url.startswith("http") else url
-        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}&mode={mode}"
+        self._url = f"{base.partition('/ws')[0].rstrip('/')}/ws?topic={quote(topic, safe='')}"
+        self._mode: Literal["all", "directed"] = mode
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._reconnect = reconnect
         self._socket: ClientConnection | None = None
@@ -69,6 +72,8 @@ class Participant:
         self._pausing = False
         """Whether it waits to connect again."""
         self._waiting: dict[str, asyncio.Future[Envelope]] = {}
+        self._waiting_kinds: dict[str, str] = {}
+        """The kinds of the requests that wait, by envelope id."""
         self._requests: Recent[Asked] = Recent(3_600.0, 1_024, 8_192)
         self._numbers = 0
         self.id = ""
@@ -79,6 +84,12 @@ class Participant:
         """Envelopes that were dropped, by sender."""
         self.lost = 0
         """Envelopes that the application did not read in time."""
+        self.cursor = since
+        """Where it is in a topic that keeps a history. Give it as `since` to go on there, also in another process."""
+        self.gaps = 0
+        """How often the gateway no longer had what this participant missed."""
+        self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
+        """Envelopes since the cursor, which come again after a reconnection, and its own."""
 
     async def __aenter__(self) -> Participant:
         await self._open()
@@ -91,7 +102,7 @@ class Participant:
         await self.close()
 
     async def close(self) -> None:
-        """Leave the topic. What arrived before the end can still be read."""
+        """Leave the topic. Envelopes from before the end can still be read."""
         self._reconnect = False
         if self._socket is not None:
             await self._socket.close()
@@ -110,6 +121,19 @@ class Participant:
                 return
             self._arrived.clear()
             await self._arrived.wait()
+
+    async def set_mode(self, mode: Literal["all", "directed"]) -> None:
+        """Receive everything, or broadcasts and what is addressed here. It connects again, in the place of before."""
+        if mode != self._mode:
+            self._mode = mode
+            former, task = self._socket, self._task
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            await self._open()
+            self._task = asyncio.create_task(self._run(), name="room participant")
+            if former is not None:
+                await former.close()
 
     @property
     def ended(self) -> RoomError | None:
@@ -174,7 +198,9 @@ class Participant:
     ) -> str:
         """Send an envelope. Raises RoomError where no connection is open."""
         id_ = id or str(uuid.uuid4())
-        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "from": self.id}
+        # The specification's own gateway takes no envelope without `ts`.
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "ts": now, "from": self.id}
         if to:
             members["to"] = list(to)
         members["kind"] = kind
@@ -183,6 +209,7 @@ class Participant:
         members["payload"] = payload
         data = msgspec.json.encode(members)
         self._remember(decode(data))
+        self._seen.add(id_, True, "", 0.0)  # other gateways also send it back
         try:
             if self._socket is None:
                 raise RoomError("not_connected", "no connection is open")
@@ -196,7 +223,7 @@ class Participant:
     ) -> Envelope:
         id_ = str(uuid.uuid4())
         waiting: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._waiting[id_] = waiting
+        self._waiting[id_], self._waiting_kinds[id_] = waiting, kind
         try:
             await self.send(kind, payload, to, fulfils, id_)
             async with asyncio.timeout(timeout):
@@ -204,14 +231,15 @@ class Participant:
         except TimeoutError:
             raise RoomError("timeout", f"no answer within {timeout:g} s") from None
         finally:
-            self._waiting.pop(id_, None)
+            del self._waiting[id_], self._waiting_kinds[id_]
 
     # Receiving.
 
     async def _open(self) -> None:
         try:
+            since = "" if self.cursor is None else f"&since={quote(self.cursor, safe='')}"
             self._socket = await connect(
-                self._url,
+                f"{self._url}&mode={self._mode}{since}",
                 additional_headers=self._headers,
                 compression=None,
                 max_size=2 * DEFAULT_BOUNDS.envelope_bytes,
@@ -280,9 +308,13 @@ class Participant:
         except Refusal:
             self.misbehaviour[_sender(raw)] += 1
             return None
+        if not envelope.kind.reserved:
+            if self._seen.get(envelope.id, 0.0):
+                return None  # it comes again, from the history
+            self._seen.add(envelope.id, True, "", 0.0)
         self._remember(envelope)
         self._note(envelope)
-        waiting = self._waiting.get(envelope.correlation_id or "")
+        waiting = self._waiting.get(envelope.correlation_id or self._refused(envelope))
         if waiting is not None and not waiting.done():
             if envelope.kind.type == kinds.RESPONSE:
                 waiting.set_result(envelope)
@@ -295,6 +327,13 @@ class Participant:
         self._inbox.append(envelope)
         self._arrived.set()
         return envelope
+
+    def _refused(self, envelope: Envelope) -> str:
+        """The request that an error without `correlation_id` is about: SHOULD is no MUST, so its kind has to do."""
+        if envelope.kind.type != kinds.ERROR:
+            return ""
+        kind = msgspec.json.decode(envelope.payload, type=system.ErrorPayload).attempted_kind
+        return next((id_ for id_, waiting in self._waiting_kinds.items() if waiting == kind), "")
 
     def _remember(self, envelope: Envelope) -> None:
         """Remember a request, so that its responses can be checked."""
@@ -309,6 +348,9 @@ class Participant:
             welcome = msgspec.json.decode(envelope.payload, type=system.WelcomePayload)
             self.id, self.capabilities = welcome.you.id, welcome.you.capabilities or ()
             self.participants = {one.id: one.capabilities or () for one in welcome.participants}
+            self._note_history(welcome.history)
+        elif envelope.kind.type == kinds.HISTORY:
+            self.cursor = msgspec.json.decode(envelope.payload, type=system.HistoryPayload).cursor
         elif envelope.kind.type == kinds.PRESENCE:
             presence = msgspec.json.decode(envelope.payload, type=system.PresencePayload)
             who = presence.participant
@@ -316,6 +358,14 @@ class Participant:
                 self.participants.pop(who.id, None)
             elif who.id != self.id:
                 self.participants[who.id] = who.capabilities or ()
+
+    def _note_history(self, history: system.HistoryPayload | msgspec.UnsetType) -> None:
+        if isinstance(history, msgspec.UnsetType):
+            self.gaps += self.cursor is not None
+            self.cursor = None
+        else:
+            self.gaps += history.recovered is False
+            self.cursor = history.cursor
 
     def _end(self, why: RoomError) -> None:
         if self._ended is None:

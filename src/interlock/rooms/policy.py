@@ -1,4 +1,4 @@
-"""Who may join a topic, under which id, with which capabilities: decided by the credential, never by a peer's word.
+"""Admission to a topic: id and capabilities follow from the credential, never from a peer's claim.
 
 A stored change of a participant's capabilities stands on top of its profile.
 """
@@ -11,6 +11,7 @@ from typing import Final
 
 from interlock.config.settings import Topic
 from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.room_membership import may_join
 from interlock.hub.room_capabilities import CapabilityChange
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.ledger import LedgerBounds
@@ -25,12 +26,12 @@ GUEST: Final = "guest-"
 
 def check_member(name: str, topic: Topic, principal: Principal | None) -> None:
     """Refuse a principal that may not join. Raises Fault; a private topic is unknown to those outside it."""
+    if may_join(topic, principal):
+        return
     if principal is None:
-        if topic.visibility != "public":
-            hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
-            raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
-    elif topic.visibility == "private" and principal.id not in topic.members:
-        raise unknown_topic(name)
+        hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
+        raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
+    raise unknown_topic(name)
 
 
 def capabilities_of(
@@ -39,7 +40,7 @@ def capabilities_of(
     principal: Principal | None,
     change: CapabilityChange | None,
 ) -> CapabilitySet:
-    """What a participant may send. A profile that does not exist covers nothing."""
+    """The capabilities of a participant. A profile that does not exist covers nothing."""
     name = topic.profile
     if principal is not None:
         name = topic.members.get(principal.id) or topic.kinds.get(principal.kind) or name

@@ -29,6 +29,7 @@ from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal, State
+from interlock.rooms.fulfilment import check_fulfiller, find_person
 from interlock.rooms.server_participant import PREFIX
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
@@ -113,7 +114,8 @@ class ProposalInbox:
         if entry is None or entry.decision != decision.id:
             raise Fault("INVALID_PARAMS", f"the proposal of decision {decision.id} has ended")
         kind = entry.envelope.kind
-        self._gateway.check_fulfiller(self._room, by, entry.envelope.id)
+        capabilities = self._gateway.capabilities(self._room.name, by.id, by)
+        check_fulfiller(self._room, entry.envelope.id, by, capabilities)
         to = given.to or entry.envelope.to
         if given.answer != "no" and not to:
             hint = f"name a participant, as in `interlock rooms fulfil {self._room.name} ID --to server:NAME`"
@@ -149,7 +151,7 @@ class ProposalInbox:
         decision = await self._inbox.ask(question, view=view)
         entry.decision = decision.id
         rule = self._inbox.rule_for(question)
-        maker = None if rule is None else self._gateway.person(rule.made_by)
+        maker = None if rule is None else find_person(self._hub_app, rule.made_by)
         if maker is None:
             return
         try:

@@ -25,7 +25,7 @@ class Resident(Protocol):
 
     @property
     def capabilities(self) -> CapabilitySet:
-        """What it may send."""
+        """Its capabilities."""
 
     def wants(self, envelope: Envelope) -> bool:
         """Whether it reads this envelope."""

@@ -16,7 +16,6 @@ import msgspec
 from websockets.frames import CloseCode
 
 from interlock.config.settings import Topic as TopicSettings
-from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.journal import Journal
 from interlock.hub.rate_meter import Meter
@@ -24,24 +23,20 @@ from interlock.protocols.mcpx import system
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.proposals import Proposal, State, ended
+from interlock.protocols.mcpx.proposals import Proposal, ended
 from interlock.protocols.mcpx.routing import Mode, Participant
-from interlock.protocols.mcpx.topic import Topic
+from interlock.protocols.mcpx.topic import Accepted, Topic
+from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
-from interlock.rooms.member import Member
+from interlock.rooms.history import History, Positions
+from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.outgoing import Outgoing
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
 from interlock.rooms.resident import Resident
 from interlock.transports.websocket import text_frame
 
-LONGEST_PAUSE_S: Final = 0.25
-"""After a refused flood nothing is read from the sender for this time, at most."""
 MOST_METERS: Final = 20_000
-_ENDINGS: Final = {
-    Reason.REPLACED: CloseCode.POLICY_VIOLATION,
-    Reason.TOO_SLOW: CloseCode.POLICY_VIOLATION,
-    Reason.ACCESS_ENDED: CloseCode.POLICY_VIOLATION,
-}
+_FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
 
 class Room:
@@ -53,27 +48,41 @@ class Room:
         settings: TopicSettings,
         journal: Journal,
         check: Callable[[Member], None],
+        history: History | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
         self.counts = RoomCounts()
-        self._journal = journal
+        self._audit = RoomAudit(journal, name)
         self._check = check
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
         self._residents: dict[str, Resident] = {}
         """Participants of the hub's own."""
-        self._entering: dict[Member, Participant] = {}
+        self._entering: dict[Member, tuple[Participant, str | None]] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
         self._outgoing = Outgoing(self._drop_slow)
+        self._history = history
+        """None where the topic keeps none."""
+        self._positions = Positions()
         self._now: Callable[[], float] = time.monotonic
 
     @property
     def members(self) -> tuple[Member, ...]:
         """Everyone who is connected."""
         return tuple(self._members.values())
+
+    @property
+    def participants(self) -> tuple[Participant, ...]:
+        """Everyone who is there, the hub's own participants too."""
+        return self._topic.participants
+
+    @property
+    def activity(self) -> int:
+        """Grows with everything that happens here."""
+        return self.counts.passed + self.counts.presences
 
     @property
     def open_proposals(self) -> int:
@@ -93,13 +102,20 @@ class Room:
 
     # A participant comes and goes.
 
-    def admit(self, id: str, principal: Principal | None, capabilities: CapabilitySet, mode: Mode) -> Member:
-        """Reserve a place for a connection that is being upgraded. Raises Refusal."""
+    def admit(
+        self,
+        id: str,
+        principal: Principal | None,
+        capabilities: CapabilitySet,
+        mode: Mode,
+        since: str | None = None,
+    ) -> Member:
+        """Reserve a place for a connection that is being upgraded. Raises Refusal. `since` is a cursor of before."""
         now = self._now()
         # A guest has a new id each time, so all guests together are counted as they come.
         joins = self._meter(GUEST if principal is None else id, now)
         if joins.wait_s(now) > 0:
-            raise _rate_limited(joins, now)
+            raise rate_limited(joins, now)
         joins.take(now)
         present = len(self._members) + sum(one.id not in self._members for one in self._entering)
         if id not in self._members and present >= self.settings.participants:
@@ -107,12 +123,12 @@ class Room:
             raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
         participant = Participant(id, ANONYMOUS if principal is None else principal.id, capabilities, mode)
         member = Member(self, id, principal, self._meter(id, now), datetime.now(UTC))
-        self._entering[member] = participant
+        self._entering[member] = participant, since
         return member
 
     def enter(self, member: Member) -> None:
         """The participant is connected: welcome it, then tell all. A former connection of the same one ends."""
-        participant = self._entering.pop(member)
+        participant, since = self._entering.pop(member)
         before = self._members.pop(member.id, None)
         known = self._topic.participant(member.id)
         try:
@@ -125,11 +141,33 @@ class Room:
         if before is not None:
             message = f"{member.id!r} connected again, so this connection ends."
             self._expel(before, Refusal(Reason.REPLACED, message, "Use one connection for each participant and topic."))
-        self._welcome(member.id)
+        self._come_back(member, participant, since)
         if known is None or known.capabilities != participant.capabilities:
             self._presence("join", participant)
         mode = participant.mode.value
-        self._record("joined", member, details={"participant": member.id, "mode": mode, "again": before is not None})
+        self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
+
+    def _tell_position(self, member: Member, history: History) -> None:
+        cursor = history.cursor(member.subject)
+        self._broadcast(system.history(self._id(), member.id, cursor, _timestamp()), (member,))
+
+    def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
+        """Welcome a participant. One that says where it was gets what it missed, or learns that it is lost."""
+        if since is None:
+            self._welcome(member.id)
+            return
+        history, missed = self._history, None
+        if history is not None:
+            missed = history.missed(since, member.subject, participant)
+        # Its cursor stays until it has everything: the connection may end before.
+        self._welcome(member.id, since if missed is not None else None, recovered=missed is not None)
+        for data in missed or ():
+            self._outgoing.send(text_frame(data), (member,))
+        if missed is None:
+            message = "What you missed is not kept any more."
+            self._tell(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
+        elif history is not None:
+            self._tell_position(member, history)
 
     def lose(self, member: Member) -> None:
         """The connection has gone: tell all, unless a newer connection took its place."""
@@ -142,10 +180,10 @@ class Room:
             if participant is not None:
                 self._presence("leave", participant)
         for reason, count in member.unrecorded().items():
-            self._record_refusal(member, reason, "", None, count)
+            self._audit.refusal(member, reason, "", None, count)
         if member.principal is None:
             self._meters.pop(member.id, None)
-        self._record("left", member, details={"participant": member.id})
+        self._audit.record("left", member, {"participant": member.id})
 
     def expel(self, member: Member, message: str, fix: str) -> None:
         """End a participant that may no longer be here. It is told why."""
@@ -183,19 +221,15 @@ class Room:
         self._check(member)
         if member.gone:
             return
-        envelope = self._read(member, data, binary, now)
+        envelope = member.read(data, binary, now)
         accepted = self._topic.accept(envelope, member.id, now)
-        self.counts.passed += 1
-        members, recipients = self._members, accepted.recipients
-        if self._residents:
-            recipients = tuple(id_ for id_ in recipients if id_ not in self._residents)
-        self._outgoing.send(text_frame(data), [members[id_] for id_ in recipients])
+        self._pass_on(envelope, accepted)
         for resident in self._residents.values():
             # Later, since not everyone may have the envelope yet, and an answer comes after it.
             if resident.wants(envelope):
                 asyncio.get_running_loop().call_soon(resident.receive, member, envelope, accepted.proposal)
         if accepted.proposal is not None:
-            self._record_proposal(member, accepted.proposal)
+            self._audit.proposal(member, accepted.proposal)
 
     def report(self, member: Member, refusal: Refusal) -> None:
         """Tell a sender why its envelope, which was passed on, is not acted on. Counted and recorded as a refusal."""
@@ -234,34 +268,53 @@ class Room:
     def speak(self, id: str, data: bytes) -> None:
         """Pass on an envelope of a participant of the hub's own. Judged like any other, but for rates."""
         try:
-            accepted = self._topic.accept(decode(data), id, self._now())
+            envelope = decode(data)
+            accepted = self._topic.accept(envelope, id, self._now())
         except Refusal as refusal:
             self.counts.refused[refusal.reason] += 1
             return
+        self._pass_on(envelope, accepted)
+
+    def _pass_on(self, envelope: Envelope, accepted: Accepted) -> None:
         self.counts.passed += 1
+        if self._history is not None:
+            self._history.add(envelope, accepted.proposer)
         members = self._members
-        self._outgoing.send(text_frame(data), [members[one] for one in accepted.recipients if one in members])
+        to = [members[id_] for id_ in accepted.recipients if id_ in members]
+        self._outgoing.send(text_frame(envelope.raw), to)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
         now = self._now()
         for proposal in self._topic.expire(now):
-            self._record_proposal(None, proposal)
+            self._audit.proposal(None, proposal)
             for resident in self._residents.values():
                 resident.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
                 self._tell(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
+        if self._history is not None:
+            for member in self._positions.due(self._history.offset, self._members.values()):
+                self._tell_position(member, self._history)
         for id_ in [one for one, meter in self._meters.items() if one not in self._members and meter.is_idle(now)]:
             del self._meters[id_]
 
     # Changes at run time.
 
-    def govern(self, settings: TopicSettings) -> None:
+    def govern(self, settings: TopicSettings, history: History | None) -> None:
         """Apply other settings, from the next envelope on."""
         self.settings = settings
+        self._history = history
         self._topic.govern(rules_of(settings))
+        if self._history is not None:
+            self._history.bound(settings.history)
         for meter in self._meters.values():
             meter.limit(settings.rate)
+
+    def route(self, id: str, mode: Mode) -> None:
+        """Choose what a connected participant receives, from the next envelope on."""
+        participant = self._topic.participant(id)
+        if participant is not None:
+            self._topic.join(msgspec.structs.replace(participant, mode=mode))
 
     def grant(self, id: str, capabilities: CapabilitySet) -> None:
         """Give a connected participant other capabilities. It gets a fresh welcome, and all others learn of it."""
@@ -273,18 +326,6 @@ class Room:
         self._welcome(id)
         self._presence("join", participant)
 
-    def _read(self, member: Member, data: bytes, binary: bool, now: float) -> Envelope:
-        late = member.meter.wait_s(now)
-        if late <= 0:
-            member.meter.take(now)
-        if binary:
-            raise Refusal(Reason.NOT_JSON, "The message is binary.", "Send envelopes as text messages.")
-        envelope = decode(data)
-        if late > 0:
-            member.pause(min(late, LONGEST_PAUSE_S))
-            raise _rate_limited(member.meter, now).about(envelope.id, envelope.kind.text)
-        return envelope
-
     def _refuse(self, member: Member, refusal: Refusal, now: float) -> None:
         self.counts.refused[refusal.reason] += 1
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
@@ -294,16 +335,21 @@ class Room:
             self._broadcast(notice, (one for one in self._members.values() if one is not member))
         count = member.count_refusal(refusal.reason, now)
         if count:
-            self._record_refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
+            self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
 
-    def _welcome(self, id: str) -> None:
+    def _welcome(self, id: str, cursor: str | None = None, *, recovered: bool | None = None) -> None:
         participants = self._topic.participants
         you = self._topic.participant(id)
         assert you is not None
         others = tuple(one.info for one in participants if one.id != id)
-        self._broadcast(system.welcome(self._id(), you.info, others, _timestamp()), (self._members[id],))
+        member = self._members[id]
+        position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
+        if self._history is not None:
+            position = system.HistoryPayload(cursor or self._history.cursor(member.subject), recovered)
+        self._broadcast(system.welcome(self._id(), you.info, others, _timestamp(), position), (member,))
 
     def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
+        self.counts.presences += 1
         self._broadcast(system.presence(self._id(), event, participant.info, _timestamp()), self._members.values())
 
     def _tell(self, member: Member, refusal: Refusal) -> None:
@@ -329,14 +375,15 @@ class Room:
         self.counts.dropped += 1
         message = f"{member.id!r} left too much unread."
         self._expel(member, Refusal(Reason.TOO_SLOW, message, "Read what arrives, or connect with mode=directed."))
-        self._record_refusal(member, Reason.TOO_SLOW, message, None, 1)
+        self._audit.refusal(member, Reason.TOO_SLOW, message, None, 1)
         self.lose(member)
 
     def _expel(self, member: Member, refusal: Refusal) -> None:
         """Tell a participant why its connection ends, and end it."""
         self.counts.refused[refusal.reason] += 1
         last = text_frame(self._error(member, refusal))
-        member.connection.close(_ENDINGS.get(refusal.reason, CloseCode.TRY_AGAIN_LATER), refusal.reason.value, last)
+        code = CloseCode.POLICY_VIOLATION if refusal.reason in _FINAL else CloseCode.TRY_AGAIN_LATER
+        member.connection.close(code, refusal.reason.value, last)
 
     def _meter(self, id: str, now: float) -> Meter:
         meter = self._meters.get(id)
@@ -345,37 +392,6 @@ class Room:
                 raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
             meter = self._meters[id] = Meter("participant", self.settings.rate)
         return meter
-
-    # The audit log.
-
-    def _record(self, event: str, member: Member, details: dict[str, object], rule: str = "", reason: str = "") -> None:
-        by = member.principal or NOBODY
-        self._journal.room(event, by, self.name, rule=rule, reason=reason, details=details)
-
-    def _record_refusal(self, member: Member, reason: Reason, message: str, kind: str | None, count: int) -> None:
-        details: dict[str, object] = {"participant": member.id, "count": count}
-        if kind is not None:
-            details["kind"] = kind[:256]
-        self._record("refused", member, details, rule=reason.value, reason=message[:256])
-
-    def _record_proposal(self, member: Member | None, proposal: Proposal) -> None:
-        by = NOBODY if member is None or member.principal is None else member.principal
-        details: dict[str, object] = {
-            "proposal": proposal.id,
-            "proposer": proposal.proposer,
-            "kind": proposal.kind.text[:256],
-        }
-        if proposal.state is not State.OPEN and member is not None:
-            details["by"] = member.id
-        if proposal.request_id is not None:
-            details["request"] = proposal.request_id
-        self._journal.room(f"proposal_{proposal.state.value}", by, self.name, details=details)
-
-
-def _rate_limited(meter: Meter, now: float) -> Refusal:
-    most, seconds = meter.full(now)
-    message = f"You sent {most} envelopes in {seconds} seconds."
-    return Refusal(Reason.RATE_LIMITED, message, f"Send again in {meter.wait_s(now):.1f} s.")
 
 
 def _timestamp() -> str:

@@ -27,6 +27,7 @@ from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, PROTOCOL, Envelop
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
+from interlock.transports.exchange import unanswered
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Request
 
@@ -61,7 +62,7 @@ class Asked(NamedTuple):
     envelope: Envelope
     request: Request
     to: list[str]
-    """Who gets the response."""
+    """The receivers of the response."""
 
 
 class ServerParticipant:
@@ -217,7 +218,7 @@ class RoomExchange(Exchange):
         """Nobody in a topic asked for progress."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered in a room")
+        raise unanswered(method, "in a room")
 
     def cancel(self, reason: str) -> None:
         """Give up the answer."""

@@ -16,7 +16,7 @@ MOST: Final = 256
 
 
 class Admitted(NamedTuple):
-    """What a credential admits to a topic."""
+    """The admission of a credential to a topic."""
 
     principal: Principal | None
     apart: bool = False
@@ -39,7 +39,7 @@ class Tickets:
         return text
 
     def redeem(self, text: str, topic: str) -> Admitted | None:
-        """Who a ticket admits to a topic, once; None for any other text."""
+        """The participant that a ticket admits, once; None for any other text."""
         found = self._open.pop(_hash(text), None)
         if found is None or found[1] != topic or self._clock() >= found[2]:
             return None

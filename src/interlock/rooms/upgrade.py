@@ -1,4 +1,4 @@
-"""`GET /ws?topic=NAME&mode=all|directed`: the request that opens a participant's WebSocket, judged before the upgrade.
+"""`GET /ws?topic=NAME&mode=all|directed&since=CURSOR` opens a participant's WebSocket, and is judged before that.
 
 The credential is a bearer token in `Authorization`, or for browsers in `Sec-WebSocket-Protocol`, which is never echoed.
 """
@@ -40,7 +40,7 @@ class RoomUpgrader:
         """Judge a request. Raises Fault, or AuthenticationPending where that cannot be said yet."""
         if request.method != b"GET" or request.version != "1.1":
             raise Fault("INVALID_REQUEST", "a WebSocket opens with GET of HTTP/1.1")
-        topic, mode = _query(request.target)
+        topic, mode, since = _query(request.target)
         if not self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         self._gateway.check_loaded()
@@ -50,7 +50,7 @@ class RoomUpgrader:
         # A malformed handshake is refused before anyone is admitted.
         answer = accept(request.target, request.headers, SUBPROTOCOL if SUBPROTOCOL in offered else None)
         admitted = self._admitted(_credential(request.headers, offered), topic)
-        member = self._gateway.admit(topic, admitted, mode)
+        member = self._gateway.admit(topic, admitted, mode, since)
         connection = WebSocketConnection(answer, member)
         member.attach(connection)
         return connection
@@ -68,7 +68,7 @@ class RoomUpgrader:
         return Admitted(None if principal == LOCAL_AGENT else principal)
 
 
-def _query(target: bytes) -> tuple[str, Mode]:
+def _query(target: bytes) -> tuple[str, Mode, str | None]:
     try:
         pairs = parse_qsl(
             target.partition(b"?")[2].decode("ascii"),
@@ -82,14 +82,14 @@ def _query(target: bytes) -> tuple[str, Mode]:
     query = dict(pairs)
     if len(query) != len(pairs):
         raise Fault("INVALID_PARAMS", "a parameter is given twice")
-    if unknown := sorted(query.keys() - {"topic", "mode"}):
-        raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint="one of mode, topic")
+    if unknown := sorted(query.keys() - {"topic", "mode", "since"}):
+        raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint="one of mode, since, topic")
     topic, mode = query.get("topic", ""), query.get("mode", Mode.ALL.value)
     if not topic:
         raise Fault("INVALID_PARAMS", "no topic is named", hint="connect to /ws?topic=NAME")
     if mode not in (each.value for each in Mode):
         raise Fault("INVALID_PARAMS", f"mode {mode[:40]!r} is unknown", hint="one of all, directed")
-    return topic, Mode(mode)
+    return topic, Mode(mode), query.get("since")
 
 
 def _offered(headers: Mapping[bytes, bytes]) -> list[str]:

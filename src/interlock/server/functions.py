@@ -101,7 +101,7 @@ class Function:
             case "async_generator":
                 value = call()
             case "function" | "generator":
-                value = await work.server.threads.run(lambda: _collected(call(), report))
+                value = await work.server.threads.run(lambda: _collected(call(), report), work.owner)
         if type(value) in _FINAL:
             return value
         if inspect.isawaitable(value):

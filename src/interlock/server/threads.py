@@ -1,11 +1,17 @@
-"""Threads for functions that block. They are daemons: unlike an executor's, they never delay the end of the process."""
+"""Threads for functions that block. They are daemons: unlike an executor's, they never delay the end of the process.
+
+A thread cannot be stopped, so a function whose caller gave up keeps its thread. Each owner therefore has half of the
+threads at most, and an owner that has none gets one even when all are busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import queue
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
@@ -14,21 +20,35 @@ Job: TypeAlias = Callable[[], None]
 
 
 class Threads:
-    """At most `limit` threads, started when needed. Jobs wait in a queue while all are busy."""
+    """At most `limit` threads, and as many again for owners that have none. They are started when needed.
+
+    Jobs wait in a queue while all threads are busy, or while their owner uses up its share.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._share = max(1, limit // 2)
         self._pool = _Pool()
+        self._busy: Counter[str] = Counter()
+        """Threads by owner, also those that run a function whose caller gave up."""
+        self._waiting: dict[str, deque[Job]] = {}
+        """Jobs of owners that use up their share."""
 
-    async def run(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T], owner: str = "") -> T:
         """Call a function in a thread. If the waiting task is cancelled, the function runs on unheeded."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
 
         def job() -> None:
-            if answer.cancelled():
-                return
+            try:
+                if not answer.cancelled():
+                    work()
+            finally:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._ended, owner)
+
+        def work() -> None:
             try:
                 value = context.run(function)
             except BaseException as error:  # handed to the task that waits
@@ -39,8 +59,27 @@ class Threads:
             else:
                 _settle(loop, answer, lambda: answer.set_result(value))
 
-        self._pool.submit(job, self._limit)
+        if self._busy[owner] >= self._share and self._limit > 1:
+            self._waiting.setdefault(owner, deque()).append(job)
+        else:
+            self._begin(job, owner)
         return await answer
+
+    def _begin(self, job: Job, owner: str) -> None:
+        reserve = self._limit if owner and not self._busy[owner] else 0
+        self._busy[owner] += 1
+        self._pool.submit(job, self._limit + reserve)
+
+    def _ended(self, owner: str) -> None:
+        """A thread of an owner is free: its next job can begin."""
+        self._busy[owner] -= 1
+        if not self._busy[owner]:
+            del self._busy[owner]
+        waiting = self._waiting.get(owner)
+        if waiting:
+            self._begin(waiting.popleft(), owner)
+            if not waiting:
+                del self._waiting[owner]
 
     def close(self) -> None:
         """End the threads after their queued jobs. A later `run` starts new ones."""

@@ -6,6 +6,7 @@ Both databases have one schema and one interface. An acknowledged change is comm
 from __future__ import annotations
 
 from .collection import Collection, Document
+from .connect import check_store
 from .errors import (
     Conflict,
     NotRecorded,
@@ -35,4 +36,5 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "Transaction",
+    "check_store",
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from .database import Database
 from .errors import StoreUnavailable
+from .schema import check_schema
 from .sqlite import Sqlite
 
 _FORMATS: Final = "write a path, sqlite:///path or postgresql://user:password@host/database, percent-encoded"
@@ -27,6 +30,22 @@ def connect(where: str, *, read_only: bool = False) -> Database:
         hint = "install it with `pip install 'interlock[postgres]'`"
         raise StoreUnavailable("the driver for PostgreSQL is not installed", hint) from None
     return Postgres(where, read_only=read_only)
+
+
+def check_store(where: str) -> None:
+    """Raises StoreError for a database with which no hub can start. Changes nothing."""
+    if not is_shared(where):
+        place = path = sqlite_path(where)
+        while not place.exists():
+            place = place.parent
+        if place != path:
+            if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+                raise StoreUnavailable(f"{path} cannot be made", "set another `store` in [hub]")
+            return
+        if not os.access(path, os.W_OK):
+            raise StoreUnavailable(f"{path} cannot be written", "correct its permissions, or set another `store`")
+    with closing(connect(where, read_only=True)) as database:
+        check_schema(database)
 
 
 def sqlite_path(where: str) -> Path:

@@ -50,6 +50,15 @@ def schema_number(database: Database) -> int:
     return number if isinstance(number, int) else 0
 
 
+def check_schema(database: Database, wanted: tuple[Step, ...] | None = None) -> int:
+    """The number of a database's schema. Raises StoreTooNew for one that is ahead of this version."""
+    known = steps() if wanted is None else wanted
+    current = schema_number(database)
+    if current > len(known):
+        raise StoreTooNew(f"the database has schema {current}; this version knows {len(known)}")
+    return current
+
+
 def bring_up(
     database: Database, back_up: Callable[[int], None], wanted: tuple[Step, ...] | None = None
 ) -> tuple[int, ...]:
@@ -58,9 +67,7 @@ def bring_up(
     Raises StoreTooNew for a database that is ahead of this version, and leaves it unchanged.
     """
     known = steps() if wanted is None else wanted
-    current = schema_number(database)
-    if current > len(known):
-        raise StoreTooNew(f"the database has schema {current}; this version knows {len(known)}")
+    current = check_schema(database, known)
     if 0 < current < len(known):
         back_up(current)
     return tuple(step.number for step in known[current:] if _apply(database, step))

@@ -25,7 +25,7 @@ GONE: Final = "the client closed the connection"
 
 
 def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
-    """What was said when an answer was given up; `otherwise` where it was not, or nothing was said of it."""
+    """The reason of a cancelled answer; `otherwise` if it was not cancelled, or without a reason."""
     if not answer.cancelled():
         return otherwise
     try:
@@ -36,14 +36,24 @@ def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
     return otherwise
 
 
+NEEDS_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
+
+
 def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
     """A client is only asked what it declared that it answers. Raises MISSING_CAPABILITY."""
     if not dialect.capabilities.can_answer(method, params):
         raise Fault(
             "MISSING_CAPABILITY",
-            f"the client did not declare that it answers {method}",
+            f"the tool asks the client ({method}), and the client does not support that",
+            hint=NEEDS_CLIENT,
             data={"requiredCapabilities": missing_capability(method, params)},
         )
+
+
+def unanswered(method: str, where: str) -> Fault:
+    """The fault for a server that asks the client where no client can answer."""
+    message = f"the tool asks the client ({method}), which cannot be answered {where}"
+    return Fault("MISSING_CAPABILITY", message, hint=NEEDS_CLIENT)
 
 
 class SessionExchange(abc.ABC, Generic[S_co]):

@@ -14,10 +14,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.meta import members
 from interlock.transports.call_parking import CallParking, Place, refused
-from interlock.transports.exchange import Exchange
+from interlock.transports.exchange import Exchange, check_capability
 from interlock.wire.errors import ErrorObject, Fault
 
 Outcome: TypeAlias = bytes | Fault | ErrorObject
@@ -140,14 +139,7 @@ class ParkedRequest(abc.ABC):
 
     def check_capability(self, method: str, params: bytes) -> None:
         """A client is only asked what it said it answers. Raises MISSING_CAPABILITY."""
-        if not self.dialect.capabilities.can_answer(method, params):
-            needed = missing_capability(method, params)
-            name = " and ".join(needed)
-            raise Fault(
-                "MISSING_CAPABILITY",
-                f"this needs a client that declares the {name} capability",
-                data={"requiredCapabilities": needed},
-            )
+        check_capability(self.dialect, method, params)
 
     def pose(
         self, method: str, params: bytes, read: Callable[[bytes], object], key: str | None = None

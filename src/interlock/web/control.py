@@ -89,7 +89,7 @@ def _same(given: str, token: str) -> bool:
 
 
 def _is_ours(sock: socket.socket | None) -> bool:
-    """Whether it is this user who came, as far as the system tells. Whoever has gone again already is nobody."""
+    """Whether the peer is this user, as the system reports it. A peer that has gone again is nobody."""
     try:
         uid = None if sock is None else peer_uid(sock)
     except OSError:

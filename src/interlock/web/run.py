@@ -73,11 +73,18 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
     return 0
 
 
-async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
-    """The whole life of a hub on the running loop."""
+def check_start(config: Config) -> None:
+    """Raises CannotStart for a configuration with which no hub can start. `interlock doctor` asks the same."""
     check_installed(config.hub.oauth)
     check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
+    if config.hub.anonymous and not config.hub.on_loopback:
+        raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
+
+
+async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
+    """The whole life of a hub on the running loop."""
+    check_start(config)
     hub_app = HubApp(config, home)
     readiness = hub_app.readiness
     rooms = Gateway(hub_app)
@@ -86,8 +93,6 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
-    if config.hub.anonymous and not config.hub.on_loopback:
-        raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
     def rest_of_http() -> ASGIApp:
         from interlock.web.app import make_app
@@ -141,6 +146,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watcher.cancel()
     ebbing.cancel()
     await http.stop(readiness.drain_s)
+    await rooms.close()
     await hub_app.stop()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
@@ -163,7 +169,7 @@ async def _watch_files(hub_app: HubApp, configuration: ConfigurationOperations) 
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
-    """What thousands of clients took goes back to the system when they have gone. Cycles are looked for."""
+    """Return memory to the system after thousands of clients have gone. The garbage collector runs first."""
     memory_trend = MemoryTrend()
     collector = Collector()
     while True:

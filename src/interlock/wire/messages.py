@@ -57,6 +57,10 @@ class Failure(msgspec.Struct, frozen=True):
     error: ErrorObject
 
 
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""Some programs write it before their JSON. A reader may ignore it (RFC 8259, Character Encoding)."""
+_INTERNAL: Final = -32603
+
 Message: TypeAlias = Request | Notification | Result | Failure
 
 
@@ -67,6 +71,8 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     try:
         envelope = _decode_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
+        if data.startswith(BYTE_ORDER_MARK):
+            return decode(data[len(BYTE_ORDER_MARK) :], limits)
         raise _unreadable(data, cause) from None
     message = _classify(envelope, limits)
     canonical = _canonical_length(message)
@@ -230,6 +236,31 @@ class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_plain_request = msgspec.json.Decoder(_PlainRequest).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
+
+
+class _UnusualError(msgspec.Struct):
+    """An error whose code is not a number of 32 bits."""
+
+    code: float
+    message: str
+    data: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_unusual_error = msgspec.json.Decoder(_UnusualError).decode
+
+
+def _error_in(raw: msgspec.Raw) -> ErrorObject:
+    """The error of an answer. A code that not every client could read becomes that of an internal error."""
+    try:
+        error = _decode_error(raw)
+    except msgspec.DecodeError:
+        unusual = _decode_unusual_error(raw)
+        return ErrorObject(_INTERNAL, unusual.message, *((unusual.data,) if bytes(unusual.data) else ()))
+    if not -(2**31) <= error.code < 2**31:
+        error.code = _INTERNAL
+    return error
+
+
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _quote = msgspec.json.Encoder().encode
 _UNSET = msgspec.UNSET
@@ -260,7 +291,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
         return Result(known, bytes(envelope.result))
     if envelope.error is not _UNSET:
         try:
-            return Failure(known, _decode_error(envelope.error))
+            return Failure(known, _error_in(envelope.error))
         except msgspec.DecodeError as cause:
             raise BadMessage("INVALID_REQUEST", f"error is not an error object: {cause}", known) from None
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)

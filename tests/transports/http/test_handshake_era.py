@@ -242,9 +242,31 @@ async def test_an_event_id_of_another_session_replays_nothing(place: Place) -> N
     await peer.answer()
     primer = (await peer.event())["id"]
     stolen = await mallory.listen(primer)
-    await stolen.answer()
-    place.desk.sessions[1].notify("notifications/message", b'{"own":1}')
-    assert (await data(stolen))["params"] == {"own": 1}
+    assert (await stolen.answer()).status == 405, "as for a stream that is over"
+
+
+async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop(place: Place) -> None:
+    client = await place.handshake()
+    peer = await client.open(call("slow"))
+    exchange = await place.desk.next()
+    exchange.notify("notifications/message", b'{"n":1}')
+    await peer.answer()
+    primer = (await peer.event())["id"]
+    exchange.result(b"{}")
+    assert (await peer.event())["data"]
+    last = await peer.event()
+    assert await peer.event() == {}
+    for _ in range(2):
+        back = await client.listen(last["id"])
+        assert (await back.answer()).status == 405
+    missed = await client.listen(primer)
+    assert (await missed.answer()).streams, "what was missed is still told"
+    for event in range(300):
+        place.desk.sessions[0].notify("notifications/message", b'{"n":%d}' % event)
+    forgotten = await client.listen(primer)
+    assert (await forgotten.answer()).status == 405, "also once nothing of it is kept"
+    standalone = await client.listen()
+    assert (await standalone.answer()).streams
 
 
 @pytest.mark.parametrize("last", ["", "x", ".", "x.1", "x.99999999999999999999", "a.-1", "\xe9.1"])

@@ -1,1 +1,1 @@
-"""What an operator can do: keys, permissions, approvals, the audit log, backups."""
+"""Operations of an operator: keys, permissions, approvals, the audit log, backups."""

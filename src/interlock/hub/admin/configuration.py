@@ -43,7 +43,7 @@ class ConfigurationOperations:
                 changed = await self._apply(loaded)
                 applied = True
         except Exception as cause:
-            # Whatever a file contains, the next reload must work: it may contain the denial that matters.
+            # The next reload must work after any content of a file: it may contain the denial that matters.
             log.error("the configuration could not be applied", exc_info=cause)
             path = self._hub_app.config.origin.path or ""
             hint = "undo the last change of the configuration; the hub's log has the details"

@@ -107,7 +107,7 @@ def _digest(code: str) -> bytes:
 
 
 class NewCode(msgspec.Struct):
-    """Who asks for a code."""
+    """A request for a code."""
 
     terminal: ControlFlag = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from interlock.hub.auth.keys import without_key
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.auth.rights import check_permissions, rights_of
 from interlock.hub.permissions.access_methods import Instant, Name, RevokedCount
+from interlock.protocols.patterns import compile_pattern
 from interlock.wire.errors import Fault
 
 
@@ -61,7 +63,7 @@ class KeyOperations:
             rate=params.rate,
             record=lambda key: self._journal.key_created(by, key, trace),
         )
-        return MadeKey(text, Holder(params.agent, params.kind))
+        return MadeKey(text, Holder(params.agent, params.kind), self._idle(permissions or ()))
 
     async def revoke(self, by: Principal, params: KeysOf, trace: str) -> RevokedCount:
         """Revoke every key of a principal."""
@@ -80,6 +82,13 @@ class KeyOperations:
         return RotatedKey(
             await self._keys.rotate(params.agent, lambda new, old: self._journal.key_rotated(by, new, old, trace))
         )
+
+    def _idle(self, permissions: Iterable[str]) -> tuple[str, ...]:
+        """The permissions that match no tool which the hub knows now."""
+        offers = self._hub_app.catalog.offers().values()
+        names = [tool.exposed for offer in offers for tool in (*offer.tools.values(), *offer.lacking.values())]
+        patterns = ((each, compile_pattern(each.partition(":")[2])) for each in permissions if ":" in each)
+        return tuple(each for each, pattern in patterns if not any(map(pattern.matches, names)))
 
     def _check_own_rights(
         self, principal: Principal, kind: Kind, permissions: tuple[str, ...] | None, profile: str | None
@@ -135,6 +144,7 @@ class KeyRow(msgspec.Struct):
     expires_at: datetime | None
     last_used: datetime | None
     permissions: tuple[str, ...] | None
+    """None for those of its kind."""
     rate: Rate
 
 
@@ -156,6 +166,8 @@ class MadeKey(msgspec.Struct):
 
     key: str
     principal: Holder
+    matches_nothing: tuple[str, ...] = ()
+    """Permissions that match no tool which the hub knows now: perhaps a typing error."""
 
 
 class RotatedKey(msgspec.Struct):

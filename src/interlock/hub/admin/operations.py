@@ -44,7 +44,7 @@ log = logging.getLogger("interlock.operations")
 
 
 class Following(msgspec.Struct, frozen=True):
-    """What a connection reads after its answer: a subscription, and the notification for each of its events."""
+    """A stream after the answer: a subscription, and the notification for each of its events."""
 
     subscription: Subscription
     notification: Callable[[Delivery], tuple[str, msgspec.Struct] | None]

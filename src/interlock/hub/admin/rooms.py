@@ -6,7 +6,7 @@ The gateway is a layer above the hub, so these operations reach it through `Room
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
@@ -66,8 +66,25 @@ class ChangeCapabilities(msgspec.Struct):
     remove: Capabilities = ()
 
 
+class ChangeMode(msgspec.Struct):
+    """Which envelopes a participant receives (MCPx, Message Routing)."""
+
+    id: ParticipantId
+    mode: Literal["all", "directed"]
+    topic: TopicName | None = None
+    """May be left out where the participant is in one topic only."""
+
+
+class ChangedMode(msgspec.Struct):
+    """The mode of the connections that a participant has now. A new connection chooses its own."""
+
+    id: str
+    topic: str
+    mode: str
+
+
 class ChangedCapabilities(msgspec.Struct, rename="camel"):
-    """What a participant could send before, and can from now on."""
+    """The capabilities of a participant before and after the change."""
 
     participant_id: str
     topic: str
@@ -116,6 +133,9 @@ class RoomGateway(Protocol):
     async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the response to the request, if one came."""
 
+    def change_mode(self, params: ChangeMode) -> ChangedMode:
+        """Choose which envelopes a connected participant receives."""
+
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic."""
 
@@ -133,6 +153,10 @@ class RoomOperations:
     async def change(self, by: Principal, params: ChangeCapabilities, trace: str) -> ChangedCapabilities:
         """Change what a participant may send. It holds from its next envelope on, and all participants learn of it."""
         return await self._known().change_capabilities(by, params, trace)
+
+    async def mode(self, by: Principal, params: ChangeMode, trace: str) -> ChangedMode:
+        """Choose which envelopes a connected participant receives."""
+        return self._known().change_mode(params)
 
     async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
         """A ticket for the hub's own user."""

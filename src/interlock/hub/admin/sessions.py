@@ -77,7 +77,7 @@ class SessionRows(msgspec.Struct):
 
 
 class Ended(msgspec.Struct):
-    """What was ended."""
+    """The ended sessions and streams."""
 
     id: str
     sessions: int

@@ -213,7 +213,7 @@ class AgentStatus(msgspec.Struct):
 
 
 class HubWarning(msgspec.Struct):
-    """What an operator must know at once."""
+    """A problem that an operator must know of at once."""
 
     message: str
     hint: str

@@ -18,6 +18,7 @@ from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.refusals import Refusal
 from interlock.hub.catalog.offer import Item, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.hub.tool_search.searching_clients import how_it_searches, list_scope_for
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -78,7 +79,8 @@ class ToolOperations:
         """The tokens in an agent's context."""
         listings, tokens = self._hub_app.listings, self._hub_app.tokens
         caller = self._caller_of(params.agent)
-        scope = caller.list_scope
+        client = self._client_of(caller.owner)
+        scope = list_scope_for(caller.list_scope, client)
         # A person wants exact counts: wait for them.
         if not tokens.counted(tool.full for tool in listings.tools(scope)):
             await tokens.settled()
@@ -91,6 +93,7 @@ class ToolOperations:
         return Budget(
             agent=caller.principal.id,
             level=listings.level(scope),
+            searches="" if client is None else how_it_searches(client),
             budget=scope.budget,
             all_tools=len(tools),
             all_tokens=sum(costs.values()),
@@ -126,6 +129,11 @@ class ToolOperations:
         if server not in self._hub_app.config.servers:
             raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
         return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
+
+    def _client_of(self, owner: str) -> bytes | None:
+        """How the client of a principal's newest session introduced itself."""
+        sessions = [each for each in self._hub_app.hub.clients.sessions if each.caller.owner == owner]
+        return max(sessions, key=lambda each: each.since).dialect.client_info if sessions else None
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""
@@ -214,7 +222,7 @@ class Why(msgspec.Struct):
 
 
 class FindTools(msgspec.Struct):
-    """What the tool should do, and whose tools to search."""
+    """The task that the tool should do, and the agent whose tools to search."""
 
     query: str
     agent: Text | None = None
@@ -252,10 +260,12 @@ class ServerCost(msgspec.Struct):
 
 
 class Budget(msgspec.Struct):
-    """What fills an agent's context, in tokens."""
+    """The cost of an agent's context, in tokens."""
 
     agent: str
     level: str
+    searches: str
+    """How the client that the agent last used finds tools by itself; empty if it does not, or is not connected."""
     budget: int | None
     all_tools: int
     all_tokens: int

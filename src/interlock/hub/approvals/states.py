@@ -24,7 +24,7 @@ class DecisionState(enum.Enum):
 
 
 class DecisionEvent(enum.Enum):
-    """What can happen to a decision."""
+    """The events of a decision."""
 
     APPROVE = "approve"
     """A person said yes."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.audit.entries import Entry, Ticket
-from interlock.hub.audit.record import INTENDED, SUCCEEDED, Outcome, Record
+from interlock.hub.audit.record import INTENDED, Outcome, Record
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MAX_SERVERS: Final = 1000
@@ -75,7 +75,7 @@ class Counts:
             taken = durations.get(server)
             if taken is None:
                 server, taken = self._add_server(server)
-            key = (server, kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
+            key = (server, kind, outcome_word(outcome))
             calls[key] += 1
             taken.buckets[bisect_left(_BOUNDS_US, duration)] += 1
             taken.sum_us += duration

@@ -26,7 +26,7 @@ def verify_home(database: Database, home: Path) -> Report:
 
 
 def missing_ends(where: str, home: Path) -> list[str]:
-    """What is wrong with the ends of the chains, one sentence each. Reads two records of each chain."""
+    """The faults at the ends of the chains, one sentence each. Reads two records of each chain."""
     heads, damaged = _heads(home)
     found = [finding.message for finding in damaged]
     with closing(connect(where, read_only=True)) as database, transaction(database, read_only=True):

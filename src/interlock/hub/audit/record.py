@@ -41,6 +41,8 @@ FELL_BACK: Final = "dev.interlock.call_fell_back"
 WOULD_REFUSE: Final = "dev.interlock.would_refuse"
 """A validator objects to a call that only a stricter mode refuses."""
 FLAGGED: Final = "dev.interlock.result_flagged"
+MASKED: Final = "dev.interlock.arguments_masked"
+COERCED: Final = "dev.interlock.arguments_coerced"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
 PRUNED: Final = "dev.interlock.audit_pruned"
 RESTORED: Final = "dev.interlock.audit_restored"
@@ -97,6 +99,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: ToolOutcome = ""
     code: int = 0
     """The JSON-RPC error code, where the answer was an error."""
+    size: int = 0
+    """The bytes of the server's result, or of its error."""
 
     @property
     def result(self) -> Result:
@@ -138,6 +142,11 @@ def outcome_in(members: ResultMembers) -> Outcome:
     if failed is None:
         return UNREADABLE
     return TOOL_FAILED if failed else SUCCEEDED
+
+
+def sized(outcome: Outcome, size: int) -> Outcome:
+    """An outcome with the size of the answer."""
+    return Outcome(outcome.transport, outcome.protocol, outcome.tool, outcome.code, size)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -62,7 +62,7 @@ class Recorder:
     ) -> None:
         self.chain = head.chain
         self.resumed = resumed
-        """What the last run left behind."""
+        """The state that the last run left."""
         self.write_error: StoreError | None = None
         """Why entries cannot be written at the moment. Calls are refused meanwhile."""
         self._loop = asyncio.get_running_loop()

@@ -29,7 +29,7 @@ class Resumed(msgspec.Struct, frozen=True):
     unfinished: int = 0
     """Calls whose end is not known."""
     tampering: str = ""
-    """What shows that somebody changed the audit log or its head file while no hub ran; empty if nothing does."""
+    """Evidence that somebody changed the audit log or its head file while no hub ran; empty if there is none."""
 
 
 def resume(chain: str, head_file: Path, database: Database) -> Resumed:

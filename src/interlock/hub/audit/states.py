@@ -29,7 +29,7 @@ class RecorderState(enum.Enum):
 
 
 class RecorderEvent(enum.Enum):
-    """What can happen to the recorder."""
+    """The events of the recorder."""
 
     WAIT = "wait"
     """An entry came, or all entries in the queue may still be joined by their outcomes."""

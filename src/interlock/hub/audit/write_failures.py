@@ -1,4 +1,4 @@
-"""What the hub says and does when the audit log cannot be written, or not in time."""
+"""The hub's reaction when the audit log cannot be written, or not in time."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Access:
         """The fault for an access token whose scopes do not give a right that another scope gives."""
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
-        """What the grants decide for a tool, or for a server as a whole."""
+        """The decision of the grants for a tool, or for a server as a whole."""
         entries = self._grants.at(principal.id, server, tool)
         return decide(entries, tool or "", self.default(principal, server), self.now())
 
@@ -112,7 +112,7 @@ class Access:
             )
 
     def rights(self, principal: Principal) -> Rights | None:
-        """What the principal's credential permits; None if it was revoked or has expired."""
+        """The rights of the principal's credential; None if it was revoked or has expired."""
         if not principal.key:
             return rights_of(principal.kind, None)
         key = self._keys.get(principal.key)

@@ -253,19 +253,31 @@ def expired() -> Fault:
 
 
 def _secret(path: Path) -> bytes:
-    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    """The secret of the keyed hashes, made if there is none. Raises CannotStart for one that cannot be used."""
     try:
         if not path.exists():
             secret = secrets.token_bytes(32)
             write_atomically(path, secret)
             return secret
+    except OSError as cause:
+        raise _unusable(path, cause) from None
+    return read_secret(path)
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    try:
         secret, mode = path.read_bytes(), path.stat().st_mode
     except OSError as cause:
-        hint = "make room on that disk, and see that this user can read and write the folder"
-        raise CannotStart(f"{path}: {cause.strerror or cause}", hint) from None
+        raise _unusable(path, cause) from None
     if sys.platform != "win32" and mode & 0o077:
         raise CannotStart(f"other users can read or write {path}, the secret of all keys", f"run `chmod 600 {path}`")
     # Random bytes have many different values; a typed word or a repeated byte has few.
     if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
         raise CannotStart(f"{path} is too weak to be a secret", "delete it, and create the keys again")
     return secret
+
+
+def _unusable(path: Path, cause: OSError) -> CannotStart:
+    hint = "make room on that disk, and see that this user can read and write the folder"
+    return CannotStart(f"{path}: {cause.strerror or cause}", hint)

@@ -27,5 +27,7 @@ class ListScope(msgspec.Struct, frozen=True):
     """Whether an agent or a profile sets the budget: then it holds for every kind of client."""
     parts: tuple[int, int, int] | None = None
     """The configured shares of the budget for pinned, found and loaded tools."""
+    rooms: tuple[str, ...] = ()
+    """The topics that the caller may join, which list the tools for rooms."""
     principal: Principal = LOCAL_AGENT
     """The caller: a list shows only what this principal may reach."""

@@ -5,7 +5,7 @@ The three refer to each other, so they share a file: a caller keeps its plans, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -168,7 +168,7 @@ class CallPipeline(Protocol):
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False):
-    """What the gates said of a caller and a target, before any arguments were known."""
+    """The verdicts of the gates on a caller and a target, before any arguments were known."""
 
     target: Target
     verdict: Verdict
@@ -214,6 +214,12 @@ class Call(msgspec.Struct, eq=False):
     """Its entry in the audit log, once its intent is recorded."""
     outcome: Outcome | None = None
     """How it ended, as far as is known."""
+    altered: bool = False
+    """Whether its arguments are other than the client's: masked or converted."""
+    masked: Mapping[str, int] = {}
+    """How much was masked in its arguments, by kind."""
+    coerced: tuple[str, ...] = ()
+    """The arguments that were converted to the types of the schema, by their paths."""
     would_refuse: tuple[Finding, ...] = ()
     """Findings for which a stricter mode refuses the call."""
     trace: str = ""
@@ -282,3 +288,10 @@ class Call(msgspec.Struct, eq=False):
                     self._members["arguments"] = msgspec.Raw(again)
             self._arguments = value
         return self._arguments
+
+    def replace_arguments(self, value: object, coerced: tuple[str, ...]) -> None:
+        """Use other arguments from now on: they are judged, recorded and sent in place of the client's."""
+        self._arguments, self.arguments_raw, self.coerced = value, _encode(value), coerced
+        self.altered = True
+        if self._members is not None:
+            self._members["arguments"] = msgspec.Raw(self.arguments_raw)

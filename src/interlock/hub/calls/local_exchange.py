@@ -9,6 +9,7 @@ from interlock.hub.sessions.session import Exchange, Service
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
+from interlock.transports.exchange import unanswered
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request
 
@@ -55,7 +56,7 @@ class LocalExchange(Exchange):
         """Nobody watches a local call's progress."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered at the terminal")
+        raise unanswered(method, "at the terminal")
 
     def cancel(self, reason: str) -> None:
         """Give up the answer."""

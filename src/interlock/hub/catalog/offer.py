@@ -195,6 +195,12 @@ class Offer(msgspec.Struct):
         del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]
         self.left_out.append(reason)
 
+    def all_tool_names(self) -> set[str]:
+        """The server's own names of all its tools, also of those that are not offered now."""
+        withheld = (tool for tool, _ in self.withheld.values())
+        names = {tool.name for tool in (*self.tools.values(), *self.lacking.values(), *withheld)}
+        return names | {each.name for each in self.quarantined if each.kind == "tool"}
+
     def withhold(self, tool: Tool, decision: str) -> None:
         """Remove a tool until its changed definition is approved."""
         self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")

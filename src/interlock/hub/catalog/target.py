@@ -41,7 +41,7 @@ class Approval(msgspec.Struct, frozen=True):
     matter: str
     """A digest of the approved caller, tool definition and arguments."""
     source: str
-    """Who or what gave the approval, in words."""
+    """The source of the approval, in words."""
     ticket: str | None = None
     """The decision that the call uses up; None for a rule."""
 

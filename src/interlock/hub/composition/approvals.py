@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
@@ -17,6 +18,9 @@ from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.call_parking import CallParking
+
+UNFOLLOWED_S: Final = 4.0
+"""How long a call waits whose client does not follow its progress."""
 
 
 class ApprovalParts:
@@ -59,7 +63,7 @@ class ApprovalParts:
         self.permissions = self.server_policies.permissions
         self.call_approvals = CallApprovals(
             self.inbox,
-            lambda: foundation.config.hub.approvals.hold_s,
+            self._hold_s,
             self._attended_by,
             parking,
             states,
@@ -68,6 +72,15 @@ class ApprovalParts:
         )
         risk_of = self.server_policies.risk_of
         self._pins = Pins(self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, risk_of, foundation.log)
+
+    def _hold_s(self, principal: Principal, *, progress: bool) -> float:
+        """How long a principal's call waits for an answer; `progress`: its client follows the progress of the call."""
+        config = self._foundation.config
+        agent = config.agents.get(principal.id)
+        if agent is not None and agent.hold_s is not None:
+            return agent.hold_s
+        held = config.hub.approvals.hold_s
+        return held if progress else min(held, UNFOLLOWED_S)
 
     async def start(self) -> None:
         """Load decisions, pins and permissions."""

@@ -36,7 +36,7 @@ class AuthenticationParts:
         self.keys = Keys(foundation.home, self._token_key)
         self.grants = Grants()
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
-        self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
+        self.access_methods = AccessMethods(self.access, self.grants, foundation.journal, catalog)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audit_subscribers = AuditSubscribers(self.access, foundation.bus)
         self.oauth: TokenAuthentication | None = None

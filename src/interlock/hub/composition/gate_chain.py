@@ -14,6 +14,7 @@ from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.gates.confirm import ConfirmGate
 from interlock.hub.calls.gates.headers import HeadersGate
+from interlock.hub.calls.gates.masking import MaskingGate
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.permissions import PermissionsGate
 from interlock.hub.calls.gates.requests import RequestsGate
@@ -63,7 +64,8 @@ class GateChain:
             RequestsGate(config.servers),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
-            SchemaGate(),
+            MaskingGate(config.servers, self._judging),
+            SchemaGate(config.servers),
             ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
             RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),

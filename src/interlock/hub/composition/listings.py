@@ -16,6 +16,7 @@ from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
@@ -30,6 +31,7 @@ from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
+from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 
@@ -61,6 +63,10 @@ class ListingParts:
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
+        self.event_feeds = EventFeeds(upstreams, self.bus, foundation.log)
+        self.event_subscriptions = EventSubscriptions(
+            authentication.access, self.lifecycle_notifier, self.event_feeds, self.bus
+        )
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.starting_servers = StartingServers(
             upstreams,
@@ -152,6 +158,7 @@ class ListingParts:
             await self._notifying.close()
         await self.change_notifier.close()
         await self.lifecycle_notifier.close()
+        await self.event_subscriptions.close()
         await self.tokens.close()
         await self.search.close()
 

@@ -47,7 +47,7 @@ class LiveParts:
         self._list_changed = list_changed
 
     async def close(self) -> None:
-        """End what is under way. What waits is stored."""
+        """End everything under way. Waiting events stay in the store."""
         await self.connections.close()
         await self.wakes.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -12,10 +12,12 @@ from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -52,24 +54,28 @@ def build_service(
         info,
         background,
     )
+    rooms = RoomHandler(listings.recorded_requests, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier),
+        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
         upstreams,
         calls.names,
         calls.pipeline,
         calls.task_handler,
+        rooms,
         background,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, info, background),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background),
         lists,
         subscriptions,
+        rooms,
         calls.task_handler,
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
+        EventMethods(listings.event_subscriptions, background),
     )
     sessions = SessionServices(
         discovery_tools,

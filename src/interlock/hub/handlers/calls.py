@@ -12,6 +12,7 @@ from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import members
@@ -29,6 +30,7 @@ class CallHandler:
         search_handler: ToolSearchHandler,
         access: Access,
         result_pages: pages.Pages,
+        rooms: RoomHandler,
         info: bytes,
         background: BackgroundTasks,
     ) -> None:
@@ -37,6 +39,7 @@ class CallHandler:
         self._contexts = search_handler.contexts
         self._access = access
         self._pages = result_pages
+        self._rooms = rooms
         self._info = info
         self._background = background
 
@@ -62,6 +65,9 @@ class CallHandler:
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
+        if self._rooms.takes(caller, name):
+            self._rooms.call(exchange, caller, name)
+            return
         if name in KERNEL_TOOLS:
             fields = members(exchange.request.params)
             if not self._search_handler.takes(exchange, caller, name, fields):
@@ -125,6 +131,9 @@ class CallHandler:
         if uri.startswith(pages.PREFIX):
             page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
+        if self._rooms.owns(caller, uri):
+            self._rooms.read(exchange, caller, uri)
             return
         plan = self._pipeline.plan(caller, "resource", uri, exchange)
         self._pipeline.submit(Call.of(exchange, caller, plan.target), plan)

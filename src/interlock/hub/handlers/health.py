@@ -6,6 +6,10 @@ hub knows it. A client learns nothing of tools and servers that its lists do not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
 import msgspec
 
 from interlock.hub.auth.access import Access
@@ -19,6 +23,9 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
+
+MAX_SERVERS: Final = 1_000
+"""Servers in one status."""
 
 
 class HealthHandler:
@@ -49,13 +56,16 @@ class HealthHandler:
         if upstream is None:
             reads = (rights := self._access.rights(caller.principal)) is not None and rights.admin_read
             refusal = self._readiness.refusal
+            resources: dict[str, object] = {"servers": self._servers(caller)}
+            if reads:
+                resources["memory_bytes"] = int((resident_mb() or 0) * 1e6)
             status = Status(
                 self._hub_health(caller),
                 int(self._readiness.uptime_s),
                 available,
                 total,
                 caller.load.open_calls,
-                {"memory_bytes": int((resident_mb() or 0) * 1e6)} if reads else {},
+                resources,
                 {name: refusal is None or refusal[0] != name for name in ("keys", "audit")},
             )
         else:
@@ -68,9 +78,20 @@ class HealthHandler:
         """Unhealthy while every call is refused; degraded while a server that the caller sees is down."""
         if self._readiness.refusal is not None:
             return Health.UNHEALTHY
-        seen = (self._upstreams.get(server) for server in self._catalog.servers(caller.view))
-        reached = (each for each in seen if each is not None and self._access.reaches(caller.principal, each.id))
-        return Health.DEGRADED if any(_health(each) is not Health.HEALTHY for each in reached) else Health.HEALTHY
+        well = all(_health(each) is Health.HEALTHY for each in self._reached(caller))
+        return Health.HEALTHY if well else Health.DEGRADED
+
+    def _reached(self, caller: Caller) -> Iterator[Upstream]:
+        """The servers that the caller's lists can show."""
+        for server in self._catalog.servers(caller.view):
+            upstream = self._upstreams.get(server)
+            if upstream is not None and self._access.reaches(caller.principal, server):
+                yield upstream
+
+    def _servers(self, caller: Caller) -> dict[str, dict[str, str]]:
+        """The state and the health of each server, for clients that ask instead of being told."""
+        reached = islice(self._reached(caller), MAX_SERVERS)
+        return {each.id: {"state": each.state.value, "health": each.condition} for each in reached}
 
     def _tools(self, caller: Caller) -> tuple[int, int]:
         """How many tools of the caller's lists can be called now, and how many there are."""

@@ -1,6 +1,6 @@
 """Answers `mgp/lifecycle/shutdown` (MGP, Graceful Shutdown): at a server's address it ends that server, else the hub.
 
-It needs the right to change how the hub runs. Whoever lacks it gets PERMISSION_DENIED (1000), which is recorded.
+It needs the right to change how the hub runs. Without it, the answer is PERMISSION_DENIED (1000).
 """
 
 from __future__ import annotations

@@ -165,7 +165,10 @@ class ListenStream:
             accepted["resourceSubscriptions"] = subscribed
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        mgp = self._mgp.open_stream(self, self._caller, wanted.mgp, self._exchange.dialect, self._notify_mgp)
+        mgp = await self._mgp.open_stream(self, self._caller, wanted.mgp, self._exchange.dialect, self._notify_mgp)
+        if not self._exchange.open:
+            self._leave("the client left before the stream was open")
+            return
         if mgp:
             accepted[EXTENSION_KEY] = mgp
         self._notify("notifications/subscriptions/acknowledged", {"notifications": accepted})

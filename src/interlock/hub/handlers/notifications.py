@@ -18,6 +18,7 @@ from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.listings import ToolListings
+from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
 LIMIT: Final = 4096
@@ -178,6 +179,7 @@ class MgpFilter(msgspec.Struct):
     tools: bool = False
     audit: bool = False
     lifecycle: bool = False
+    events: SubscribeParams | None = None
 
 
 class Filter(msgspec.Struct, rename="camel"):

@@ -16,7 +16,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
-from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
+from interlock.hub.handlers.resource_subscriptions import ROOMS, ResourceSubscriptions
+from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.sessions.clients import claim_of
 from interlock.hub.sessions.registry import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
@@ -45,6 +46,7 @@ class SubscriptionHandler:
         names: NameResolution,
         pipeline: Pipeline,
         follow: FollowTasks,
+        rooms: RoomHandler,
         background: BackgroundTasks,
     ) -> None:
         self.streams: set[OpenStream] = set()
@@ -56,6 +58,7 @@ class SubscriptionHandler:
         self._names = names
         self._pipeline = pipeline
         self._follow = follow
+        self._rooms = rooms
         self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
@@ -136,6 +139,8 @@ class SubscriptionHandler:
 
         The hub checks this before each notification, so that a revoked right also ends open subscriptions.
         """
+        if self._rooms.owns(caller, uri):
+            return ROOMS, uri
         try:
             target = self._pipeline.reach(caller, "resource", uri)
         except Fault:
@@ -149,7 +154,10 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
-        target = self._pipeline.reach(caller, "resource", uri, exchange)
+        if self._rooms.owns(caller, uri):
+            target = Target("resource", ROOMS, uri)
+        else:
+            target = self._pipeline.reach(caller, "resource", uri, exchange)
         self._background.begin(self._subscribe_for(exchange, caller, session, target, uri), exchange)
 
     async def _subscribe_for(
@@ -174,7 +182,9 @@ class SubscriptionHandler:
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
-        target = self._names.resource(caller, exchange.preview.uri or "")
+        uri = exchange.preview.uri or ""
+        own = self._rooms.owns(caller, uri)
+        target = Target("resource", ROOMS, uri) if own else self._names.resource(caller, uri)
         if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)

@@ -17,12 +17,14 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
+from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission, Source
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
+from interlock.wire.spelling import meant
 
 Params = TypeVar("Params", bound=msgspec.Struct)
 Work = Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]]
@@ -35,8 +37,9 @@ MAX_JUSTIFICATION: Final = 2_000
 class AccessMethods:
     """Reads and changes grants."""
 
-    def __init__(self, access: Access, grants: Grants, record: GrantRecord) -> None:
+    def __init__(self, access: Access, grants: Grants, record: GrantRecord, catalog: Catalog) -> None:
         self._access = access
+        self._catalog = catalog
         self._grants = grants
         self._record = record
 
@@ -74,6 +77,7 @@ class AccessMethods:
         self._access.demand(principal, "change grants", write=True)
         if (params.entry_type == "tool_grant") != (params.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
+        self._check_exists(params.server_id, params.tool_name)
         if params.permission == "allow":
             self._check_own_rights(principal, params.server_id, params.tool_name)
         now = self._access.now()
@@ -106,6 +110,17 @@ class AccessMethods:
             params.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
         return RevokedCount(revoked)
+
+    def _check_exists(self, server: str, tool: str | None) -> None:
+        """Refuse an entry for a server or tool that does not exist: a denial with a typing error would deny nothing."""
+        offer = self._catalog.offer(server)
+        if offer is None:
+            hint = meant(server, self._catalog.offers(), "`interlock status` shows all servers")
+            raise Fault("INVALID_PARAMS", f"there is no server {server[:200]!r}", hint=hint)
+        known = offer.all_tool_names()
+        if tool is not None and known and tool not in known:
+            hint = meant(tool, known, f"`interlock tools {server}` shows its tools")
+            raise Fault("INVALID_PARAMS", f"{server} has no tool {tool[:200]!r}", hint=hint)
 
     def _check_own_rights(self, principal: Principal, server: str, tool: str | None) -> None:
         """A key gives others no access to tools that it does not permit itself. The terminal has no key."""
@@ -204,7 +219,7 @@ class GrantRows(msgspec.Struct):
 
 
 class AccessAnswer(msgspec.Struct):
-    """What an agent may do, and why."""
+    """The rights of an agent, with the reason."""
 
     permission: Permission
     source: Source

@@ -126,7 +126,7 @@ class Permissions:
         return self._named.get(server, {}).get(permission, [])[:MAX_TOOLS_NAMED]
 
     def policy(self, server: str) -> Policy:
-        """Who decides about a server's permissions."""
+        """The authority that decides about a server's permissions."""
         return self._settings(server).policy
 
     def needs(self, tool: Tool) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ _LONGEST: Final = 80
 
 
 class ClientClaim(msgspec.Struct, frozen=True):
-    """What a client says of itself."""
+    """A client's claims about itself."""
 
     name: str = ""
     version: str = ""

@@ -31,7 +31,7 @@ MAX_BYTES: Final = 4_096
 
 
 class KeptSession(msgspec.Struct, frozen=True):
-    """What is kept of a session. The id itself is not."""
+    """The kept part of a session, without its id."""
 
     id_hash: str
     owner: str

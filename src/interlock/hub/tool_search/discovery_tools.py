@@ -43,6 +43,7 @@ LOADED_TOKENS: Final = 90
 UNAVAILABLE_TOKENS: Final = 120
 """Upper bound for the tokens about tools that exceed the budget."""
 OVER_BUDGET: Final = "it exceeds the context budget"
+CALL_IT: Final = "call each with `call_tool` (name, arguments), or by its name where your list shows it"
 NOT_MADE: Final = "the hub does not create tools on request, as it cannot isolate code that an agent wrote"
 
 
@@ -157,6 +158,8 @@ class DiscoveryTools:
             result |= {"request_id": request_id, "tools_pending": named_pending}
         elif status == "unavailable":
             result["note"] = NOT_MADE
+        else:
+            result["note"] = CALL_IT
         return result
 
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:

@@ -63,7 +63,7 @@ class Learning:
         self.usage = Usage()
 
     def found(self, actor: str, query: str, tools: Iterable[Identity]) -> None:
-        """A caller was told of tools. What it calls of them is learned later."""
+        """A caller was shown tools. The hub learns later which of them it calls."""
         terms = tuple(dict.fromkeys(words.terms(query)))
         if terms:
             self._open.append(_Search(actor, time_ns() // 1000, terms, frozenset(tools)))

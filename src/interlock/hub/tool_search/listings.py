@@ -23,6 +23,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
+from interlock.hub.tool_search.room_definitions import ROOM_DEFINITIONS, ROOM_TOKENS, room_resource
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.patterns import PatternSet
 
@@ -71,6 +72,9 @@ class ToolListings:
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
+        if kind == "resource" and list_scope.rooms:
+            rooms = b",".join(map(room_resource, list_scope.rooms))
+            return self._cached(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))
         if kind != "tool":
             return self._cached(kind, list_scope, lambda: self._whole(list_scope, kind))
         level, listing = self._shown(list_scope)
@@ -169,7 +173,8 @@ class ToolListings:
     def listed_tokens(self, list_scope: ListScope, tools: int) -> int:
         """All tokens in the context, given those of pinned, loaded and found tools, which a whole list contains."""
         if self.level(list_scope) == "L0":
-            tools = 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope)) - self._fixed(list_scope)
+            whole = 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
+            tools = whole + self._room_tokens(list_scope) - self._fixed(list_scope)
         return self._fixed(list_scope) + self.instructions(list_scope).tokens + tools
 
     def budget(self, list_scope: ListScope) -> Budget | None:
@@ -203,7 +208,8 @@ class ToolListings:
 
     def _fixed(self, list_scope: ListScope) -> int:
         """The tokens that every list takes."""
-        return OWN_TOOLS_TOKENS + (self._categories(list_scope)[1] if list_scope.level == "L1" else 0)
+        own = OWN_TOOLS_TOKENS + self._room_tokens(list_scope)
+        return own + (self._categories(list_scope)[1] if list_scope.level == "L1" else 0)
 
     def _instructions(self, list_scope: ListScope) -> Instructions:
         servers = self._catalog.servers(list_scope.view)
@@ -217,11 +223,8 @@ class ToolListings:
         if list_scope.budget is None:
             return None
         if self.level(list_scope) == "L0":
-            listed = (
-                2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
-                if self._bound(list_scope)
-                else 0
-            )
+            whole = 2 + sum(self.cost(list_scope, tool) for tool in self.tools(list_scope))
+            listed = whole + self._room_tokens(list_scope) if self._bound(list_scope) else 0
         elif list_scope.parts is None:
             listed = self._fixed(list_scope) + sum(self.pinned(list_scope).values())
         else:
@@ -247,9 +250,15 @@ class ToolListings:
     def _shown(self, list_scope: ListScope) -> tuple[Level, bytes]:
         def show() -> tuple[Level, bytes]:
             level = self._level(list_scope)
-            return level, self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
+            shown = self._whole(list_scope, "tool") if level == "L0" else self._few(list_scope, level)
+            return level, joined(shown, ROOM_DEFINITIONS) if list_scope.rooms else shown
 
         return self._cached("shown", list_scope, show)
+
+    @staticmethod
+    def _room_tokens(list_scope: ListScope) -> int:
+        """The tokens of the tools for rooms, where the caller has any."""
+        return ROOM_TOKENS if list_scope.rooms else 0
 
     def _cached(self, what: str, list_scope: ListScope, make: Callable[[], Value]) -> Value:
         """A cached value, computed again when its versions change or a right expires."""
@@ -294,22 +303,25 @@ class ToolListings:
             return True
         return not self._exceeds(list_scope) and 2 + sum(
             self.cost(list_scope, tool) for tool in self.tools(list_scope)
-        ) <= (list_scope.budget or 0)
+        ) <= self._for_tools(list_scope)
+
+    def _for_tools(self, list_scope: ListScope) -> int:
+        """The tokens that a whole list of tools may have."""
+        return (list_scope.budget or 0) - self._room_tokens(list_scope)
 
     def _fits_by_far(self, list_scope: ListScope) -> bool:
         """Whether the whole list fits even if each byte were a token, with one more at each joint. Reads no text."""
         if list_scope.view.profile is not None:
             return False  # a profile may describe a tool at any length
-        return 2 + sum(3 * tool.max_bytes + WRAPPING_TOKENS for tool in self.tools(list_scope)) <= (
-            list_scope.budget or 0
-        )
+        most = 2 + sum(3 * tool.max_bytes + WRAPPING_TOKENS for tool in self.tools(list_scope))
+        return most <= self._for_tools(list_scope)
 
     def _exceeds(self, list_scope: ListScope) -> bool:
         """Whether the whole list exceeds the budget, whatever the pending counts are. Stops as early as possible."""
         minimum = 0
         for tool in self.tools(list_scope):
             minimum += self._tokens.at_least(self._catalog.render(list_scope.view, tool))
-            if minimum > (list_scope.budget or 0):
+            if minimum > self._for_tools(list_scope):
                 return True
         return False
 
@@ -351,6 +363,11 @@ class ToolListings:
         tokens = _UNLIMITED if list_scope.budget is None else (list_scope.budget - OWN_TOOLS_TOKENS) // CATEGORIES_SHARE
         fitting = fit([(name, len(name.encode()) + 2) for name in names], max(0, tokens - CATEGORIES_TOKENS))
         return list(fitting.kept), CATEGORIES_TOKENS + fitting.tokens
+
+
+def joined(listing: bytes, more: bytes) -> bytes:
+    """A list with further items."""
+    return listing[:-1] + (b"" if listing == b"[]" else b",") + more + b"]"
 
 
 _UNLIMITED: Final = 1_000_000

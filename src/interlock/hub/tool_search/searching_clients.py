@@ -15,26 +15,36 @@ from interlock.wire.bounded_cache import remembers_short
 SEARCHING: Final = {
     "claude-code": "defers the definitions of MCP tools by default and finds them with its own tool search",
     "cursor-vscode": "keeps the definitions of MCP tools in files and reads those that a task needs",
+    "qwen-cli-mcp-client-*": "finds MCP tools with its own tool search",
 }
-"""By the name in `clientInfo`, with the way each handles tools."""
+"""By the name in `clientInfo`, or its beginning and `*`, with the way each handles tools."""
 
 
 def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScope:
     """The list scope for a client. A budget or level set for the agent or profile takes precedence."""
-    if not list_scope.by_default or client_info is None or name_of(client_info) not in SEARCHING:
+    if not list_scope.by_default or client_info is None or not how_it_searches(client_info):
         return list_scope
     return msgspec.structs.replace(list_scope, level="L0", budget=None, by_default=False)
 
 
 @remembers_short(1024)
-def name_of(client_info: bytes) -> str:
-    """The name of a client; empty if it cannot be read."""
+def how_it_searches(client_info: bytes) -> str:
+    """How a client finds tools by itself; empty if it does not, or cannot be read."""
     if len(client_info) > _MAX_BYTES:
         return ""
     try:
-        return msgspec.json.decode(client_info, type=_Info).name
+        info = msgspec.json.decode(client_info, type=_Info)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
+    return "" if info.without_search else how_named(info.name)
+
+
+def how_named(name: str) -> str:
+    """How a client of this name finds tools by itself; empty if it does not."""
+    for known, how in SEARCHING.items():
+        if name == known or (known.endswith("*") and name.startswith(known[:-1])):
+            return how
+    return ""
 
 
 _MAX_BYTES: Final = 4096
@@ -42,3 +52,5 @@ _MAX_BYTES: Final = 4096
 
 class _Info(msgspec.Struct):
     name: str = ""
+    without_search: bool = msgspec.field(default=False, name="dev.interlock/withoutSearch")
+    """Set by `interlock stdio`: the environment of the client says that its tool search is off."""

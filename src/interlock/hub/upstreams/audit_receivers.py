@@ -202,7 +202,7 @@ class _Receiver:
             await self._move(cursor)
 
     def _notification(self, row: RecordRow) -> bytes | None:
-        """What a server is sent of a record."""
+        """The form of a record that a server receives."""
         if self._echoes(row):
             return None
         try:

@@ -52,7 +52,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def explained(self) -> str:
-        """Who gave the command, and why."""
+        """The principal of the command, and its reason."""
         who = self.by.id or f"the hub ({self.reason.value})"
         return f"{who}: {self.because}" if self.because else who
 

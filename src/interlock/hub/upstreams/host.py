@@ -15,7 +15,7 @@ from interlock.wire.messages import Request
 
 
 class Host(Protocol):
-    """What connections of servers need from the hub. `server` is always the id of the server concerned."""
+    """The hub as connections of servers see it. `server` is always the id of the server concerned."""
 
     async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         """Settle permissions with a server before its new connection is used. Raises a `Fault` to refuse the server."""
@@ -28,6 +28,9 @@ class Host(Protocol):
 
     def on_claim(self, server: str, method: str, params: bytes) -> None:
         """Record a server's claim in the audit log."""
+
+    def on_event(self, server: str, params: bytes) -> None:
+        """Take an event of a server that the hub subscribed to."""
 
     def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """Take the state of a task that a server reported; `owner` is None on the shared connection."""

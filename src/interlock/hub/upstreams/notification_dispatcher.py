@@ -13,6 +13,7 @@ from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.protocols.mgp.events import EVENT
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.messages import Request
 
@@ -43,6 +44,8 @@ class NotificationDispatcher:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
                 self._host.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
+        elif method == EVENT and owner is None:
+            self._host.on_event(self._server, params)
         elif method in CLAIMS:
             self._host.on_claim(self._server, method, params)
         elif method == "notifications/message":

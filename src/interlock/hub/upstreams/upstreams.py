@@ -80,6 +80,7 @@ def _without_judging(settings: Server) -> Server:
         timeout_s=None,
         timeouts=ServerTimeouts(),
         access=None,
+        coerce=False,
         trust="standard",
         permissions=Permissions(),
         audit="auto",

@@ -198,7 +198,7 @@ def _check_granted(connection: Connection, path: str, feature_set: str | None = 
 
 
 def _check_contribution(connection: Connection, path: str, feature_set: str | None) -> None:
-    """The grant decides. What a 0.4 response says of its feature set can only take away."""
+    """The grant decides. The feature set in a 0.4 response can only narrow it."""
     if connection.dialect is Dialect.V0_4:
         if feature_set is None:
             raise Fault("INVALID_PARAMS", "result.featureSet: the field is required", data={"field": "featureSet"})

@@ -64,12 +64,12 @@ def fits_from(budget: Budget, spent: Spent, now: float, tokens: int) -> float | 
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """What was spent, by key: a server, a feature set, or everything."""
+    """Spending by key: a server, a feature set, or everything."""
 
     spent: Mapping[str, Spent] = {}
 
     def of(self, key: str) -> Spent:
-        """What one key spent."""
+        """The spending of one key."""
         return self.spent.get(key, _NOTHING)
 
     def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:

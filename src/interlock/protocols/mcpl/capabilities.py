@@ -76,7 +76,7 @@ INJECT: Final[Mapping[str, str]] = {
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What one name of 0.4 stands for."""
+    """The meaning of one name of 0.4."""
 
     needs: frozenset[str]
     """Without all of these the feature set is off."""
@@ -138,7 +138,7 @@ def refused(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
 
 
 class Said(enum.Enum):
-    """What a manifest says at one of its members."""
+    """The value of one member of a manifest."""
 
     YES = True
     NO = False

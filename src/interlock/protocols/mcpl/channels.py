@@ -45,7 +45,7 @@ class Changed(Value, frozen=True):
 
 
 class Registered(Value, frozen=True):
-    """What became of one descriptor."""
+    """The result for one descriptor."""
 
     id: str
     accepted: bool
@@ -135,7 +135,7 @@ class PublishResult(Value, frozen=True):
 
 
 class Author(Value, frozen=True):
-    """Who wrote a message, as the server says."""
+    """The author of a message, as the server claims."""
 
     id: Name
     name: str = ""
@@ -165,7 +165,7 @@ class Incoming(Value, frozen=True):
 
 
 class Received(Value, frozen=True):
-    """What became of one incoming message."""
+    """The result for one incoming message."""
 
     message_id: str
     accepted: bool

@@ -110,7 +110,7 @@ class CheckpointTree(msgspec.Struct, frozen=True):
         return state
 
     def request_members(self) -> dict[str, object]:
-        """What the next `tools/call` carries: `state`, or `checkpoint`, or nothing (MCPL, State in Requests)."""
+        """The state member of the next `tools/call`: `state`, or `checkpoint`, or nothing (MCPL, State in Requests)."""
         if self.head is None:
             return {}
         return {"checkpoint": self.head} if self.head_state is None else {"state": msgspec.Raw(self.head_state)}
@@ -160,7 +160,7 @@ def _checkpoint(tree: CheckpointTree, report: StateReport, limits: PatchLimits) 
 
 
 def _within_bounds(kept: dict[str, Checkpoint], head: str, limits: PatchLimits) -> dict[str, Checkpoint]:
-    """The checkpoints without those that are too many. What rests on a dropped one is made whole first."""
+    """The checkpoints without those that are too many. A checkpoint on a dropped one is made whole first."""
     total = sum(checkpoint.size for checkpoint in kept.values())
     children: dict[str | None, int] = {}
     for checkpoint in kept.values():

@@ -40,7 +40,7 @@ class Audio(Value, frozen=True, tag_field="type", tag="audio"):
 
 
 class Contents(Value, frozen=True):
-    """What MCP embeds in a resource block."""
+    """The embedded resource of an MCP block."""
 
     uri: str
     mime_type: str | None = None

@@ -20,7 +20,7 @@ Tags: TypeAlias = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=256)], 
 
 
 class Payload(Value, frozen=True):
-    """What happened, for a model to read."""
+    """The content of the event, for a model to read."""
 
     content: Content
 
@@ -49,7 +49,7 @@ class PushResult(Value, frozen=True):
 
 
 class EventKey(msgspec.Struct, frozen=True):
-    """What makes two events the same: ids are unique within their server alone."""
+    """The identity of an event: ids are unique within their server alone."""
 
     server: str
     kind: Literal["push", "incoming"]

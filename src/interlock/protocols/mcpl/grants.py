@@ -32,7 +32,7 @@ class ChannelRules(msgspec.Struct, frozen=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What one connection may do and receive."""
+    """The capabilities granted to one connection."""
 
     paths: frozenset[str] = frozenset()
     channels: tuple[tuple[str, tuple[ChannelRules, ...]], ...] = ()

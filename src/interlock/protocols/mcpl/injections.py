@@ -48,7 +48,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> int:
-        """What it adds to the prompt, in bytes."""
+        """Its size in the prompt, in bytes."""
         return len(self.body)
 
 

@@ -22,7 +22,7 @@ Patterns = Annotated[tuple[Name, ...], msgspec.Meta(max_length=256)]
 
 
 class LiveFilter(Value, frozen=True):
-    """What a host wants to receive. No list means everything that the server may send."""
+    """The messages that a host wants. No list means everything that the server may send."""
 
     feature_sets: Patterns | None = None
     methods: Patterns | None = None

@@ -81,7 +81,7 @@ def changed_domains(old: Mapping[str, object], new: Mapping[str, object]) -> tup
 
 
 def impacts(old: Offer, new: Offer, granted: frozenset[str], enabled: frozenset[str]) -> tuple[Impact, ...]:
-    """What a new manifest comes to, given what was granted and enabled under the old one."""
+    """The effect of a new manifest on the grants and feature sets of the old one."""
     found = [Impact("capability-revoked", path, "applied") for path in sorted(granted - new.paths - {"tools"})]
     found += [Impact("capability-expansion-pending", path, "decision-needed") for path in sorted(new.paths - old.paths)]
     for name in sorted(enabled):

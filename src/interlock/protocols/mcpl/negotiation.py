@@ -34,7 +34,7 @@ class Home(enum.Enum):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What one side says of itself: its manifest, understood."""
+    """One side's declaration: its manifest, decoded."""
 
     version: str
     dialect: Dialect
@@ -123,7 +123,7 @@ def answer(manifest: Mapping[str, object], home: Home) -> dict[str, object]:
 
 
 def question(version: str = VERSION) -> dict[str, dict[str, object]]:
-    """What the hub, as a host, says to a server: in both places, since servers look in different ones."""
+    """The hub's declaration to a server, in both places, since servers look in different ones."""
     said = host_manifest(version)
     return {"experimental": {"mcpl": said}, "extensions": {EXTENSION_KEY: said}}
 
@@ -138,7 +138,7 @@ def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
 
 
 def host_manifest(version: str = VERSION) -> dict[str, object]:
-    """What the hub supports as a host (MCPL, Host Support)."""
+    """The features that the hub supports as a host (MCPL, Host Support)."""
     return {"version": version, "pushEvents": True, "featureSets": True}
 
 

@@ -29,7 +29,7 @@ Reason = Literal["", "not_selected", "disabled", "missing_capability", "invalid_
 
 
 class HostPolicy(msgspec.Struct, frozen=True):
-    """What the operator decided about one server. The empty policy grants nothing."""
+    """The operator's decisions about one server. The empty policy grants nothing."""
 
     enabled: tuple[str, ...] = ()
     """Feature sets that are on, as patterns; each brings the capabilities it needs."""
@@ -65,7 +65,7 @@ class SetState(msgspec.Struct, frozen=True):
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """What a policy comes to for one server."""
+    """The effect of a policy for one server."""
 
     grant: Grant = NO_GRANT
     declared: Mapping[str, FeatureSet] = {}
@@ -91,7 +91,7 @@ class Effective(msgspec.Struct, frozen=True):
         return state is not None and state.reason in ("", "not_selected")
 
     def __and__(self, other: Effective) -> Effective:
-        """What is on in both: the part of an old policy that a new one leaves standing."""
+        """The intersection: the part of an old policy that a new one keeps."""
         states = {
             name: SetState(False, "disabled") if state.enabled and not self._stands(name, other) else state
             for name, state in other.states.items()

@@ -17,7 +17,7 @@ from interlock.protocols.mcpl.policy import names
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What a server may do. Before the first update that is nothing."""
+    """The rights of a server. It has none before the first update."""
 
     enabled: frozenset[str] = frozenset()
     grant: Grant = NO_GRANT
@@ -40,7 +40,7 @@ def receive(
 
 
 def receipt(selection: Selection, declared: Mapping[str, FeatureSet]) -> Receipt:
-    """What a 0.5 server answers: the features it does without, for want of which capability."""
+    """The receipt of a 0.5 server: the features it does without, for want of which capability."""
     off = [found for name, found in sorted(declared.items()) if name not in selection.enabled]
     missing = {found.name: tuple(sorted(p for p in found.needs if not selection.grant.allows(p))) for found in off}
     unavailable = tuple(Unavailable(name, "disabled", paths) for name, paths in missing.items() if paths)

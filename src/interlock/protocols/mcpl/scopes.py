@@ -41,7 +41,7 @@ class ElevateResult(Value, frozen=True):
 
 
 class ScopeDecision(msgspec.Struct, frozen=True):
-    """What the rules say of a label; `ask` leaves it to a person."""
+    """The verdict of the rules on a label; `ask` leaves it to a person."""
 
     outcome: Literal["allow", "deny", "ask"]
     pattern: str | None = None
@@ -58,7 +58,7 @@ def read_scope(params: bytes) -> Scope | None:
 
 
 def decide(rules: ScopeRules, label: str) -> ScopeDecision:
-    """What the rules say of a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
+    """The verdict of the rules on a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
     if _CONTROL.search(label):
         return ScopeDecision("deny")
     spellings = {label, plain(label), plain(label.replace("\\", "/"))}

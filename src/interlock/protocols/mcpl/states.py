@@ -32,7 +32,7 @@ class Phase(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What can happen."""
+    """The events of a connection."""
 
     NOTIFIED = "notified"
     """The update was written to a 0.4 server."""
@@ -78,13 +78,13 @@ class Connection(msgspec.Struct, frozen=True):
     pending: Effective | None = None
     """Decided, and not in force until the server was told."""
     update: int = 0
-    """Number of the latest update. What is said about an earlier one is late, and changes nothing."""
+    """Number of the latest update. A receipt for an earlier one changes nothing."""
     sent: int = 0
     """Number of the latest update that was written to the server. Only that can be answered."""
 
     @property
     def dialect(self) -> Dialect:
-        """What is spoken."""
+        """The dialect."""
         return self.offer.dialect
 
     @property
@@ -103,7 +103,7 @@ def decide(connection: Connection, policy: HostPolicy) -> Connection:
 
 
 def redeclare(connection: Connection, offer: Offer, policy: HostPolicy) -> Connection:
-    """The connection after the server changed its declarations. What is gone or differs is off at once."""
+    """The connection after the server changed its declarations. A set that is gone or differs is off at once."""
     return _pending(msgspec.structs.replace(connection, offer=offer), effective(offer, policy))
 
 

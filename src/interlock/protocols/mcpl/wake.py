@@ -22,7 +22,7 @@ from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
 
 
 class Verdict(enum.Enum):
-    """What becomes of an event."""
+    """The fate of an event."""
 
     WAKE = "wake"
     HOLD = "hold"
@@ -44,7 +44,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     chain: tuple[str, ...] = ()
     """The agents whose turns led to it, as the hub traced them."""
     tokens: int = 0
-    """What waking is expected to take."""
+    """The expected cost of a wake."""
 
 
 class WakeRule(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ EVERYTHING: Final = "*"
 
 
 class WakeDecision(msgspec.Struct, frozen=True):
-    """What was decided, by what, and until when a hold lasts where that is known."""
+    """A decision, its source, and the end of a hold if it is known."""
 
     verdict: Verdict
     cause: Cause
@@ -109,7 +109,7 @@ class WakeDecision(msgspec.Struct, frozen=True):
 
 
 def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: datetime) -> WakeDecision:
-    """What becomes of an event. `now` is aware, in the zone by which quiet hours are meant."""
+    """The fate of an event. `now` is aware, in the zone by which quiet hours are meant."""
     index, rule = next(((i, rule) for i, rule in enumerate(policy.rules) if matches(rule, occurrence)), (None, None))
     if rule is None:
         return WakeDecision(Verdict.HOLD, "no_rule")

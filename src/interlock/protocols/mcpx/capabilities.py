@@ -60,7 +60,7 @@ class CapabilitySet:
 
 
 def why_bad_capability(text: str) -> str | None:
-    """What keeps a text from being a capability; None if nothing does."""
+    """The reason why a text is no capability; None if it is one."""
     try:
         CapabilitySet((text,))
     except PatternError as cause:

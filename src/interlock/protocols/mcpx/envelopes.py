@@ -63,7 +63,7 @@ def decode(data: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> Envelope:
 
 
 def why_bad_participant(id: str) -> str | None:
-    """What keeps a text from being the id of a participant that connects; None if nothing does."""
+    """The reason why a text cannot be the id of a participant; None if it can."""
     if id.startswith(RESERVED_IDS):
         return f"ids that begin with {' or '.join(RESERVED_IDS)} are reserved"
     if not _is_name(id, LONGEST_PARTICIPANT):

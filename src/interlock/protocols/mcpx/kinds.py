@@ -22,16 +22,17 @@ CHAT: Final = "chat"
 WELCOME: Final = "system/welcome"
 PRESENCE: Final = "system/presence"
 ERROR: Final = "system/error"
+HISTORY: Final = "system/history"
 RESERVED: Final = "system/"
 """Only the gateway sends kinds that begin so (MCPx, Reserved Namespace)."""
 
 WITH_METHOD: Final = frozenset({REQUEST, RESPONSE, PROPOSAL})
-WITHOUT_METHOD: Final = frozenset({WITHDRAW, REJECT, CHAT, WELCOME, PRESENCE, ERROR})
+WITHOUT_METHOD: Final = frozenset({WITHDRAW, REJECT, CHAT, WELCOME, PRESENCE, ERROR, HISTORY})
 LONGEST_KIND: Final = 2_048
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What an envelope is."""
+    """The kind of an envelope."""
 
     text: str
     type: str

@@ -40,11 +40,11 @@ CHAT_FORMATS: Final = ("plain", "markdown")
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What a payload asks for, answers or proposes."""
+    """The method that a payload requests, answers or proposes."""
 
     method: str | None = None
     target: str | None = None
-    """What the method operates on, which is what CONTEXT says."""
+    """The object of the method, which CONTEXT must equal."""
     id: Id | None = None
     """The JSON-RPC id; None for notifications and proposals."""
 
@@ -71,7 +71,7 @@ def _check(envelope: Envelope) -> Operation:
             return _check_chat(_CHAT.read(envelope.payload))
         case kinds.WITHDRAW | kinds.REJECT:
             return _check_ending(_ENDING.read(envelope.payload))
-        case kinds.WELCOME | kinds.PRESENCE | kinds.ERROR:
+        case kinds.WELCOME | kinds.PRESENCE | kinds.ERROR | kinds.HISTORY:
             return _check_system(envelope)
     message = f"`{envelope.kind.type}` is no kind that this participant can check."
     raise Refusal(Reason.UNCHECKABLE_KIND, message, "Send one of the kinds of mcpx/v0.1.")
@@ -145,7 +145,7 @@ def _target(member: str, params: bytes) -> str:
 
 
 def _reference(ref: bytes) -> str:
-    """What a completion is for: a prompt by name, or a resource by URI."""
+    """The object of a completion: a prompt by name, or a resource by URI."""
     members = _REF.read(ref)
     match _text(members, "type", "params.ref.type"):
         case "ref/prompt":
@@ -236,4 +236,5 @@ _SYSTEM: Final[Mapping[str, Callable[[bytes], object]]] = {
     kinds.WELCOME: msgspec.json.Decoder(system.WelcomePayload).decode,
     kinds.PRESENCE: msgspec.json.Decoder(system.PresencePayload).decode,
     kinds.ERROR: msgspec.json.Decoder(system.ErrorPayload).decode,
+    kinds.HISTORY: msgspec.json.Decoder(system.HistoryPayload).decode,
 }

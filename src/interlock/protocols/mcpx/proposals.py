@@ -29,7 +29,7 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What can happen to a proposal."""
+    """The events of a proposal."""
 
     FULFIL = "fulfil"
     """A participant that may do so sent the request that was proposed."""

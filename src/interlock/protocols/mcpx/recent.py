@@ -1,4 +1,4 @@
-"""What a topic remembers for a while: bounded per sender and in total.
+"""The short memory of a topic: bounded per sender and in total.
 
 A sender that exceeds its share loses its own oldest entries, so that no participant can make a topic forget what
 another one did. Time is given with every call and never runs backwards.

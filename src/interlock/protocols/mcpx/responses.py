@@ -26,7 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def asked(envelope: Envelope, operation: Operation) -> Asked | None:
-    """What a response to this envelope is checked against; None where no response may come."""
+    """The expectation for a response to this envelope; None if no response may come."""
     if envelope.kind.type != kinds.REQUEST or operation.id is None or operation.method is None:
         return None
     return Asked(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)

@@ -1,7 +1,7 @@
-"""Who receives an envelope (MCPx, Message Routing): a pure function of who is there and whom the sender named.
+"""The receivers of an envelope (MCPx, Message Routing): a pure function of the participants and the sender's `to`.
 
 A participant in mode *All* receives everything, one in mode *Directed* broadcasts and what names it. Nobody receives
-its own envelope. What the gateway addresses to somebody reaches nobody else.
+its own envelope. An envelope that the gateway addresses to somebody reaches nobody else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from interlock.protocols.mcpx.system import GATEWAY, ParticipantInfo
 
 
 class Mode(enum.Enum):
-    """What a participant wants to receive."""
+    """The envelopes that a participant wants."""
 
     ALL = "all"
     DIRECTED = "directed"

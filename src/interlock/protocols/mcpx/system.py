@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.protocols.mcpx.envelopes import PROTOCOL
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.protocols.mcpx.kinds import ERROR, PRESENCE, WELCOME
+from interlock.protocols.mcpx.kinds import ERROR, HISTORY, PRESENCE, WELCOME
 
 GATEWAY: Final = "system:gateway"
 INBOX: Final = "system:inbox"
@@ -26,15 +26,26 @@ class ParticipantInfo(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
+class HistoryPayload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a participant is in a topic that keeps a history."""
+
+    cursor: str
+    """To be given as `since` when it connects again."""
+    recovered: bool | None = None
+    """After it gave one: whether it gets everything that it missed."""
+
+
 class WelcomePayload(msgspec.Struct, frozen=True):
-    """What a newcomer learns: its own id and authoritative capabilities, and who else is there."""
+    """The greeting for a newcomer: its own id and authoritative capabilities, and who else is there."""
 
     you: ParticipantInfo
     participants: tuple[ParticipantInfo, ...]
+    history: HistoryPayload | msgspec.UnsetType = msgspec.UNSET
+    """Only where the topic keeps one."""
 
 
 class PresencePayload(msgspec.Struct, frozen=True):
-    """Who came, changed or left."""
+    """A participant that came, changed or left."""
 
     event: PresenceEvent
     participant: ParticipantInfo
@@ -52,9 +63,20 @@ class ErrorPayload(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose envelope it was, where all are told."""
 
 
-def welcome(id: str, you: ParticipantInfo, others: tuple[ParticipantInfo, ...], ts: str | None = None) -> bytes:
+def welcome(
+    id: str,
+    you: ParticipantInfo,
+    others: tuple[ParticipantInfo, ...],
+    ts: str | None = None,
+    history: HistoryPayload | msgspec.UnsetType = msgspec.UNSET,
+) -> bytes:
     """Tells a participant its id and capabilities. Sent before its presence, and again when its capabilities change."""
-    return _envelope(id, ts, WELCOME, WelcomePayload(you, others), to=you.id)
+    return _envelope(id, ts, WELCOME, WelcomePayload(you, others, history), to=you.id)
+
+
+def history(id: str, to: str, cursor: str, ts: str | None = None) -> bytes:
+    """Tells a participant where it is in a topic that keeps a history."""
+    return _envelope(id, ts, HISTORY, HistoryPayload(cursor), to=to)
 
 
 def presence(id: str, event: PresenceEvent, participant: ParticipantInfo, ts: str | None = None) -> bytes:
@@ -91,7 +113,7 @@ def _envelope(
     id: str,
     ts: str | None,
     kind: str,
-    payload: WelcomePayload | PresencePayload | ErrorPayload,
+    payload: WelcomePayload | PresencePayload | ErrorPayload | HistoryPayload,
     *,
     to: str | None = None,
     correlation_id: str | None = None,

@@ -49,6 +49,8 @@ class Accepted(msgspec.Struct, frozen=True):
     recipients: tuple[str, ...]
     proposal: Proposal | None = None
     """The proposal that it opened or ended."""
+    proposer: str | None = None
+    """The proposer of the proposal whose fulfilment it answers."""
 
 
 class Topic:
@@ -114,7 +116,7 @@ class Topic:
             raise refusal.about(envelope.id, envelope.kind.text) from None
 
     def route(self, sender: str, to: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Who receives an envelope that is not a participant's, such as the gateway's own."""
+        """The receivers of an envelope of the gateway itself."""
         return recipients(self._participants.values(), sender, to)
 
     def proposal(self, id: str, now: float) -> Proposal | None:
@@ -140,7 +142,9 @@ class Topic:
         self._ids.add(envelope.id, True, sender.id, now)
         if request is not None:
             self._requests.add(envelope.id, request, sender.id, now)
-        return Accepted(self._recipients(envelope, now), proposal)
+        proposer = self._ledger.proposer_answered_by(envelope, now) if envelope.kind.type == kinds.RESPONSE else None
+        found = recipients(self._participants.values(), envelope.sender, envelope.to, proposer)
+        return Accepted(found, proposal, proposer)
 
     def _check_sender(self, envelope: Envelope, sender: Participant) -> None:
         kind = envelope.kind
@@ -173,12 +177,6 @@ class Topic:
             case kinds.REJECT:
                 return self._ledger.reject(envelope, sender.owner, sender.capabilities, now)
         return None
-
-    def _recipients(self, envelope: Envelope, now: float) -> tuple[str, ...]:
-        proposer = None
-        if envelope.kind.type == kinds.RESPONSE:
-            proposer = self._ledger.proposer_answered_by(envelope, now)
-        return recipients(self._participants.values(), envelope.sender, envelope.to, proposer)
 
 
 def _check_correlation(envelope: Envelope) -> None:

@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What was decided, by what, and until when that can be relied on."""
+    """A decision, its source, and until when it holds."""
 
     permission: Permission
     source: Source

@@ -15,7 +15,7 @@ from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
 CATEGORIES: Final = ("security", "lifecycle", "resource", "validation", "external")
 MEMBER: Final = "_mgp"
 LONGEST_WAIT_MS: Final = 86_400_000
-"""Whatever a server says, nobody is told to wait for longer than a day."""
+"""Upper bound for a server's `retry_after_ms`: a day."""
 
 _OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external"})
 """Categories that a client of the hub can take as its own. What a server holds against its caller's rights or
@@ -46,7 +46,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 def read_recovery(error: ErrorObject) -> Recovery | None:
-    """What an error says about recovering from it. None where it says nothing that can be read: nothing is tried."""
+    """The recovery hints of an error. None if they cannot be read: the hub tries nothing."""
     try:
         said = msgspec.json.decode(error.data, type=_Data).mgp if bytes(error.data) else None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -16,6 +16,8 @@ METHODS: Final[Mapping[str, str]] = {
     "mgp/access/query": "access_control",
     "mgp/access/grant": "access_control",
     "mgp/access/revoke": "access_control",
+    "mgp/events/subscribe": "bidirectional",
+    "mgp/events/unsubscribe": "bidirectional",
     "mgp/health/ping": "lifecycle",
     "mgp/health/status": "lifecycle",
     "mgp/lifecycle/shutdown": "lifecycle",

@@ -40,7 +40,7 @@ class Home(enum.Enum):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What one side says of itself."""
+    """One side's declaration."""
 
     version: str
     extensions: tuple[str, ...]
@@ -52,7 +52,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """What both sides speak."""
+    """The agreement of both sides."""
 
     extensions: frozenset[str]
     home: Home
@@ -76,7 +76,7 @@ def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
 
 
 def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
-    """What is spoken from now on; None when the versions do not fit, so that plain MCP is.
+    """The agreement; None if the versions do not fit, and both sides speak plain MCP.
 
     The major version must match. Within 0.x a differing minor is accepted with a warning.
     """
@@ -105,13 +105,13 @@ def answer(agreed: Agreed, *, server_id: str | None = None) -> dict[str, object]
 
 
 def question(extensions: Iterable[str] = EXTENSIONS) -> dict[str, dict[str, object]]:
-    """What the hub, as a client, asks of a server: in every place at once, since servers look in different ones."""
+    """The hub's offer to a server, in every place at once, since servers look in different ones."""
     said: dict[str, object] = {"version": VERSION, "extensions": list(extensions)}
     return {"mgp": said, "experimental": {"mgp": said}, "extensions": {EXTENSION_KEY: said}}
 
 
 def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
-    """Client capabilities with our question in them. What they said of MGP before is not ours, and goes."""
+    """Client capabilities with our offer in them. An MGP declaration of the client itself is removed."""
     try:
         said = msgspec.json.decode(capabilities, type=dict[str, object])
     except msgspec.DecodeError as cause:

@@ -107,7 +107,7 @@ def expand_all(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def no_such_permission(name: str) -> Fault:
-    """What an undotted name that is no family is refused with."""
+    """The refusal for an undotted name that is no family."""
     return Fault(
         "INVALID_TOOL_ARGS",
         f"no such permission: {name[:100]!r}",
@@ -130,7 +130,7 @@ def risk_of(permission: str) -> Risk:
 
 
 def decide(permission: str, policy: Policy, configured: Collection[str]) -> Grant:
-    """What policy alone says of a permission; `deferred` leaves it to a person."""
+    """The decision of policy alone on a permission; `deferred` leaves it to a person."""
     if permission in configured:
         return "approved"
     match policy:

@@ -81,7 +81,7 @@ def named_permissions(security: bytes) -> tuple[str, ...] | None:
 
 
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:
-    """What a definition declares. One that cannot be read declares the worst: it is not trusted to have meant less."""
+    """The declaration in a definition. An unreadable one counts as the strictest."""
     try:
         read = msgspec.json.decode(definition, type=_Definition)
     except msgspec.DecodeError:
@@ -92,7 +92,7 @@ def read_security(definition: bytes) -> tuple[Security | None, Hints]:
 def effective_risk(
     declared: Security | None, hints: Hints, trust: Trust, permissions: Iterable[str] | None = None
 ) -> Risk:
-    """What the hub reckons with: never less than what anything about the tool points to.
+    """The effective risk: never less than any sign in the tool points to.
 
     `permissions` are those it needs, where that is more than it declares itself.
 

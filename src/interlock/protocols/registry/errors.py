@@ -84,7 +84,9 @@ def error_type(fault: Fault) -> str:
 
 
 def may_retry(fault: Fault) -> bool:
-    """Whether the registry's clients may send the same again."""
+    """Whether the registry's clients may send the same again. A tool that failed says so itself, or it must not be."""
+    if fault.name == "UPSTREAM_ERROR":
+        return fault.data.get("retryable") is True
     return fault.kind.retryable if fault.name in _FINER else RETRY[registry_code(fault)]
 
 

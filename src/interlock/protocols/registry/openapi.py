@@ -221,7 +221,7 @@ _RESULT: Final[Json] = {
     "properties": {
         "content": {"type": "array", "items": {"type": "object"}},
         "structuredContent": {},
-        "isError": {"const": False},
+        "isError": {"type": "boolean", "const": False},
     },
     "required": ["content"],
 }
@@ -232,6 +232,6 @@ _TOOL: Final[Json] = {
 }
 _VALIDITY: Final[Json] = {
     "type": "object",
-    "properties": {"valid": {"const": True}, "confirmation": {"type": "string"}},
+    "properties": {"valid": {"type": "boolean", "const": True}, "confirmation": {"type": "string"}},
     "required": ["valid"],
 }

@@ -289,7 +289,8 @@ class McpEndpoint:
             refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
         last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
-        session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1"))
+        if not session.listen(turn, caller, None if last_event is None else last_event.decode("latin-1")):
+            refuse(turn, 405, Fault("INVALID_REQUEST", "the stream of that event is over"), _ALLOW_POST)
 
     def _delete(self, turn: Turn) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)

@@ -124,11 +124,11 @@ class HttpSession(SessionChannel):
         self.last_used = self._clock()
         self.opened.pop(id, None)
 
-    def listen(self, turn: Turn, caller: Caller, last_event: str | None) -> None:
-        """Serve a GET: the client listens on a stream."""
+    def listen(self, turn: Turn, caller: Caller, last_event: str | None) -> bool:
+        """Serve a GET: the client listens on a stream. False if the stream that it names is over."""
         # A session ends with the credential that listens, so that no stream outlives the key it was opened with.
         self.session.caller = caller
-        self.streams.listen(turn, last_event)
+        return self.streams.listen(turn, last_event)
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""

@@ -16,6 +16,10 @@ from interlock.wire.sse import encode_event
 RETRY_MS = 1_000
 """How long a client whose stream was cut waits before it comes back."""
 
+OF_POST = "p"
+STANDALONE = "s"
+"""The first character of a stream's token. The standalone stream of a session that survived a restart has a new one."""
+
 
 class ReplayBudget:
     """The bytes that all sessions together keep for replay."""
@@ -39,7 +43,7 @@ class Streams:
         self._by_token: dict[str, SessionStream] = {}
         self._kept: deque[tuple[SessionStream, int, bytes]] = deque()
         self._kept_bytes = 0
-        self.standalone = self._new()
+        self.standalone = self._new(STANDALONE)
 
     @property
     def attached(self) -> int:
@@ -48,7 +52,7 @@ class Streams:
 
     def open(self, turn: Turn) -> SessionStream:
         """A stream for what belongs to one POST."""
-        stream = self._new()
+        stream = self._new(OF_POST)
         if turn.connection is None:
             # The client went before it heard of this stream, so it cannot come back to it.
             stream.finished = True
@@ -57,14 +61,22 @@ class Streams:
             stream.attach(turn, 0)
         return stream
 
-    def listen(self, turn: Turn, last_event: str | None) -> None:
-        """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does."""
+    def listen(self, turn: Turn, last_event: str | None) -> bool:
+        """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does.
+
+        False for a stream of a POST that is over and has nothing more: some clients come back to it for ever.
+        """
         token, _, place = (last_event or "").rpartition(".")
         stream = self._by_token.get(token)
         if stream is not None and place.isascii() and place.isdigit() and len(place) < 16:
+            if stream.finished and not self.kept_after(stream, int(place)):
+                return False
             stream.attach(turn, int(place))
+        elif token.startswith(OF_POST):
+            return False
         else:
             self.standalone.attach(turn, self.standalone.delivered)
+        return True
 
     def keep(self, stream: SessionStream, place: int, event: bytes) -> None:
         """Remember an event, at the cost of the oldest."""
@@ -97,8 +109,8 @@ class Streams:
             self._drop_oldest()
         self._by_token.clear()
 
-    def _new(self) -> SessionStream:
-        stream = SessionStream(self, secrets.token_urlsafe(16), self._primes)
+    def _new(self, kind: str) -> SessionStream:
+        stream = SessionStream(self, kind + secrets.token_urlsafe(16), self._primes)
         self._by_token[stream.token] = stream
         return stream
 

@@ -37,7 +37,7 @@ class Card(msgspec.Struct):
     difference: list[Line] | None = None
     """The lines that differ from the last call of this asker to this tool; None if there is none to compare with."""
     compared: str = ""
-    """What the request is compared with."""
+    """The call that the request is compared with."""
 
     @property
     def can_approve(self) -> bool:

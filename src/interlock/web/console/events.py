@@ -88,7 +88,7 @@ class EventStreams:
 
 
 async def _changes(subscription: Subscription) -> AsyncIterator[list[bytes]]:
-    """What changed, in batches; an empty one after a while without changes."""
+    """Changed topics in batches; an empty batch after a while without changes."""
     loop = asyncio.get_running_loop()
     audit_at, audit_waits = 0.0, False
     while not subscription.closed:

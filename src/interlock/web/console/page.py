@@ -71,7 +71,7 @@ PublicHandler = Callable[[Request, dict[str, str]], Awaitable[Response]]
 
 
 class Console:
-    """What all addresses of the console share."""
+    """State that all addresses of the console share."""
 
     def __init__(self, hub_app: HubApp, operations: Operations) -> None:
         self.hub_app = hub_app

@@ -15,7 +15,7 @@ from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST
-from interlock.transports.exchange import Exchange
+from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
@@ -24,7 +24,6 @@ MAX_UNREAD: Final = 1_000
 """Unread progress events for one client. The oldest are dropped first."""
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
-_MCP_CLIENT: Final = "use an MCP client that supports elicitation and sampling"
 
 
 class RestEvent(msgspec.Struct, frozen=True):
@@ -59,7 +58,8 @@ class RestExchange(Exchange):
     def pass_failure(self, error: ErrorObject) -> None:
         """An error of the server means that the tool failed, or that it needs a client that answers requests."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
-        self._finish(Fault(name, error.message, hint=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
+        hint = NEEDS_CLIENT if name == "MISSING_CAPABILITY" else ""
+        self._finish(Fault(name, error.message, hint=hint, data={"retryable": says_retry(bytes(error.data))}))
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method == PROGRESS:
@@ -67,7 +67,7 @@ class RestExchange(Exchange):
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", hint=_MCP_CLIENT)
+        raise unanswered(method, "over REST")
 
     async def next(self) -> RestEvent | bytes | Fault:
         """The next event, and finally the answer."""
@@ -92,3 +92,21 @@ class RestExchange(Exchange):
             self._outcome = outcome
             self.on_cancel = None
             self._woken.set()
+
+
+def says_retry(data: bytes) -> bool:
+    """Whether the `data` of a server's error says that the call may be repeated (MGP, Error Structure)."""
+    try:
+        said = msgspec.json.decode(data or b"{}", type=_Said)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return said.retryable is True or said.mgp.retryable is True
+
+
+class _Mgp(msgspec.Struct):
+    retryable: object = None
+
+
+class _Said(msgspec.Struct):
+    retryable: object = None
+    mgp: _Mgp = msgspec.field(default_factory=_Mgp, name="_mgp")

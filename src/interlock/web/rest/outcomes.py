@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.registry.errors import ErrorBody, error_body
+from interlock.transports.exchange import unanswered
 from interlock.transports.http.answers import bearer_challenge
 from interlock.wire.errors import Fault
 
@@ -35,8 +36,7 @@ def tool_result(result: bytes) -> bytes:
     """A tool's result for the client. Raises a Fault if the tool reports an error or requests input."""
     read = read_members(result)
     if read.kind == INPUT_REQUIRED:
-        hint = "use an MCP client that supports elicitation and sampling"
-        raise Fault("MISSING_CAPABILITY", "the tool requests input, which REST cannot answer", hint=hint)
+        raise unanswered("inputRequests", "over REST")
     fields = _decode(result)
     if read.failed is not False:
         raise _failed(fields)
@@ -99,4 +99,4 @@ def _failed(fields: dict[str, msgspec.Raw]) -> Fault:
             return Fault("INVALID_TOOL_ARGS", message, data={"problems": detail.get("problems")})
         case "TIMEOUT":
             return Fault("TIMEOUT", message)
-    return Fault("UPSTREAM_ERROR", message)
+    return Fault("UPSTREAM_ERROR", message, data={"retryable": detail.get("retryable") is True})

@@ -34,7 +34,7 @@ _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What is remembered of a verified token."""
+    """The kept facts of a verified token."""
 
     key: Key
     audiences: frozenset[str]

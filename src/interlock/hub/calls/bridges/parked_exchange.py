@@ -91,7 +91,7 @@ class _ParkedCall(ParkedRequest):
         return question
 
     def speak_soon(self, turns: int = 0) -> None:
-        """What a server asks at once comes in several messages, a little apart."""
+        """A server's questions of one moment come in several messages, a little apart."""
         asyncio.get_running_loop().call_later(SETTLE_SECONDS, self.speak)
 
     def done(self, outcome: bytes | Fault | ErrorObject) -> None:
@@ -111,6 +111,6 @@ class _ParkedCall(ParkedRequest):
             self._whole.follow(exchange)
 
     def _withdraw(self) -> None:
-        """What was asked is not wanted any more."""
+        """The server withdrew its question."""
         for question in list(self._open):
             question.cancel()

@@ -37,7 +37,7 @@ class RequestStates:
         self.life_s = LIFE_S
         """How long a client may take to bring back what a server asked it for."""
         self._approved: dict[str, str] = {}
-        """What was approved for a round that is not answered yet."""
+        """The approvals of a round that is not answered yet."""
 
     def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
         """A token for `owner`, good for `purpose` until `expires`. With the matter that a person has approved, it is
@@ -53,7 +53,7 @@ class RequestStates:
         return self._read(token, owner, purpose, now).state
 
     def approved(self, token: str, owner: str, purpose: str, now: float) -> str:
-        """What a person approved that this token goes on with; used up by asking. Empty where nothing is left of it."""
+        """The approvals that this token continues with; reading uses them up. Empty if none is left."""
         try:
             return self._approved.pop(self._read(token, owner, purpose, now).approved, "")
         except Fault:

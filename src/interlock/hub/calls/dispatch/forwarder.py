@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
+from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in, sized
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
@@ -122,7 +122,11 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
             return
         members = read.members
-        call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        size = len(read.result)
+        if members.error is _UNSET:
+            call.outcome = Outcome("answered", "result", "ok", 0, size)
+        else:
+            call.outcome = sized(outcome_in(members), size)
         if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
             self._judge_questions(read)
         else:
@@ -191,7 +195,7 @@ class Forwarder(msgspec.Struct, eq=False):
             processor.finish(self._call, result, exchange.result)
 
     def _on_error(self, error: ErrorObject) -> None:
-        self._call.outcome = Outcome("answered", "error", code=error.code)
+        self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
         if error.code != URL_FIRST:
             self._on_known_error(error)
             return

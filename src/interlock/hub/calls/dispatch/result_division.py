@@ -52,7 +52,7 @@ def divide(texts: Sequence[str], most: int, count: Count, *, whole_last: bool = 
 
 
 def left_over(texts: Sequence[str], block: int, at: int) -> str:
-    """What is not shown."""
+    """The part that is not shown."""
     first = texts[block].encode()[at:].decode()
     return "\n\n".join([first, *filter(None, texts[block + 1 :])])
 

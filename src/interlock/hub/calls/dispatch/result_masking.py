@@ -43,7 +43,7 @@ class ResultMasker:
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """A server's error without what is masked."""
-        data = msgspec.Raw(self.params(bytes(error.data))) if error.data else error.data
+        data = msgspec.Raw(self.params(bytes(error.data))) if bytes(error.data) else error.data
         return msgspec.structs.replace(error, message=self._masker.mask(error.message).text, data=data)
 
     def params(self, params: bytes) -> bytes:
@@ -56,5 +56,5 @@ class ResultMasker:
 
 
 def findings_of(counts: Mapping[str, int]) -> tuple[Finding, ...]:
-    """What was masked, for the audit log: the kinds, each with its number."""
+    """The masked values for the audit log: the kinds, each with its number."""
     return tuple(Finding(f"{_RULE}{kind}", f"{count} masked.") for kind, count in sorted(counts.items()))

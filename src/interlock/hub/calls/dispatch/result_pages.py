@@ -1,4 +1,4 @@
-"""What was cut off results, kept for a while for whoever made the call, and read in pages as resources of the hub."""
+"""The cut parts of results, kept for a while for the caller, who reads them in pages as resources of the hub."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX: Final = "interlock://.results/"
 LIFE_S: Final = 900.0
 MOST_BYTES: Final = 64 * 1024 * 1024
 MOST_BYTES_EACH: Final = 16 * 1024 * 1024
-"""What one principal may have kept; beyond either bound the oldest goes first."""
+"""Bounds for one principal; beyond either the oldest page goes first."""
 
 
 class _Kept(msgspec.Struct):
@@ -29,7 +29,7 @@ class _Kept(msgspec.Struct):
 
 
 class Pages:
-    """The store. What is not found, has gone, or is another's looks the same."""
+    """The store. An unknown, expired or foreign page gives the same answer."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -121,7 +121,7 @@ class ResultPostprocessor:
         said = {key: value[key] for key in ("content", "structuredContent") if key in value}
         found = judge_result(said)
         if self._escapes:
-            # What is found is bounded, what is made visible is not: nothing hides behind a thousand decoys.
+            # Findings are bounded, but all hidden text becomes visible: a thousand decoys hide nothing.
             visible = _visible(said)
             if visible != said:
                 result = msgspec.json.encode({**value, **visible})

@@ -41,7 +41,7 @@ class AccessGate:
         self._short_of_scope = short_of_scope
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """What key and grants say now, and for how long."""
+        """The verdict of key and grants now, and until when it holds."""
         if (stale := self._access.freshness.refusal()) is not None:
             return Refuse(stale, "keys and grants cannot be known", self._clock())
         rights = self._access.rights(principal)
@@ -56,7 +56,8 @@ class AccessGate:
         if not _permits(rights, target):
             if principal.key.startswith(TOKEN):
                 return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
-            refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            rule = "the key's permissions do not name it"
+            refused = self._refuse(rights, principal, target, rule, until, _wider_key(principal, target))
             # A key that may read the definition sees the tool, so that it is told the truth about the call.
             reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
             return msgspec.structs.replace(refused, hidden=False) if reads else refused
@@ -67,14 +68,21 @@ class AccessGate:
         rule = f"default policy {policy}" if entry is None else f"{decision.source} {entry.permission}"
         if entry is not None and entry.granted_by:
             rule += f" by {entry.granted_by}"
-        return self._refuse(rights, principal, target, rule, until)
+        place = f"{principal.id} {target.server}"
+        if entry is not None:
+            # A denial wins over a grant of its level, and one of a tool over one of its server.
+            place += f" {entry.tool_name}" if entry.tool_name else ""
+            hint = f"ask the operator for `interlock grants revoke {place}`, which removes the denial"
+        else:
+            hint = f"ask the operator for `interlock grants allow {place}`"
+        return self._refuse(rights, principal, target, rule, until, hint)
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """No check: the verdict does not depend on arguments."""
         return None
 
     def _beyond(self, rights: Rights, principal: Principal, target: Target, until: float, *, granted: bool) -> Refuse:
-        """What a token's scopes do not cover: whoever may at least read its definition is told which scope would."""
+        """The refusal for missing scopes. A caller who may read the definition learns which scope is missing."""
         refusal = self._refuse(rights, principal, target, "the token's scopes do not cover it", until)
         exposed = target.tool.exposed if target.tool is not None else ""
         if not (rights.list_all or (granted and exposed and rights.reads(exposed))):
@@ -82,9 +90,10 @@ class AccessGate:
         fault = self._short_of_scope(principal, exposed, target.server)
         return msgspec.structs.replace(refusal, hidden=False, fault=fault or refusal.fault)
 
-    def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:
+    def _refuse(
+        self, rights: Rights, principal: Principal, target: Target, rule: str, until: float, hint: str = ""
+    ) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
-        hint = f"ask the operator for `interlock grants allow {principal.id} {target.server}`"
         fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
         # A server knows what it asked for; hiding it would only hide the reason.
         return Refuse(fault, rule, until, hidden=not rights.list_all and not principal.is_server)
@@ -103,3 +112,11 @@ def _permits(rights: Rights, target: Target) -> bool:
     if target.tool is not None:
         return rights.invokes(target.tool.exposed)
     return rights.invokes_all_of(target.server)
+
+
+def _wider_key(principal: Principal, target: Target) -> str:
+    """How to be allowed where the key itself does not permit the target: a grant would not help."""
+    if not principal.key:
+        return ""
+    what = target.tool.exposed if target.tool is not None else f"{target.server}__*"
+    return f"its key does not permit it; the operator makes one: `interlock keys create NAME --permit invoke:{what}`"

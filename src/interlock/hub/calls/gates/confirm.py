@@ -37,5 +37,5 @@ class ConfirmGate:
         return Ask(f"{target.tool.exposed} needs a person's approval for {principal.id}.", f"ask: {pattern}")
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """No check: the verdict does not depend on arguments."""
         return None

@@ -1,6 +1,6 @@
 """The headers gate: `Mcp-Param-*` headers must repeat the arguments they mirror (stateless era, HTTP).
 
-Whoever routed the call by its headers and whoever judges it by its body must have seen the same thing.
+A proxy that routes by the headers and a gate that judges the body must see the same call.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ WAIT_MS = 15_000
 
 
 class PermissionsGate:
-    """Refuses tools that lack a permission. Whoever calls, the permission is the server's."""
+    """Refuses tools that lack a permission. The permission belongs to the server, not to the caller."""
 
     name = "permissions"
 
@@ -42,7 +42,7 @@ class PermissionsGate:
         return Refuse(_fault(target, worst, lacking), f"{worst.permission}: {worst.rule}", ends)
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """No check: the verdict does not depend on arguments."""
         return None
 
     def _until(self, end: datetime | None) -> float:
@@ -53,7 +53,7 @@ class PermissionsGate:
 
 
 def _severity(standing: PermissionStatus) -> int:
-    """What cannot be granted is told before what was denied, and that before what may come yet."""
+    """The order of reasons: permissions that cannot be granted, then denied ones, then undecided ones."""
     return 0 if not standing.known else 1 if standing.grant == "denied" else 2
 
 
@@ -68,7 +68,7 @@ def _fault(target: Target, worst: PermissionStatus, lacking: list[PermissionStat
         message = f"{name} needs the permission {worst.permission}, which {target.server} does not have: {worst.rule}"
         return Fault("PERMISSION_DENIED", message, hint=f"a person grants it with {give}", data=data)
     waits = f"waiting for approval {worst.decision}" if worst.decision else "not decided yet"
-    hint = f"a person approves it with `interlock approvals approve {worst.decision}`" if worst.decision else give
+    hint = "ask the user to approve it; only they can" if worst.decision else f"a person grants it with {give}"
     return Fault(
         "APPROVAL_PENDING",
         f"{name} needs the permission {worst.permission} for {target.server}, which is {waits}; repeat the call then.",

@@ -1,6 +1,6 @@
 """The risk gate: what a tool may do decides whether a person is asked first, as far as the mode says so.
 
-What a server declares (MGP, Tool Security Metadata) is enforced in `guard`; what the hub merely infers is recorded
+A server's declaration (MGP, Tool Security Metadata) is enforced in `guard`; an inference of the hub is only recorded
 there, and asked in `locked`; `observe` only records. MCP's hints count as inferred: silence means the same as they do.
 `RiskPolicy` is the only judgement: lists show it, and the gate enforces it.
 """
@@ -86,5 +86,5 @@ class RiskGate:
         return PASS
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """No check: the verdict does not depend on arguments."""
         return None

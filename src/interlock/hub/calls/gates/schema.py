@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
 from interlock.protocols.registry.errors import told
+from interlock.signatures.coerce import coerced
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -16,9 +21,15 @@ if TYPE_CHECKING:
 
 
 class SchemaGate:
-    """Refuses a tool whose schema cannot be used, and arguments that do not fit."""
+    """Refuses a tool whose schema cannot be used, and arguments that do not fit.
+
+    For servers with `coerce`, arguments that do not fit are converted first.
+    """
 
     name = "schema"
+
+    def __init__(self, servers: Mapping[str, Server]) -> None:
+        self._coercing = frozenset(name for name, server in servers.items() if server.coerce)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """A schema that is wrong, or points outside itself, cannot be checked: the tool cannot be called."""
@@ -37,25 +48,32 @@ class SchemaGate:
         validator = target.tool.validator()
         if isinstance(validator, str):
             return None
-        return Fits(validator)
+        return Fits(validator, target.tool.schema if target.server in self._coercing else None)
 
 
 class Fits:
     """The check of one schema."""
 
-    __slots__ = ("_validator", "accepts")
+    __slots__ = ("_schema", "_validator", "accepts")
 
-    def __init__(self, validator: Validator) -> None:
+    def __init__(self, validator: Validator, schema: bytes | None = None) -> None:
         self._validator = validator
+        self._schema = schema
+        """The schema to which arguments are converted; None where they are not."""
         self.accepts = validator.accepts
         """Whether arguments fit, and nothing more."""
 
     def __call__(self, call: Call) -> Verdict:
-        """What is wrong with a call's arguments, if anything is."""
+        """Refuse arguments that do not fit, with the problems."""
         arguments = call.arguments
         try:
             if self.accepts(arguments):
                 return PASS
+            if self._schema is not None:
+                converted, paths = coerced(msgspec.json.decode(self._schema), arguments)
+                if paths and self.accepts(converted):
+                    call.replace_arguments(converted, paths)
+                    return PASS
         except ValueError:
             pass  # `check` says what is wrong.
         found = self._validator.check(arguments)

@@ -72,7 +72,7 @@ class Judging:
 
 
 class ToolCheck:
-    """What the validators of one tool say of a call."""
+    """The findings of one tool's validators in a call."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class ToolCheck:
             # A person has said yes to exactly this call, having read why.
             call.would_refuse = ()
             return PASS
-        # Whoever is asked about the call for any reason reads this, too.
+        # A person who is asked about the call for any reason reads this, too.
         call.would_refuse = tuple(each.finding for each in against)
         if self._attended is not None and self._attended(call.caller.principal):
             return ask(self._tool if call.target.tool is None else call.target.tool.exposed, against)
@@ -235,7 +235,7 @@ def _is_noise(use: Use, found: Found, finding: Finding) -> bool:
 
 
 def read_link(path: str) -> str | None:
-    """What a link leads to; None where there is none."""
+    """The target of a link; None if there is none."""
     try:
         return os.readlink(path)
     except OSError:

@@ -85,7 +85,7 @@ def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, V
 
 
 def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen:
-    """What the configuration alone says of a tool, before its server was ever asked."""
+    """The validators that the configuration alone names for a tool, before its server connects."""
     operator = combined(configured, tool)
     rules = rules_of(operator, CodeRules(), tells_language=True)
     uses = tuple(Use(name, "configured", rules, True) for name in operator.use if name != "none")
@@ -93,7 +93,7 @@ def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen
 
 
 def combined(configured: Mapping[str, Validation], tool: str) -> Validation:
-    """What all tables that fit a tool say together: every validator, and each other setting as last written."""
+    """All tables that match a tool, merged: every validator, and the last value of each other setting."""
     fitting = [table for pattern, table in configured.items() if compile_pattern(pattern).matches(tool)]
     if len(fitting) == 1:
         return fitting[0]
@@ -153,7 +153,7 @@ _decode_hints = msgspec.json.Decoder(Hints | None).decode
 
 
 def _read(definition: bytes) -> _About | str:
-    """What a definition says; as text, what about its declarations cannot be read, which counts as an unknown one."""
+    """The declared validators; as text, the reason why they cannot be read, which counts as an unknown validator."""
     try:
         read = _decode_definition(definition)
     except (msgspec.DecodeError, RecursionError) as cause:
@@ -191,7 +191,7 @@ _REACHING: Final[frozenset[ArgumentKind]] = frozenset(("url", "host", "command")
 
 
 def _inferred(context: Context, kinds: frozenset[ArgumentKind], about: _About) -> list[str]:
-    """What the arguments call for. A code is only taken for a program where the tool is about running one."""
+    """The validators that the arguments call for. A `code` counts as a program only if the tool runs programs."""
     if isinstance(about.schema, dict) and not about.schema.keys() - {"type", "$schema", "additionalProperties"}:
         # Its arguments are first seen when they come: then they are known by their names.
         open_to_all = about.schema.get("additionalProperties") is not False

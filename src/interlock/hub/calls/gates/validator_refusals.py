@@ -73,7 +73,7 @@ def ask(shown: str, against: Sequence[Against]) -> Ask:
 
 
 def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
-    """What a tool is answered with whose server asks for a check that nobody here can make."""
+    """The refusal for a tool whose server asks for a check that the hub does not have."""
     fault = Fault(
         "VALIDATION_BLOCKED",
         f"{server} wants calls of {tool} checked by {validator[:60]!r}, which is not known here.",
@@ -84,7 +84,7 @@ def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
 
 
 def how_to_allow(server: str, tool: str, finding: Finding) -> str:
-    """What an operator would write."""
+    """The line of configuration that an operator would write."""
     if is_metadata(finding):
         return "Nothing allows a metadata service."
     name = tool if tool.replace("_", "").replace("-", "").isalnum() and tool.isascii() else f'"{show_hidden(tool)}"'

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -32,11 +33,14 @@ from interlock.judge.secrets import redact as redact_secrets
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
 from interlock.transports.call_parking import CallParking
+from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0
-PROGRESS_STEP: Final = 1e-6
-"""So little that whatever the server reports afterwards is more, as progress has to be."""
+PROGRESS_STEP: Final = 0.001
+"""So little that the server's reports afterwards are more, and still a number that people read."""
+ASK_USER: Final = "ask the user to approve it, then repeat the same call; only they can approve"
+"""Without the command: a model with a shell would run it."""
 _ELICIT: Final = "elicitation/create"
 MOST_HELD: Final = 4096
 MOST_HELD_PER_CALLER: Final = 64
@@ -49,13 +53,19 @@ PARKED_S: Final = 600.0
 REPEAT_AFTER_MS: Final = 15_000
 
 
+class HoldTime(Protocol):
+    """How long a principal's call waits for an answer."""
+
+    def __call__(self, principal: Principal, *, progress: bool) -> float: ...
+
+
 class CallApprovals:
     """Settles questions about calls."""
 
     def __init__(
         self,
         inbox: Inbox,
-        hold_s: Callable[[], float],
+        hold_s: HoldTime,
         attended_by: Callable[[Principal], str | None],
         parking: CallParking,
         states: RequestStates,
@@ -90,14 +100,14 @@ class CallApprovals:
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
 
     async def foreseen(self, call: Call, ask: Ask) -> Ask | Refuse:
-        """What would come of a question that no approval answers: a refusal, or still the question."""
+        """The outcome for a question that no approval answers: a refusal, or still the question."""
         if not await full_view(call.arguments):
             return _too_large(ask)
         decision = self._inbox.current(question_of(call, ask))
         return _denied(decision, ask) if decision is not None and decision.state is DecisionState.DENIED else ask
 
     def _approved_before(self, call: Call) -> str:
-        """What was approved in the round that a call goes on from: a person is asked once, however often the server
+        """The approval of the round that a call continues: a person is asked once, however often the server
         asks back (2026-07-28, Multi Round-Trip Requests)."""
         if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
             return ""
@@ -139,7 +149,11 @@ class CallApprovals:
         # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
         parked = own_client is not None and call.exchange.dialect.modern
         try:
-            return await self._inbox.settled(decision.id, PARKED_S if parked else self._hold_s())
+            if parked:
+                return await self._inbox.settled(decision.id, PARKED_S)
+            meta = call.exchange.preview.meta
+            follows = own_client is not None or (meta is not None and meta.progress_token is not None)
+            return await self._inbox.settled(decision.id, self._hold_s(call.caller.principal, progress=follows))
         finally:
             progress.cancel()
             if own_client is not None:
@@ -165,8 +179,7 @@ class CallApprovals:
     def _make_askable(self, call: Call, question: bytes) -> None:
         """Let a call of the stateless era wait for its client's next request. Raises MISSING_CAPABILITY."""
         exchange = call.exchange
-        if not exchange.dialect.capabilities.can_answer(_ELICIT, question):
-            raise Fault("MISSING_CAPABILITY", "the client answers no elicitation")
+        check_capability(exchange.dialect, _ELICIT, question)
         if not isinstance(exchange, ParkedExchange):
             on_cancel = exchange.on_cancel
             call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
@@ -198,7 +211,7 @@ class CallApprovals:
 
 
 def question_of(call: Call, ask: Ask) -> Question:
-    """What a call asks for, bound to who asks, the tool as it is defined, and these arguments."""
+    """The question of a call, bound to its caller, the tool's definition, and these arguments."""
     principal, target = call.caller.principal, call.target
     tool = target.tool
     return Question(
@@ -236,20 +249,20 @@ async def _progress(call: Call, decision: Decision) -> None:
     meta = call.exchange.preview.meta
     if meta is None or meta.progress_token is None:
         return
-    call.progress = 0
-    while True:
+    for count in itertools.count():
+        # Progress must increase, and the server's own, which follows, must be more.
+        call.progress = round(count * PROGRESS_STEP, 3)
         said = {
             "progressToken": meta.progress_token,
             "progress": call.progress,
-            "message": f"waiting for approval {decision.id}",
+            "message": f"waiting for approval {decision.id} ({count * PROGRESS_EVERY_S:.0f} s)",
         }
         call.exchange.notify("notifications/progress", msgspec.json.encode(said))
-        call.progress += PROGRESS_STEP
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 
 def _elicitation(decision: Decision, view: str) -> bytes:
-    """What the person before the client reads: the question, what is known against it, and the exact call."""
+    """The text for the person before the client: the question, the findings, and the exact call."""
     asked = decision.question
     schema = {
         "type": "object",
@@ -266,7 +279,7 @@ def _waiting(decision: Decision, ask: Ask) -> Refuse:
     fault = Fault(
         "APPROVAL_PENDING",
         f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
-        hint=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
+        hint=ASK_USER,
         retry_after_ms=REPEAT_AFTER_MS,
         data={"decision": decision.id},
     )

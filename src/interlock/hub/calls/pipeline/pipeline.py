@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
+from interlock.hub.audit.record import COERCED, MASKED
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Caller, Check, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
@@ -225,6 +226,10 @@ class Pipeline:
         """Note findings about a committed call. False where its approval must be used up before it is sent."""
         if call.would_refuse:
             self._findings.on_call(call, call.would_refuse)
+        if call.masked:
+            self._recording.found(MASKED, call, sorted(f"masked.{kind}" for kind in call.masked), call.masked)
+        if call.coerced:
+            self._recording.found(COERCED, call, [f"coerced: {path}"[:200] for path in call.coerced])
         approval = call.approval
         if approval is None or approval.ticket is None:
             return True

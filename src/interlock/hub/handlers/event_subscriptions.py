@@ -1,0 +1,296 @@
+"""Subscriptions of clients to event channels: which events each gets, and how they reach it.
+
+Rules: a client gets only events that it may see, judged with each event; everything is bounded, and a queue that is
+full drops its oldest event and says how many it dropped; a subscription ends with its session or stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Hashable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.events import Bus, EventFilter, Gap, SubscriberTask
+from interlock.events.types import (
+    AuditAppended,
+    ConfigurationReloaded,
+    Delivery,
+    Event,
+    ServerEmitted,
+    ServerHealthChanged,
+    ServerStateChanged,
+)
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.catalog.views import View
+from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
+from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
+from interlock.hub.upstreams.event_feeds import EventFeeds
+from interlock.protocols.mgp.events import (
+    EVENT,
+    EventParams,
+    Subscribed,
+    SubscribeParams,
+    asked_of_servers,
+    channel_pattern,
+    may_match_family,
+    rank,
+)
+from interlock.protocols.mgp.health import timestamp
+from interlock.protocols.patterns import Pattern
+from interlock.wire.errors import Fault
+
+MAX_SUBSCRIPTIONS: Final = 10_000
+MAX_PER_CLIENT: Final = 32
+QUEUED: Final = 256
+"""Events that wait for one subscription."""
+SENT_AT_ONCE: Final = 64
+"""Events sent to one subscription before it pauses."""
+PAUSE_S: Final = 0.1
+LOOKED_AT_ONCE: Final = 256
+"""Subscriptions looked at in one turn of the loop."""
+BUS_LIMIT: Final = 8192
+CHEAP: Final = (ServerStateChanged, ServerHealthChanged, ConfigurationReloaded, ServerEmitted)
+"""Types of the bus that cost nothing to subscribe to. Audit entries are published only while somebody wants them."""
+
+
+class ClientSubscription:
+    """One subscription, and the events that wait for it."""
+
+    __slots__ = (
+        "client",
+        "dropped",
+        "id",
+        "min_rank",
+        "notify",
+        "open",
+        "patterns",
+        "principal",
+        "queue",
+        "servers",
+        "tool",
+        "view",
+    )  # fmt: skip
+
+    def __init__(
+        self, client: Hashable, principal: Principal, view: View, params: SubscribeParams, notify: Notify
+    ) -> None:
+        self.id = f"sub-{secrets.token_urlsafe(12)}"
+        self.client = client
+        self.principal = principal
+        self.view = view
+        self.notify = notify
+        self.patterns: list[Pattern] = []
+        self.open = False
+        """Whether the client has its answer. Events count from then on."""
+        asked = params.filter
+        self.min_rank = 0 if asked.min_severity is None else rank(asked.min_severity)
+        named = [asked.server_id] if isinstance(asked.server_id, str) else asked.server_id
+        self.servers = None if named is None else frozenset(named)
+        self.tool = asked.tool_name
+        self.queue: deque[bytes] = deque()
+        self.dropped = 0
+
+    def want(self, patterns: list[Pattern]) -> None:
+        """Ask for these channels. No event is kept yet."""
+        self.patterns = patterns
+
+    def start(self, patterns: list[Pattern]) -> None:
+        """Keep events of these channels from now on."""
+        self.patterns = patterns
+        self.open = True
+
+    def lost(self, count: int) -> None:
+        """The bus dropped at most this many events."""
+        if self.open:
+            self.dropped += count
+
+    def wants(self, event: ChannelEvent) -> bool:
+        """Whether channel and filter let an event through."""
+        if not self.open or rank(event.severity) < self.min_rank:
+            return False
+        if self.tool is not None and self.tool != event.tool:
+            return False
+        if self.servers is not None and event.server not in self.servers:
+            return False
+        return any(pattern.matches(event.channel) for pattern in self.patterns)
+
+    def put(self, event: ChannelEvent) -> None:
+        """Keep an event for sending. A full queue drops its oldest."""
+        if len(self.queue) >= QUEUED:
+            self.queue.popleft()
+            self.dropped += 1
+        params = EventParams(
+            self.id,
+            event.channel,
+            timestamp(datetime.fromtimestamp(event.at / 1e6, UTC)),
+            msgspec.Raw(event.data),
+            event.severity,
+            event.server if event.emitted else "",
+        )
+        self.queue.append(msgspec.json.encode(params))
+
+    def send(self) -> None:
+        """Send some of the waiting events. The first says how many were dropped before it."""
+        for _ in range(min(SENT_AT_ONCE, len(self.queue))):
+            params = self.queue.popleft()
+            if self.dropped:
+                params = params[:-1] + b',"dropped":%d}' % self.dropped
+                self.dropped = 0
+            self.notify(EVENT, params)
+
+
+class EventSubscriptions:
+    """The subscriptions of all clients. They cost nothing while there are none."""
+
+    def __init__(self, access: Access, visible: LifecycleNotifier, feeds: EventFeeds, bus: Bus) -> None:
+        self._access = access
+        self._visible = visible
+        self._feeds = feeds
+        self._bus = bus
+        self._all: dict[str, ClientSubscription] = {}
+        self._of_client: dict[Hashable, set[str]] = {}
+        self._readers: dict[type[Event], SubscriberTask] = {}
+        self._flushing: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all subscriptions."""
+        return list(self._all)
+
+    async def subscribe(
+        self, client: Hashable, principal: Principal, view: View, params: SubscribeParams, notify: Notify
+    ) -> Subscribed:
+        """Subscribe a client. Raises INVALID_PARAMS and RESOURCE_EXHAUSTED."""
+        if len(self._all) >= MAX_SUBSCRIPTIONS or len(self._of_client.get(client, ())) >= MAX_PER_CLIENT:
+            raise Fault("RESOURCE_EXHAUSTED", f"a client has at most {MAX_PER_CLIENT} event subscriptions")
+        patterns = [channel_pattern(channel) for channel in dict.fromkeys(params.channels)]
+        subscription = ClientSubscription(client, principal, view, params, notify)
+        subscription.want(patterns)
+        self._all[subscription.id] = subscription
+        self._of_client.setdefault(client, set()).add(subscription.id)
+        self._read()
+        reached = [server for server in self._feeds.servers() if self._visible.sees(principal, view, server)]
+        offered = await self._feeds.settle(self._wanted(), reached)
+        found = [p for p in patterns if may_match_family(p) or any(map(p.matches, KNOWN)) or p.text in offered]
+        subscription.start(found)
+        names = [pattern.text for pattern in found]
+        if not found and subscription.id in self._all:
+            self._drop(subscription.id)
+        self._after_change()
+        missing = [pattern.text for pattern in patterns if pattern.text not in names]
+        return Subscribed(names, missing, subscription.id)
+
+    def unsubscribe(self, client: Hashable, id: str) -> bool:
+        """End a subscription of a client. False where it has none of that id."""
+        subscription = self._all.get(id)
+        if subscription is None or subscription.client != client:
+            return False
+        self._drop(id)
+        self._after_change()
+        return True
+
+    def leave(self, client: Hashable) -> None:
+        """End every subscription of a client."""
+        ids = self._of_client.get(client)
+        if ids:
+            for id_ in list(ids):
+                self._drop(id_)
+            self._after_change()
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._all.clear()
+        self._of_client.clear()
+        readers, self._readers = list(self._readers.values()), {}
+        for reader in readers:
+            await reader.close()
+        await self._feeds.close()
+
+    def _drop(self, id: str) -> None:
+        subscription = self._all.pop(id)
+        ids = self._of_client[subscription.client]
+        ids.discard(id)
+        if not ids:
+            del self._of_client[subscription.client]
+
+    def _after_change(self) -> None:
+        self._read()
+        self._feeds.want(self._wanted())
+
+    def _wanted(self) -> dict[str, frozenset[str]]:
+        """The patterns that clients want of each server, of those that they may see."""
+        wanted: dict[str, frozenset[str]] = {}
+        for server in self._feeds.servers():
+            patterns: set[str] = set()
+            for subscription in self._all.values():
+                if self._visible.sees(subscription.principal, subscription.view, server):
+                    patterns.update(*map(asked_of_servers, subscription.patterns))
+            wanted[server] = frozenset(patterns)
+        return wanted
+
+    def _read(self) -> None:
+        """Read those types of the bus that somebody wants."""
+        types: set[type[Event]] = set()
+        if self._all:
+            types.update(CHEAP)
+            patterns = [pattern for subscription in self._all.values() for pattern in subscription.patterns]
+            if any(pattern.matches(channel) for pattern in patterns for channel in FROM_AUDIT):
+                types.add(AuditAppended)
+        for kind in [kind for kind in self._readers if kind not in types]:
+            self._readers.pop(kind).stop()
+        for kind in types - self._readers.keys():
+            self._readers[kind] = SubscriberTask(self._bus.subscribe(EventFilter.of(kind), BUS_LIMIT), self._pass_on)
+
+    async def _pass_on(self, batch: Sequence[Delivery]) -> None:
+        for delivery in batch:
+            if isinstance(delivery, Gap):
+                for subscription in self._all.values():
+                    subscription.lost(delivery.last - delivery.first + 1)
+                continue
+            if isinstance(delivery, ServerStateChanged) and delivery.after == "connected":
+                self._feeds.want(self._wanted(), renew=delivery.source)
+            for event in channel_events(delivery):
+                for count, subscription in enumerate(list(self._all.values()), 1):
+                    if subscription.wants(event) and self._sees(subscription, event):
+                        subscription.put(event)
+                    if count % LOOKED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+        if self._flushing is None:
+            self._flush()
+
+    def _sees(self, subscription: ClientSubscription, event: ChannelEvent) -> bool:
+        """Whether a client may read an event now. At the address of one server it hears of that server alone."""
+        principal, view = subscription.principal, subscription.view
+        if view.server is not None and event.server != view.server:
+            return False
+        if event.audience == "server":
+            return self._visible.sees(principal, view, event.server)
+        rights = self._access.rights(principal)
+        if rights is None:
+            return False
+        if event.audience == "actor" and event.actor == (principal.id, principal.kind):
+            return True
+        reads_all = rights.admin_read and principal != LOCAL_AGENT
+        return reads_all and (not event.server or self._visible.sees(principal, view, event.server))
+
+    def _flush(self) -> None:
+        """Send what waits, and come back for the rest after a pause."""
+        self._flushing = None
+        left = False
+        for subscription in list(self._all.values()):
+            if subscription.queue:
+                subscription.send()
+                left = left or bool(subscription.queue)
+        if left:
+            self._flushing = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)

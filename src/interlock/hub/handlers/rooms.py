@@ -1,0 +1,133 @@
+"""Handles the tools for rooms and the resource of each room, for clients that speak nothing but MCP.
+
+The rooms are a layer above the hub, so the handler reaches them through `RoomClients`. A call passes the caller's rates
+and the audit log like any tool of the hub's own; what a caller may do in a topic is judged there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Caller
+from interlock.hub.sessions.session import Exchange, Session
+from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
+from interlock.protocols.mcp.meta import members
+from interlock.protocols.mcp.results import complete, refusal_result
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.entries import Ticket
+    from interlock.signatures.validate import Validator
+
+FITS = "arguments must fit the tool's input schema"
+
+
+class RoomResult(msgspec.Struct):
+    """The result of a tool for rooms."""
+
+    facts: dict[str, object]
+    """The hub's own words."""
+    messages: list[str] = []
+    """What other participants said, each to stand in a content block of its own."""
+
+
+class RoomClients(Protocol):
+    """The participants that joined through tools."""
+
+    async def perform(
+        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
+    ) -> RoomResult:
+        """Perform one of the tools. Raises Fault."""
+
+    def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
+        """The state of a room, for its resource. Raises Fault."""
+
+
+class RoomHandler:
+    """Serves the tools and resources of rooms."""
+
+    def __init__(self, requests: RecordedRequests, background: BackgroundTasks) -> None:
+        self._requests = requests
+        self._background = background
+        self._clients: RoomClients | None = None
+        self._validators: dict[str, Validator] = {}
+
+    def open(self, clients: RoomClients) -> None:
+        """Serve these rooms from now on."""
+        self._clients = clients
+
+    def takes(self, caller: Caller, name: str) -> bool:
+        """Whether this is a tool for rooms in the caller's list."""
+        return name in ROOM_TOOLS and bool(caller.list_scope.rooms)
+
+    def owns(self, caller: Caller, uri: str) -> bool:
+        """Whether this is the resource of a room that the caller may join."""
+        return uri.startswith(ROOM_URI) and uri.removeprefix(ROOM_URI) in caller.list_scope.rooms
+
+    def call(self, exchange: Exchange, caller: Caller, name: str) -> None:
+        """Answer a call of one of the tools."""
+        fields = members(exchange.request.params)
+        raw = bytes(fields.get("arguments", b"{}"))
+        try:
+            arguments = self._checked(name, raw)
+        except Fault as fault:
+            self._requests.refused(exchange, caller, name, fault, "schema", FITS)
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return
+        ticket = self._requests.begin(exchange, caller, name, raw)
+        work = asyncio.ensure_future(self._room_clients().perform(caller, exchange.session, name, arguments))
+        # A client that gives up waiting must not take messages that nobody reads.
+        exchange.on_cancel = lambda reason: _give_up(work)
+        self._background.begin(self._finish(exchange, ticket, work), exchange)
+
+    def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
+        """Answer `resources/read` for the resource of a room."""
+        state = self._room_clients().describe(caller, exchange.session, uri.removeprefix(ROOM_URI))
+        content = {"uri": uri, "mimeType": "application/json", "text": msgspec.json.encode(state).decode()}
+        result = msgspec.json.encode({"contents": [content]})
+        exchange.result(complete(result, ttl_ms=0) if exchange.dialect.modern else result)
+
+    async def _finish(self, exchange: Exchange, ticket: Ticket, work: asyncio.Future[RoomResult]) -> None:
+        try:
+            found = await work
+        except Fault as fault:
+            self._requests.end(ticket, good=False)
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return
+        except BaseException:
+            self._requests.end(ticket, good=False)
+            raise
+        self._requests.end(ticket, good=True)
+        texts = [msgspec.json.encode(found.facts).decode(), *found.messages]
+        blocks = [{"type": "text", "text": text} for text in texts]
+        result = msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
+        exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    def _checked(self, name: str, raw: bytes) -> dict[str, Any]:
+        try:
+            arguments = msgspec.json.decode(raw, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
+        validator = self._validators.get(name)
+        if validator is None:
+            from interlock.signatures.validate import Validator
+
+            validator = self._validators[name] = Validator(ROOM_SCHEMAS[name])
+        if problems := validator.check(arguments):
+            reasons = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
+            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:500]}")
+        return arguments
+
+    def _room_clients(self) -> RoomClients:
+        if self._clients is None:
+            raise Fault("SERVER_NOT_READY", "the rooms are being opened", retry_after_ms=500)
+        return self._clients
+
+
+def _give_up(work: asyncio.Future[RoomResult]) -> None:
+    work.cancel()

@@ -1,0 +1,156 @@
+"""The hub's own event subscriptions at servers that agreed on MGP's `bidirectional`: one for each server.
+
+It holds the channels that clients want of the server. Events of a server count only within them, within a size and
+a rate, and are published on the bus as that server's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import Rate
+from interlock.events import Bus
+from interlock.events.types import ServerEmitted, now_us
+from interlock.hub.rate_meter import Meter
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mgp.events import (
+    MAX_CHANNELS,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ServerEvent,
+    Subscribed,
+    channel_pattern,
+    severity_of,
+)
+from interlock.protocols.patterns import Pattern
+from interlock.wire.errors import Fault
+
+ANSWER_S: Final = 2.0
+"""How long a server may take to answer a subscription. A client's own request waits for it."""
+MAX_EVENT_BYTES: Final = 16 * 1024
+RATE: Final = Rate(per_minute=6_000, per_hour=100_000)
+"""Of one server."""
+
+
+class Feed:
+    """The subscription at one server."""
+
+    def __init__(self) -> None:
+        self.wanted: frozenset[str] = frozenset()
+        self.asked: frozenset[str] = frozenset()
+        """The patterns of the present subscription."""
+        self.id = ""
+        self.patterns: list[Pattern] = []
+        """What the server subscribed us to."""
+        self.lock = asyncio.Lock()
+        self.meter = Meter("server", RATE)
+
+
+class EventFeeds:
+    """The feeds of all servers."""
+
+    def __init__(self, upstreams: Upstreams, bus: Bus, log: Callable[[str, str], None]) -> None:
+        self._upstreams = upstreams
+        self._bus = bus
+        self._log = log
+        self._feeds: dict[str, Feed] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def servers(self) -> list[str]:
+        """The connected servers that agreed on events."""
+        return [upstream.id for upstream in self._upstreams if self._speaks(upstream.id)]
+
+    def settled(self, server: str) -> bool:
+        """Whether the server has answered the present subscription."""
+        feed = self._feeds.get(server)
+        return feed is not None and bool(feed.id) and feed.asked == feed.wanted
+
+    async def settle(self, wanted: Mapping[str, frozenset[str]], reached: Iterable[str]) -> frozenset[str]:
+        """Subscribe at servers to what clients want. Returns the channels and patterns of the reached servers."""
+        await asyncio.gather(*(self._renew(server, patterns) for server, patterns in wanted.items()))
+        feeds = [self._feeds[server] for server in reached if server in self._feeds]
+        return frozenset(pattern.text for feed in feeds for pattern in feed.patterns)
+
+    def want(self, wanted: Mapping[str, frozenset[str]], renew: str = "") -> None:
+        """Subscribe at servers to what clients want, in the background. `renew`: a server with a new connection."""
+        if renew in self._feeds:
+            del self._feeds[renew]
+        for server, patterns in wanted.items():
+            feed = self._feeds.get(server)
+            if patterns != (frozenset() if feed is None else feed.wanted):
+                task = asyncio.ensure_future(self._renew(server, patterns))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def on_event(self, server: str, params: bytes) -> None:
+        """Publish an event of a server that we subscribed to, or drop it."""
+        feed = self._feeds.get(server)
+        if feed is None or not feed.id or len(params) > MAX_EVENT_BYTES or not self._bus.wants(ServerEmitted):
+            return
+        now = time.monotonic()
+        if feed.meter.wait_s(now) > 0:
+            return
+        feed.meter.take(now)
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = msgspec.json.decode(params, type=ServerEvent)
+            if event.subscription_id == feed.id and any(p.matches(event.channel) for p in feed.patterns):
+                number, at = self._bus.next(), now_us()
+                severity = severity_of(event)
+                self._bus.publish(ServerEmitted(server, number, at, event.channel, severity, event.data))
+
+    async def close(self) -> None:
+        """Forget everything. The servers are ended next."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._feeds.clear()
+
+    def _speaks(self, server: str) -> bool:
+        upstream = self._upstreams.get(server)
+        shared = None if upstream is None else upstream.pool.shared
+        mgp = None if shared is None else shared.connection.mgp
+        return mgp is not None and "bidirectional" in mgp.extensions
+
+    async def _renew(self, server: str, patterns: frozenset[str]) -> None:
+        feed = self._feeds.get(server)
+        if feed is None:
+            if not patterns:
+                return
+            feed = self._feeds[server] = Feed()
+        feed.wanted = patterns
+        async with feed.lock:
+            if feed.wanted == feed.asked or self._feeds.get(server) is not feed:
+                return
+            wanted, before = feed.wanted, feed.id
+            try:
+                await self._subscribe(server, feed, wanted)
+                if before and before != feed.id:
+                    await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
+            except Fault as fault:
+                self._log(server, f"could not subscribe to its events: {fault.message}")
+
+    async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
+        if not wanted:
+            feed.asked, feed.id, feed.patterns = wanted, "", []
+            return
+        result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)[:MAX_CHANNELS]})
+        try:
+            answer = msgspec.json.decode(result, type=Subscribed)
+        except msgspec.DecodeError as cause:
+            raise Fault("UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read: {cause}") from None
+        # A server cannot subscribe us to what nobody asked for.
+        feed.patterns = [channel_pattern(channel) for channel in answer.subscribed if channel in wanted]
+        feed.asked, feed.id = wanted, answer.subscription_id
+
+    async def _request(self, server: str, method: str, params: dict[str, object]) -> bytes:
+        upstream = self._upstreams.get(server)
+        shared = None if upstream is None else upstream.pool.shared
+        if shared is None:
+            raise Fault("SERVER_NOT_READY", f"{server} is not connected")
+        return await shared.connection.request(method, params, timeout=ANSWER_S)

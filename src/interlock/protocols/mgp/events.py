@@ -1,0 +1,137 @@
+"""Events as MGP says them: `mgp/events/subscribe`, `mgp/events/unsubscribe`, `notifications/mgp.event`. Pure.
+
+Channels have segments between dots. Patterns are those of `protocols/patterns.py`. (MGP, Event Subscription)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.patterns import CHANNELS, Pattern, PatternError
+from interlock.wire.errors import Fault
+
+SUBSCRIBE: Final = "mgp/events/subscribe"
+UNSUBSCRIBE: Final = "mgp/events/unsubscribe"
+EVENT: Final = "notifications/mgp.event"
+
+FAMILIES: Final = ("model", "system", "tool", "security", "lifecycle")
+"""The families of MGP's Standard Event Channels; `lifecycle` is an addition of this hub."""
+MAX_CHANNELS: Final = 64
+"""Channels of one subscription."""
+
+Severity = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class EventFilter(msgspec.Struct, forbid_unknown_fields=True):
+    """The filter of a subscription. A member that is not known here is refused: it would let too much through."""
+
+    min_severity: Severity | None = None
+    server_id: Name | list[Name] | None = None
+    """Only events of, or about, these servers."""
+    tool_name: Name | None = None
+    """Only events about this tool."""
+
+
+class SubscribeParams(msgspec.Struct):
+    """The params of `mgp/events/subscribe`."""
+
+    channels: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MAX_CHANNELS)]
+    filter: EventFilter = msgspec.field(default_factory=EventFilter)
+
+
+class UnsubscribeParams(msgspec.Struct):
+    """The params of `mgp/events/unsubscribe`."""
+
+    subscription_id: Name
+
+
+class Subscribed(msgspec.Struct):
+    """The result of `mgp/events/subscribe`."""
+
+    subscribed: list[str]
+    unsupported: list[str]
+    subscription_id: str
+
+
+class Unsubscribed(msgspec.Struct):
+    """The result of `mgp/events/unsubscribe`."""
+
+    unsubscribed: bool
+    """False for a subscription that this client does not have."""
+
+
+class EventParams(msgspec.Struct, omit_defaults=True):
+    """The params of `notifications/mgp.event`."""
+
+    subscription_id: str
+    channel: str
+    timestamp: str
+    data: msgspec.Raw
+    severity: str = ""
+    server_id: str = ""
+    """The server whose word this is; absent in events of the hub itself."""
+    dropped: int = 0
+    """How many events before this one were dropped, since they came faster than they could be sent."""
+
+
+class ServerEvent(msgspec.Struct):
+    """An event as a server sends it."""
+
+    subscription_id: str
+    channel: Name
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+    timestamp: str = ""
+    severity: str = ""
+
+
+class _Severe(msgspec.Struct):
+    severity: str = ""
+    level: str = ""
+
+
+def rank(severity: str) -> int:
+    """The rank of a severity; a word that is not known counts as `info`."""
+    return LOG_LEVELS.index(severity) if severity in LOG_LEVELS else LOG_LEVELS.index("info")
+
+
+def severity_of(event: ServerEvent) -> str:
+    """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise `info`."""
+    if event.severity in LOG_LEVELS:
+        return event.severity
+    try:
+        said = msgspec.json.decode(event.data, type=_Severe)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "info"
+    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "info")
+
+
+def channel_pattern(text: str) -> Pattern:
+    """A channel or a pattern of channels. Raises INVALID_PARAMS."""
+    try:
+        return Pattern(text, CHANNELS)
+    except PatternError as cause:
+        raise Fault("INVALID_PARAMS", f"channel {text[:100]!r}: {cause}") from None
+
+
+def asked_of_servers(pattern: Pattern) -> list[str]:
+    """The channels to ask a server for, so that a client with this pattern gets its events. Servers know the patterns
+    of the standard families, and perhaps no others."""
+    first = pattern.text.partition(".")[0]
+    if not may_match_family(pattern) or first in FAMILIES:
+        return [pattern.text]
+    return [pattern.text, *(f"{family}.*" for family in FAMILIES[:4] if Pattern(first, CHANNELS).matches(family))]
+
+
+def may_match_family(pattern: Pattern) -> bool:
+    """Whether a pattern with wildcards can match a channel of a standard family."""
+    first, dot, rest = pattern.text.partition(".")
+    if pattern.literal:
+        return False
+    if first == "**":
+        return True
+    head = Pattern(first, CHANNELS)
+    return bool(dot and rest) and any(head.matches(family) for family in FAMILIES)

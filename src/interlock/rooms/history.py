@@ -1,0 +1,179 @@
+"""The last envelopes of one topic, for participants that come back. Bounded, sealed in the store, and off by default.
+
+Every envelope has an offset within an epoch. A participant is told where it is by a cursor that is good for itself
+alone: it gets what came after that, in order, or learns that something is lost. Nobody reads from before it was there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from interlock.hub.approvals.sealed_views import SealedView, ViewSeal
+from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead, HistorySegment
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.routing import Participant, recipients
+from interlock.rooms.member import Member
+from interlock.store import Store
+
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""Of all envelopes of a topic: less than a participant may leave unread."""
+MOST_AT_ONCE: Final = 512
+"""Envelopes that one write to the store holds."""
+MOST_TOLD: Final = 100
+"""Members that one tick tells where they are."""
+_MAC_CHARS: Final = 32
+
+
+class Kept(NamedTuple):
+    """One envelope, and who receives it."""
+
+    offset: int
+    sender: str
+    to: tuple[str, ...]
+    proposer: str | None
+    data: str
+
+
+class History:
+    """The history of one topic."""
+
+    def __init__(self, place: str, most: int, key: bytes) -> None:
+        self._place = place
+        self._most = most
+        self._key = key
+        self._seal = ViewSeal(hashlib.sha256(key + b"history").digest())
+        self._epoch = secrets.token_hex(8)
+        self._kept: deque[Kept] = deque()
+        self._bytes = 0
+        self._unwritten: deque[Kept] = deque()
+        self._segments: deque[tuple[str, int]] = deque()
+        """The stored segments: ids, with the last offset of each."""
+        self.offset = 0
+        """Of the last envelope."""
+
+    def bound(self, most: int) -> None:
+        """Keep so many from now on."""
+        self._most = most
+        self._trim()
+
+    def add(self, envelope: Envelope, proposer: str | None) -> None:
+        """Keep an envelope that is passed on."""
+        self.offset += 1
+        kept = Kept(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
+        self._kept.append(kept)
+        self._unwritten.append(kept)
+        self._bytes += len(kept.data)
+        self._trim()
+
+    def cursor(self, subject: str) -> str:
+        """Where a participant is now. Only the same participant can come back with it."""
+        return self._cursor(subject, self.offset)
+
+    def missed(self, cursor: str, subject: str, participant: Participant) -> list[bytes] | None:
+        """What a participant missed since its cursor, in order; None where that is not known."""
+        epoch, _, rest = cursor.partition(".")
+        number = rest.partition(".")[0]
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            return None
+        offset = int(number)
+        if epoch != self._epoch or not hmac.compare_digest(self._cursor(subject, offset).encode(), cursor.encode()):
+            return None
+        first = self._kept[0].offset if self._kept else self.offset + 1
+        if offset + 1 < first:
+            return None
+        return [
+            kept.data.encode()
+            for kept in self._kept
+            if kept.offset > offset and recipients((participant,), kept.sender, kept.to, kept.proposer)
+        ]
+
+    # The store.
+
+    async def load(self, store: Store) -> None:
+        """Go on where the hub stopped. After a crash a new epoch begins, since the last envelopes may be missing."""
+        found = sorted(await store.find(HISTORY_SEGMENTS, place=self._place), key=lambda one: one.value.first)
+        head = await store.get(HISTORY_HEADS, self._place)
+        kept: list[Kept] = []
+        for segment in found:
+            text = self._seal.open(SealedView(segment.value.id, segment.value.sealed))
+            kept += [] if text is None else msgspec.json.decode(text, type=list[Kept])
+            self._segments.append((segment.key, kept[-1].offset if kept else 0))
+        unbroken = all(later.offset == one.offset + 1 for one, later in pairwise(kept))
+        last = kept[-1].offset if kept else 0
+        if head is not None and head.value.clean == last and unbroken:
+            self._epoch, self.offset = head.value.epoch, last
+            self._kept.extend(kept)
+            self._bytes = sum(len(one.data) for one in kept)
+            self._trim()
+        else:
+            await self._drop_segments(store)
+        await self._write_head(store, None)
+
+    async def write(self, store: Store) -> None:
+        """Store what is new, and delete what is no longer kept."""
+        first = self._kept[0].offset if self._kept else self.offset + 1
+        while self._unwritten:
+            batch = [self._unwritten.popleft() for _ in range(min(MOST_AT_ONCE, len(self._unwritten)))]
+            batch = [kept for kept in batch if kept.offset >= first]
+            if not batch:
+                continue
+            id_ = f"{self._place}/{batch[0].offset:018d}"
+            sealed = self._seal.close(id_, msgspec.json.encode(batch).decode()).sealed
+            async with store.transaction() as change:
+                change.put(HISTORY_SEGMENTS, HistorySegment(id_, self._place, batch[0].offset, sealed))
+            self._segments.append((id_, batch[-1].offset))
+        old = [id_ for id_, last in self._segments if last < first]
+        if old:
+            async with store.transaction() as change:
+                for id_ in old:
+                    change.delete(HISTORY_SEGMENTS, id_)
+            for _ in old:
+                self._segments.popleft()
+
+    async def close(self, store: Store) -> None:
+        """Store everything: the next run goes on from here."""
+        await self.write(store)
+        await self._write_head(store, self.offset)
+
+    async def _drop_segments(self, store: Store) -> None:
+        async with store.transaction() as change:
+            for id_, _ in self._segments:
+                change.delete(HISTORY_SEGMENTS, id_)
+        self._segments.clear()
+
+    async def _write_head(self, store: Store, clean: int | None) -> None:
+        async with store.transaction() as change:
+            change.put(HISTORY_HEADS, HistoryHead(self._place, self._epoch, clean))
+
+    def _cursor(self, subject: str, offset: int) -> str:
+        said = msgspec.json.encode((self._place, subject, self._epoch, offset))
+        mac = hmac.digest(self._key, said, hashlib.sha256).hex()[:_MAC_CHARS]
+        return f"{self._epoch}.{offset}.{mac}"
+
+    def _trim(self) -> None:
+        while len(self._kept) > self._most or self._bytes > MOST_BYTES:
+            self._bytes -= len(self._kept.popleft().data)
+
+
+class Positions:
+    """Which members are yet to be told where they are, a bounded number at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Member] = deque()
+        self._offset = 0
+
+    def due(self, offset: int, members: Iterable[Member]) -> list[Member]:
+        """Those to tell now. After a change all are told, some in each call."""
+        if not self._waiting and self._offset != offset:
+            self._offset = offset
+            self._waiting.extend(members)
+        found = [self._waiting.popleft() for _ in range(min(MOST_TOLD, len(self._waiting)))]
+        return [member for member in found if not member.gone]

@@ -1,0 +1,209 @@
+"""Participants that joined through MCP tools (`join_room` and the rest), for clients that speak nothing else.
+
+Rule: each is a member like any other, with the principal of its calls. The hub answers `tools/list` and `ping` in its
+name; everything else that reaches it waits for `wait_in_room`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from interlock.hub.auth.principals import LOCAL_AGENT
+from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.rooms import RoomResult
+from interlock.hub.sessions.session import Session
+from interlock.hub.tool_search import room_definitions as tools
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import Envelope, decode
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
+from interlock.protocols.mcpx.routing import Mode
+from interlock.rooms.local_participant import LocalParticipant
+from interlock.rooms.member import Member
+from interlock.rooms.tickets import Admitted
+from interlock.transports.websocket import text_of
+from interlock.wire.errors import Fault
+from interlock.wire.names import may_spell
+
+if TYPE_CHECKING:
+    from interlock.rooms.gateway import Gateway
+
+IDLE_S: Final = 900.0
+"""A client that called no tool of a room for so long has left it."""
+MOST: Final = 10_000
+MOST_PER_OWNER: Final = 16
+MOST_MESSAGES: Final = 50
+"""In one answer of `wait_in_room`."""
+MOST_CHARS: Final = 128 * 1024
+ANSWERED: Final[dict[str, dict[str, object]]] = {"tools/list": {"tools": []}, "ping": {}}
+"""Requests that the hub answers for such a participant."""
+ANSWERED_BYTES: Final = tuple(method.encode() for method in ANSWERED)
+
+Key = tuple[str, str, str]
+"""Owner, session and topic."""
+
+
+class ToolParticipant(LocalParticipant):
+    """One client in one topic."""
+
+    def __init__(self, member: Member, session: Session | None) -> None:
+        self.session = session
+        self.used_at = time.monotonic()
+        self.waiting = 0
+        """Calls of `wait_in_room` that are open."""
+        super().__init__(member)
+
+    def send(self, frame: bytes) -> bool:
+        """Keep a frame for `wait_in_room`, unless the hub answers it."""
+        data = text_of(frame)
+        if any(may_spell(data, method) for method in ANSWERED_BYTES) and (answer := self._answer(data)) is not None:
+            # Later, since not everyone may have the request yet.
+            asyncio.get_running_loop().call_soon(self._respond, *answer)
+            return True
+        return super().send(frame)
+
+    def _answer(self, data: bytes) -> tuple[Envelope, dict[str, object]] | None:
+        """The request that the hub answers, with the response; None for any other envelope."""
+        try:
+            envelope = decode(data)
+            if envelope.kind.type != kinds.REQUEST or self.id not in envelope.to:
+                return None
+            operation = check_payload(envelope)
+        except Refusal:
+            return None
+        result = ANSWERED.get(operation.method or "")
+        return None if result is None else (envelope, {"jsonrpc": "2.0", "id": operation.id, "result": result})
+
+    def _respond(self, request: Envelope, payload: dict[str, object]) -> None:
+        if not self.ended:
+            with contextlib.suppress(Refusal):  # it may not send responses
+                self.say(f"{kinds.RESPONSE}:{request.kind.operation}", payload, [request.sender], request.id)
+
+
+class ToolParticipants:
+    """All of them (`hub.handlers.rooms.RoomClients`)."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._joined: dict[Key, ToolParticipant] = {}
+
+    def tick(self) -> None:
+        """Let those leave whose session ended, or who called no tool for a while."""
+        now = time.monotonic()
+        for key, one in list(self._joined.items()):
+            idle = not one.waiting and now - one.used_at > IDLE_S
+            if one.ended or idle or (one.session is not None and one.session.over):
+                one.leave()
+                del self._joined[key]
+
+    async def perform(
+        self, caller: Caller, session: Session | None, name: str, arguments: dict[str, Any]
+    ) -> RoomResult:
+        """Perform one of the tools. Raises Fault."""
+        topic = arguments["room"]
+        if topic not in caller.list_scope.rooms:
+            raise Fault("NOT_FOUND", f"no room {topic[:64]!r}", hint=f"one of {', '.join(caller.list_scope.rooms)}")
+        key = caller.owner, "" if session is None else session.id, topic
+        if name == tools.JOIN:
+            return self._join(caller, session, key)
+        one = self._joined.get(key)
+        if one is None or one.ended:
+            why = f" any more: {one.ended}" if one is not None else ""
+            raise Fault("INVALID_PARAMS", f"you are not in {topic}{why}", hint=f"call {tools.JOIN} first")
+        one.used_at = time.monotonic()
+        if name == tools.WAIT:
+            return await self._wait(one, arguments)
+        if name == tools.LEAVE:
+            one.leave()
+            del self._joined[key]
+            return RoomResult({"room": topic, "left": True})
+        try:
+            return self._say(one, arguments) if name == tools.SAY else self._propose(one, arguments)
+        except Refusal as refusal:
+            data = {"reason": refusal.reason.value}
+            raise Fault("PERMISSION_DENIED", refusal.message, hint=refusal.fix, data=data) from None
+
+    def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
+        """Who is in a room, and what waits there for this caller."""
+        (row,) = self._gateway.rows(topic)
+        one = self._joined.get((caller.owner, "" if session is None else session.id, topic))
+        return {
+            "room": topic,
+            "participants": [participant.id for participant in row.participants],
+            "servers": [f"server:{name}" for name in row.servers],
+            "open_proposals": row.open_proposals,
+            "you": None if one is None else one.id,
+            "unread": 0 if one is None else one.unread,
+        }
+
+    def _join(self, caller: Caller, session: Session | None, key: Key) -> RoomResult:
+        topic, one = key[2], self._joined.get(key)
+        if one is None or one.ended:
+            own = sum(1 for owner, _, _ in self._joined if owner == caller.owner)
+            if own >= MOST_PER_OWNER or len(self._joined) >= MOST:
+                raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
+            principal = None if caller.principal == LOCAL_AGENT else caller.principal
+            self._gateway.check_loaded()
+            # Another connection of the same principal is not replaced by a tool.
+            apart = principal is not None and principal.id in self._gateway.participants(topic)
+            member = self._gateway.admit(topic, Admitted(principal, apart), Mode.DIRECTED)
+            one = self._joined[key] = ToolParticipant(member, session)
+            one.drain()  # its own welcome and presence
+        one.used_at = time.monotonic()
+        others = self._gateway.participants(topic)
+        facts: dict[str, object] = {
+            "room": topic,
+            "you": one.id,
+            "your_capabilities": list(others.pop(one.id, ())),
+            "participants": {id_: list(texts) for id_, texts in others.items()},
+        }
+        return RoomResult(facts)
+
+    def _say(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
+        payload = {"text": arguments["text"], "format": "plain"}
+        return RoomResult({"id": one.say(kinds.CHAT, payload, arguments.get("to", ()), arguments.get("reply_to"))})
+
+    def _propose(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
+        method, params = arguments["method"], arguments["params"]
+        target = params.get(TARGET_MEMBERS.get(method, ""))
+        kind = f"{kinds.PROPOSAL}:{method}" + (f":{target}" if isinstance(target, str) and target else "")
+        id_ = one.say(kind, {"method": method, "params": params}, arguments.get("to", ()))
+        return RoomResult({"proposal": id_, "state": "open"})
+
+    async def _wait(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
+        one.waiting += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(arguments.get("seconds", tools.LONGEST_WAIT_S)):
+                    await one.wait()
+        finally:
+            one.waiting -= 1
+            one.used_at = time.monotonic()
+        messages: list[str] = []
+        while len(messages) < MOST_MESSAGES and sum(map(len, messages)) < MOST_CHARS:
+            envelope = one.read()
+            if envelope is None:
+                break
+            messages.append(_message(envelope))
+        lost, one.lost = one.lost, 0
+        facts: dict[str, object] = {"messages": len(messages), "unread": one.unread, "lost": lost}
+        if one.ended:
+            facts["ended"] = one.ended
+        return RoomResult(facts, messages)
+
+
+def _message(envelope: Envelope) -> str:
+    """A message for a model. Its first line is the gateway's word: who wrote the rest, and what it is."""
+    head: dict[str, object] = {"from": envelope.sender, "kind": envelope.kind.text, "id": envelope.id}
+    if envelope.to:
+        head["to"] = envelope.to
+    if envelope.correlation_id is not None:
+        head["about"] = envelope.correlation_id
+    payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
+    said = payload.get("text") if envelope.kind.type == kinds.CHAT else None
+    return f"{msgspec.json.encode(head).decode()}\n{said if isinstance(said, str) else envelope.payload.decode()}"

@@ -1,0 +1,162 @@
+"""History: a participant that comes back gets what it missed, in order and once, or learns that it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from hub.running_hub import until
+from interlock.config.settings import Topic
+from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
+from interlock.rooms import Participant
+from interlock.rooms import participant as module
+
+from .running import Peer, RunningRooms, running_rooms
+
+pytestmark = pytest.mark.anyio
+
+MEMBERS = {"ann": "full-access", "bob": "full-access", "eve": "full-access"}
+KEPT = Topic(members=MEMBERS, history=20)
+NONE = Topic(members=MEMBERS)
+
+
+def cursor(peer: Peer) -> str:
+    return str(peer.welcome["payload"]["history"]["cursor"])
+
+
+async def chats(peer: Peer) -> list[str]:
+    return [one["payload"]["text"] for one in await peer.nothing() if one["kind"] == "chat"]
+
+
+async def say(peer: Peer, *texts: str, **members: object) -> None:
+    for text in texts:
+        await peer.send("chat", {"text": text}, **members)
+    await peer.nothing()
+
+
+async def test_what_was_missed_comes_in_order_and_before_anything_new(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=KEPT, none=NONE) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob", mode="directed")
+        assert "recovered" not in bob.welcome["payload"]["history"]
+        await say(ann, "heard")
+        told = await bob.next("system/history")
+        assert told["to"] == ["bob"]
+        await bob.leave()
+        await say(ann, "one", "two")
+        await say(ann, "not for bob", to=["eve"])
+        await say(ann, "three", to=["bob"])
+        bob = await rooms.join("bob", mode="directed", since=told["payload"]["cursor"])
+        assert bob.welcome["payload"]["history"]["recovered"] is True
+        assert bob.welcome["payload"]["history"]["cursor"] == told["payload"]["cursor"], "until it has everything"
+        await say(ann, "new")
+        assert await chats(bob) == ["one", "two", "three", "new"]
+        none = await rooms.join("bob", "none", since=told["payload"]["cursor"])
+        assert "history" not in none.welcome["payload"]
+        assert (await none.error())["payload"]["error"] == "history_lost"
+
+
+async def test_what_is_no_longer_kept_is_told(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        await bob.leave()
+        await say(ann, *(str(number) for number in range(20)))
+        back = await rooms.join("bob", since=cursor(bob))
+        assert await chats(back) == [str(number) for number in range(20)]
+        await back.leave()
+        await say(ann, "one more")
+        back = await rooms.join("bob", since=cursor(bob))
+        assert back.welcome["payload"]["history"]["recovered"] is False
+        assert (await back.error())["payload"]["error"] == "history_lost"
+        assert await chats(back) == []
+
+
+async def test_t95_nobody_reads_from_before_it_was_there(tmp_path: Path) -> None:
+    """A cursor of somebody else, of another topic, or with another offset is worth nothing."""
+    async with running_rooms(tmp_path, build=KEPT, other=KEPT) as rooms:
+        ann, elsewhere = await rooms.join("ann"), await rooms.join("eve", "other")
+        await say(ann, "secret plans")
+        eve = await rooms.join("eve")
+        epoch, _, mac = cursor(eve).split(".")
+        await eve.leave()
+        for stolen in (
+            cursor(ann),
+            cursor(elsewhere),
+            f"{epoch}.0.{mac}",
+            f"{epoch}.0",
+            "",
+            "x" * 300,
+            f"{epoch}.-1.{mac}",
+        ):
+            eve = await rooms.join("eve", since=stolen)
+            assert eve.welcome["payload"]["history"]["recovered"] is False, stolen
+            assert await chats(eve) == [], stolen
+            await eve.leave()
+
+
+async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        await bob.leave()
+        await say(ann, "the password is swordfish")
+        keys = rooms._keys
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        rooms._keys |= keys
+        segments = await rooms.hub_app.store.find(HISTORY_SEGMENTS)
+        assert segments
+        assert "swordfish" not in repr(segments)
+        back = await rooms.join("bob", since=cursor(bob))
+        assert await chats(back) == ["the password is swordfish"]
+        await back.leave()
+        place = segments[0].value.place
+        head = await rooms.hub_app.store.get(HISTORY_HEADS, place)
+        assert head is not None
+        assert head.value.clean is None, "a crash would be seen"
+        epoch = head.value.epoch
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        async with rooms.hub_app.store.transaction() as change:
+            change.put(HISTORY_HEADS, HistoryHead(place, epoch, None))
+        rooms.gateway._histories._kept.clear()
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        rooms._keys |= keys
+        back = await rooms.join("bob", since=cursor(bob))
+        assert back.welcome["payload"]["history"]["recovered"] is False
+
+
+async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    chance = random.Random(7)
+    big = Topic(members=MEMBERS, history=1_000)
+    async with running_rooms(tmp_path, build=big) as rooms:
+        ann, url = await rooms.join("ann"), f"http://127.0.0.1:{rooms.port}"
+        heard: list[str] = []
+        async with Participant(url, "build", await rooms.key("bob")) as bob:
+            reading = asyncio.create_task(_hear(bob, heard))
+            for number in range(120):
+                if chance.random() < 0.1:
+                    cut(rooms, "bob")
+                await ann.send("chat", {"text": str(number)})
+            await until(lambda: heard[-1:] == ["119"])
+            assert heard == [str(number) for number in range(120)]
+            assert bob.gaps == 0
+            reading.cancel()
+
+
+async def _hear(bob: Participant, heard: list[str]) -> None:
+    async for envelope in bob:
+        if envelope.kind.type == "chat":
+            text: str = json.loads(envelope.payload)["text"]
+            heard.append(text)
+
+
+def cut(rooms: RunningRooms, id: str) -> None:
+    """Cut the connection of a participant, without a goodbye."""
+    for room in rooms.gateway.rooms:
+        for member in room.members:
+            if member.id == id:
+                member.connection.close(1001, "cut")
