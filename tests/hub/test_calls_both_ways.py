@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
+from interlock.client import Handlers
 from interlock.config.settings import Agent, Approvals, Hub, Limits, Rate, Requests, Server, Timeouts
 from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
@@ -22,7 +24,10 @@ from .legacy_client import LegacyClient, answers
 from .modern_client import ModernClient
 from .people import read_and_answer
 from .running_hub import RunningHub, running_hub, until
+from .task_server import Jobs
 from .test_bridges_questions import ALL, FORM, SAMPLING, Answerer
+from .test_tasks import FORMS, Form, served
+from .test_tasks import client as task_client
 
 Era = Literal["handshake", "stateless"]
 REQUESTS: dict[str, tuple[str, Any]] = {
@@ -256,3 +261,28 @@ async def test_a_page_in_an_error_is_a_question_to_a_person(tmp_path: Path, clie
             assert "example.org" not in json.dumps(denied)
             allowed = await peer.call("yes__paywall", {"mark": "yes"})
             assert "example.org" in json.dumps([allowed, getattr(peer, "asked", [])])
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_questions_of_a_task_are_judged_and_counted_once(tmp_path: Path, form: Form) -> None:
+    asked: list[object] = []
+
+    async def name(params: dict[str, object]) -> dict[str, object]:
+        asked.append(params["message"])
+        return {"action": "accept", "content": {"name": str(params["message"]).rstrip("?")}}
+
+    policies = {"no": Requests(elicitation="deny"), "three": Requests(rate={"elicitation": Rate(3)})}
+    async with served(form, Jobs()) as servers:
+        named = {id_: msgspec.structs.replace(servers["t"], requests=policy) for id_, policy in policies.items()}
+        async with running_hub(tmp_path, named) as hub:
+            async with task_client(hub, form, "ada", handlers=Handlers(elicit_form=name)) as ada:
+                refused = await ada.start_tool("no__greet")
+                try:
+                    told = str(await refused.result())
+                except Fault as fault:
+                    told = fault.message
+                assert "no may not ask a client for elicitation" in told
+                assert asked == []
+                greeting = await ada.start_tool("three__greet")
+                assert "Who and Who else and And" in str(await greeting.result())
+                assert len(asked) == 3

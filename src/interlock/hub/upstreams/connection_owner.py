@@ -12,6 +12,7 @@ from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest
 from interlock.hub.upstreams.server_requests import CARRIED, ServerRequests
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import check_capability
 from interlock.wire.errors import ErrorDialect, Fault
@@ -75,6 +76,7 @@ class ConnectionOwner:
         """Pass a notification for the owner on. Returns False for any other notification."""
         if method not in _SESSION_NOTICES:
             return False
+        params = params_of_server(params)
         call = self.only_call()
         if call is not None:
             call.on_notification(method, params)

@@ -19,6 +19,7 @@ from interlock.hub.upstreams.client_requests import judged_params
 from interlock.protocols.mcp.input_requests import check_answer
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import PROGRESS
@@ -68,6 +69,7 @@ class ServerRequests:
         if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
+        request = Request(request.id, request.method, params_of_server(request.params))
         token, hub_token = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             judged = one_line(judged_params(request.params))

@@ -69,6 +69,7 @@ class Upstream:
         )
         self.begin, self.command, self.on_idle = supervisor.begin, supervisor.command, supervisor.on_idle
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
+        self.ask_client = host.ask_client
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 

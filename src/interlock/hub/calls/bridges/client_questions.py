@@ -21,6 +21,7 @@ from interlock.hub.upstreams.server_requests import CARRIED, Ask
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.input_requests import check_answer, question_for_old
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
@@ -113,6 +114,7 @@ class ClientQuestions:
 
     def _put(self, key: str, method: str, params: bytes, question: Question) -> None:
         _check_carried(method)
+        params = params_of_server(params)
         url = _address(method, params)
         if url in self._visits:
             # The person has agreed; that it is not done yet is no reason to ask them again.

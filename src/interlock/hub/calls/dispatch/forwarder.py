@@ -32,6 +32,7 @@ from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
+from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
@@ -139,15 +140,16 @@ class Forwarder(msgspec.Struct, eq=False):
         try:
             result = in_client_era(call, self._connection, self._dispatcher.states, read.result, members)
             self._finish()
+            reserved = has_reserved(members, result)
             addressed = not call.caller.bare and members.has_addresses(result)
             old = not exchange.dialect.modern
-            if addressed or (old and (self._connection.modern or not exchange.dialect.revision.structures)):
+            structures = exchange.dialect.revision.structures
+            if reserved or addressed or (old and (self._connection.modern or not structures)):
+                work = partial(rewritten, call, self._connection, reserved, addressed)
                 if type(result) is Read:
-                    LargeReading.here().work(
-                        result, partial(rewritten, call, self._connection, addressed), self._deliver
-                    )
+                    LargeReading.here().work(result, work, self._deliver)
                     return
-                result = rewritten(call, self._connection, addressed, result)
+                result = work(result)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -196,6 +198,7 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
+        error = error_of_server(error)
         if error.code != URL_FIRST:
             self._on_known_error(error)
             return
@@ -218,6 +221,7 @@ class Forwarder(msgspec.Struct, eq=False):
         """Pass progress and log messages of this call to the client. Log messages of a shared legacy session belong to
         no client. Any other notification on a call's stream is not about the call."""
         exchange, processor = self._call.exchange, self._plan.processor
+        params = params_of_server(params)
         if processor is not None:
             params = processor.params(params)
         if method == PROGRESS:

@@ -161,6 +161,12 @@ class _FallbackResult:
         else:
             self._processor.finish(call, named, deliver)
 
+    def error(self, error: ErrorObject) -> ErrorObject:
+        return error if self._processor is None else self._processor.error(error)
+
+    def params(self, params: bytes) -> bytes:
+        return params if self._processor is None else self._processor.params(params)
+
 
 def _planned(caller: Caller, plan: Plan, name: str) -> Plan | None:
     try:

@@ -16,6 +16,7 @@ from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS, STATE, binding_of
 from interlock.hub.calls.call import Call
+from interlock.hub.catalog.cleaned_results import cleaned
 from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.upstreams.mgp_agreement import asking_meta
 from interlock.hub.upstreams.sharing import log_level_of
@@ -161,9 +162,14 @@ def in_client_era(
     return result
 
 
-def rewritten(call: Call, connection: Connection, addressed: bool, result: bytes) -> bytes:
-    """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
+def rewritten(call: Call, connection: Connection, reserved: bool, addressed: bool, result: bytes) -> bytes:
+    """A result without the hub's own names and with the hub's addresses, as the client's revision can carry it.
+
+    Large ones run in a thread.
+    """
     dialect = call.exchange.dialect
+    if reserved:
+        result = cleaned(result)
     if addressed:
         result = with_exposed_uris(call.target.server, result)
     if not dialect.modern and (connection.modern or not dialect.revision.structures):
