@@ -11,18 +11,57 @@ from collections.abc import Callable, Coroutine
 
 from interlock.client import Client, Handlers
 from interlock.client.handlers import Json
+from interlock.client.negotiation import Pin
+from interlock.client.oauth.login import Login
 from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.protocols.oauth.authorization import AuthorizationRequest
+from interlock.protocols.oauth.clients import ClientSettings
+from interlock.transports.http.documents import exchange
 from interlock.wire.errors import Fault
 
+METADATA_URL = "https://conformance-test.local/client-metadata.json"
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 VERSION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 STAND_INS = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": [], "null": None}
 
 
-def connect(url: str, handlers: Handlers | None = None, era: str | None = None) -> Client:
+class SuiteBrowser:
+    """Opens an address as a browser would, and stops where the authorization server sends it."""
+
+    redirect_uri = "http://localhost:3000/callback"
+
+    async def visit(self, request: AuthorizationRequest) -> str:
+        answer = await exchange("GET", request.url, {}, b"", guard=None, most_bytes=1 << 16)
+        return answer.headers[b"location"].decode()
+
+
+def connect(url: str, handlers: Handlers | None = None, era: str | None = None, login: Login | None = None) -> Client:
     """A client pinned to the era that the suite's server speaks in this run, where it speaks one alone."""
     legacy = VERSION in REVISIONS and not REVISIONS[VERSION].modern
-    return Client(url, handlers=handlers, era="legacy" if legacy or era == "legacy" else "auto", timeout=20)
+    pin: Pin = "legacy" if legacy or era == "legacy" else "auto"
+    return Client(url, handlers=handlers, era=pin, timeout=20, login=login)
+
+
+def settings() -> ClientSettings:
+    """How to log in, as the suite's context says."""
+    given = {name: CONTEXT.get(name) for name in ("client_id", "client_secret")}
+    if SCENARIO.startswith("auth/client-credentials"):
+        key, algorithm = CONTEXT.get("private_key_pem"), CONTEXT.get("signing_algorithm", "ES256")
+        return ClientSettings("client_credentials", private_key=key, algorithm=algorithm, **given)
+    if SCENARIO == "auth/wif-jwt-bearer":
+        return ClientSettings("jwt_bearer", assertion=CONTEXT["valid_jwt"], **given)
+    if SCENARIO == "auth/enterprise-managed-authorization":
+        identity = {name: CONTEXT[name] for name in ("idp_token_endpoint", "idp_client_id")}
+        return ClientSettings("id_jag", assertion=CONTEXT["idp_id_token"], **identity, **given)
+    return ClientSettings(metadata_url=METADATA_URL, **given)
+
+
+async def log_in(url: str) -> None:
+    """Whatever login the scenario is about: list, and call the first tool."""
+    async with connect(url, login=Login(url, settings(), browser=SuiteBrowser())) as client:
+        await client.list_tools()
+        await client.call_tool("test-tool", {})
 
 
 async def list_only(url: str) -> None:
@@ -131,4 +170,4 @@ SCENARIOS: dict[str, Callable[[str], Coroutine[None, None, None]]] = {
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    asyncio.run(SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](sys.argv[1]))
+    asyncio.run(SCENARIOS.get(SCENARIO, log_in)(sys.argv[1]))

@@ -41,16 +41,19 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.embeddings]", settings.Embeddings),
     ("[hub.oauth]", settings.OAuth),
     ("[hub.oauth.issuers.NAME]", settings.Issuer),
+    ("[hub.login]", settings.HubLogin),
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
     ("[audit]", settings.AuditLog),
     ("[servers.ID]", settings.Server),
+    ("[servers.ID.oauth]", settings.ServerOAuth),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
     ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.requests]", settings.Requests),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.scopes.FEATURE]", settings.Scopes),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
@@ -60,6 +63,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[live]", live_settings.Live),
     ("[live.rules.NAME]", live_settings.LiveRule),
     ("[live.quiet_hours]", live_settings.QuietHours),
+    ("[live.webhook]", live_settings.LiveWebhook),
+    ("[hooks.NAME]", live_settings.Hook),
 ]
 
 

@@ -6,18 +6,22 @@
     write  changes something
     look   changes nothing
 
-Its capabilities are the JSON in its first argument.
+Its capabilities are the JSON in its first argument, members of the tool `write` those in its second. It writes the
+answers to pushes into the file that its third argument names.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 HEARD: list[dict[str, Any]] = []
 REPLIES: dict[str, dict[str, Any]] = {}
 COUNT = [0]
+PUSHED: dict[str, Any] = {}
+"""The events behind the ids of requests."""
 
 
 def say(message: dict[str, Any]) -> None:
@@ -30,6 +34,7 @@ def ask(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for message in messages:
         COUNT[0] += 1
         ids.append(f"r{COUNT[0]}")
+        PUSHED[ids[-1]] = message["params"].get("eventId") if isinstance(message["params"], dict) else None
         say({**message, "id": ids[-1]})
     while not all(id_ in REPLIES for id_ in ids):
         take(json.loads(sys.stdin.readline()))
@@ -56,7 +61,10 @@ def call(name: str, arguments: dict[str, Any]) -> Any:
 def take(message: dict[str, Any]) -> None:
     HEARD.append(message)
     if "method" not in message:
-        REPLIES[message["id"]] = {key: message[key] for key in ("result", "error") if key in message}
+        reply = REPLIES[message["id"]] = {key: message[key] for key in ("result", "error") if key in message}
+        if len(sys.argv) > 3 and message["id"] in PUSHED:
+            with Path(sys.argv[3]).open("a") as log:
+                log.write(json.dumps({"event": PUSHED[message["id"]], "answer": reply}) + "\n")
         return None
     if "id" not in message:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.config.live_settings import Live
+from interlock.config.live_settings import Hook, Live
 from interlock.config.settings import Agent, Config, Hub, Profile, Rooms, Server, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
@@ -120,10 +120,12 @@ async def running_hub(
     parking: ParkingLimits | None = None,
     rooms: Rooms | None = None,
     live: Live | None = None,
+    hooks: Mapping[str, Hook] | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
+    tables["hooks"] = dict(hooks or {})
     config = Config(hub=settings, rooms=rooms or Rooms(), live=live or Live(), **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)

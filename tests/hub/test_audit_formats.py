@@ -46,7 +46,7 @@ AT = 1_772_193_600_000_000
 def test_an_executed_tool_reads_as_in_the_documents_example() -> None:
     record = Record(
         7, AT, "TOOL_EXECUTED", "agent.cloto_default", "agent", "tool", "tool.terminal", "execute_command", TRACE,
-        intent=6, outcome=SUCCEEDED, duration_us=1_200_345, details={"risk_level": "dangerous"},
+        intent=6, outcome=SUCCEEDED, duration_us=1_200_345, risk_level="dangerous", validator_applied="sandbox",
     )  # fmt: skip
     assert to_mgp(record) == {
         "timestamp": "2026-02-27T12:00:00.000Z",
@@ -57,6 +57,7 @@ def test_an_executed_tool_reads_as_in_the_documents_example() -> None:
         "result": "SUCCESS",
         "details": {
             "risk_level": "dangerous",
+            "validator_applied": "sandbox",
             "duration_ms": 1200,
             "outcome": {"transport": "answered", "protocol": "result", "tool": "ok"},
         },

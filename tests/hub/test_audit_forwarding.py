@@ -89,6 +89,7 @@ async def test_an_audit_server_hears_of_everything_in_the_format_of_the_protocol
         assert executed["actor"] == {"type": "agent", "id": "cursor"}
         assert executed["target"] == {"server_id": "busy", "tool_name": "echo"}
         assert executed["result"] == "SUCCESS"
+        assert (executed["details"]["risk_level"], executed["details"]["validator_applied"]) == ("moderate", "none")
         assert executed["details"]["record"] == {"chain": "hub", "seq": executed["details"]["record"]["seq"]}
         assert set(executed) == {"timestamp", "trace_id", "event_type", "actor", "target", "result", "details"}
 

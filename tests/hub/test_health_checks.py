@@ -138,12 +138,12 @@ def test_the_worst_of_word_silence_and_calls_counts() -> None:
     health.on_answer(Health.DEGRADED, 1.0)
     assert health.now is Health.DEGRADED
     for outcome in (LOST, TIMED_OUT, TOOL_FAILED, TOOL_FAILED, LOST):
-        outcomes.add(outcome, 1000)
+        outcomes.ended.append((outcome, 1000))
     assert health.now is Health.UNHEALTHY
     for _ in range(5):
-        outcomes.add(SUCCEEDED, 1000)
-    outcomes.add(CANCELLED, 1000)
-    outcomes.add(None, 0)
+        outcomes.ended.append((SUCCEEDED, 1000))
+    outcomes.ended.append((CANCELLED, 1000))
+    outcomes.ended.append((None, 0))
     assert (outcomes.counted, outcomes.failed) == (10, 5)
     health.on_answer(Health.HEALTHY, 1.0)
     assert health.now is Health.HEALTHY

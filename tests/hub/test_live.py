@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule
+from interlock.config.rates import Rate
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -54,9 +55,9 @@ async def live_hub(
         yield hub
 
 
-async def call(hub: RunningHub, tool: str, /, agent: str | None = None, **arguments: Any) -> Any:
-    """What a tool of the server says. Events that ride on the result are left out."""
-    client = RawClient(hub.url + "/mcp", None if agent is None else hub.key(agent))
+async def call(hub: RunningHub, tool: str, /, **arguments: Any) -> Any:
+    """What a tool of the server says to an agent that gets no events."""
+    client = RawClient(hub.url + "/mcp", hub.key("driver"))
     answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments})
     return json.loads(answer["result"]["content"][0]["text"])
 
@@ -129,7 +130,7 @@ async def test_an_offer_that_cannot_be_used_leaves_plain_mcp(tmp_path: Path, sai
         assert await call(hub, "look") == "done"
 
 
-async def test_every_message_is_checked_when_it_arrives(tmp_path: Path) -> None:
+async def test_t113_every_message_is_checked_when_it_arrives(tmp_path: Path) -> None:
     async with live_hub(tmp_path) as hub:
         await enable(hub, "news.*")
 
@@ -201,7 +202,7 @@ async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
         assert recorded[0].details["inferenceId"] == first["result"]["inferenceId"]
 
 
-async def test_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:
+async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:
     rules = {"w": LiveRule(then="wake", quiet_s=1.0, wakes_per_hour=2)}
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.*")
@@ -220,7 +221,15 @@ async def test_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) ->
         assert (usage["news.push"]["wakes"], usage["news.push"]["events"]) == (2, 200)
 
 
-async def test_events_between_agents_are_held(tmp_path: Path) -> None:
+async def test_t114_a_server_has_a_rate_for_new_events(tmp_path: Path) -> None:
+    async with live_hub(tmp_path, rate=Rate(per_minute=3)) as hub:
+        await enable(hub, "news.push")
+        answers = await push(hub, *(event(f"e{number}") for number in range(5)), event("e0"))
+        assert ["result" in answer for answer in answers] == [True, True, True, False, False, True]
+        assert answers[3]["error"]["data"]["name"] == "RATE_LIMITED"
+
+
+async def test_t114_events_between_agents_are_held(tmp_path: Path) -> None:
     async with live_hub(tmp_path, rules={"w": LiveRule(then="wake")}) as hub:
         await enable(hub, "news.push")
         (held,) = await push(hub, event(tags=["chat:from-agent"]))
@@ -228,7 +237,7 @@ async def test_events_between_agents_are_held(tmp_path: Path) -> None:
         assert (await hub.operate("events.list"))["events"][0]["cause"] == "loop, rule w"
 
 
-async def test_a_disabled_feature_set_takes_its_waiting_events_with_it(tmp_path: Path) -> None:
+async def test_t112_a_disabled_feature_set_takes_its_waiting_events_with_it(tmp_path: Path) -> None:
     async with live_hub(tmp_path) as hub:
         await enable(hub, "news.*")
         await enable(hub, "news.push", agent="other")
@@ -255,7 +264,7 @@ async def test_only_a_person_enables(tmp_path: Path) -> None:
         assert found.details == {"agent_id": "local", "featureSet": "news.push"}
 
 
-async def test_an_event_that_is_too_large_or_one_too_many_is_refused(tmp_path: Path) -> None:
+async def test_t114_an_event_that_is_too_large_or_one_too_many_is_refused(tmp_path: Path) -> None:
     async with live_hub(tmp_path) as hub:
         await enable(hub, "news.push")
         large, fine = await push(hub, event("l", text="x" * 70_000), event("f"))

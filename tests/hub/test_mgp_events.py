@@ -13,9 +13,15 @@ from interlock.events.types import ConfigurationReloaded, now_us
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.catalog.views import EVERYTHING
 from interlock.hub.handlers.event_channels import KNOWN, SEVERITIES, ChannelEvent
-from interlock.hub.handlers.event_subscriptions import QUEUED, SENT_AT_ONCE, ClientSubscription
+from interlock.hub.handlers.event_subscriptions import MAX_PER_CLIENT, QUEUED, SENT_AT_ONCE, ClientSubscription
 from interlock.hub.upstreams.states import ServerState
-from interlock.protocols.mgp.events import SubscribeParams, channel_pattern, may_match_family
+from interlock.protocols.mgp.events import (
+    SubscribeParams,
+    asked_of_servers,
+    channel_pattern,
+    may_match_family,
+    offered_pattern,
+)
 
 from .running_hub import MGP, RawClient, RunningHub, child, running_hub, until
 from .test_changes import Stream, listening, opened
@@ -120,6 +126,11 @@ async def test_filters_hold_and_an_unknown_one_is_refused(hub: RunningHub) -> No
         )
     for wrong in ({"channels": []}, {"channels": ["a"], "filter": {"colour": "red"}}, {"channels": ["x" * 300]}):
         assert (await client.legacy(SUBSCRIBE, wrong))["error"]["data"]["name"] == "INVALID_PARAMS"
+    answers = [await client.legacy(SUBSCRIBE, {"channels": ["tool.*"]}) for _ in range(MAX_PER_CLIENT)]
+    assert answers[-1]["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+    for answer in answers:
+        if "result" in answer:
+            await client.legacy(UNSUBSCRIBE, {"subscription_id": answer["result"]["subscription_id"]})
     unsupported = await subscribe(client, "no.such")
     assert (unsupported["subscribed"], unsupported["unsupported"]) == ([], ["no.such"])
 
@@ -240,6 +251,14 @@ def test_a_full_queue_drops_its_oldest_and_says_how_many() -> None:
     while subscription.queue:
         subscription.send()
     assert sent[-1]["data"] == {"n": QUEUED + 43}
+
+
+def test_servers_are_asked_for_families_however_many_patterns_clients_have() -> None:
+    asked = {name for number in range(100) for name in asked_of_servers(channel_pattern(f"tool.a{number}*"))}
+    assert asked == {"tool.*"}
+    assert asked_of_servers(channel_pattern("model.token_usage")) == ["model.token_usage"]
+    assert asked_of_servers(channel_pattern("weather.*")) == ["weather.*"]
+    assert offered_pattern("model.*").matches("model.tokens.used"), "a family is all of it"
 
 
 @pytest.mark.parametrize(

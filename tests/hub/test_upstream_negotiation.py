@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from interlock.hub.upstreams.mgp_agreement import ASKED
 from interlock.protocols.mgp.negotiation import VERSION
 
 from .mgp_script import ERAS, TRANSPORTS, MgpScript, call, error_of, listed, tool
@@ -44,7 +45,7 @@ async def test_the_hub_agrees_with_an_mgp_server_wherever_it_looks(
         assert len(asked) == 3, "servers look in different places"
         assert {said["version"] for said in asked} == {VERSION}
         agreed = (await status(hub))["mgp"]
-        assert agreed["extensions"] == ["audit", "security"], "the intersection, and nothing else"
+        assert agreed["extensions"] == ["audit", "lifecycle", "security"], "the intersection, and nothing else"
         assert (agreed["version"], agreed["place"], agreed["warning"]) == ("0.2.0", home, None)
         assert text_of(await call(hub, "a")) == "a ran {}"
 
@@ -82,7 +83,7 @@ async def test_what_is_agreed_with_a_server_and_with_a_client_are_two_things(
         assert error["data"]["name"] == "TOOL_DISABLED"
         if era == "modern":
             asked = mgp_of(script.params("tools/call")[0]["_meta"][CAPABILITIES])
-            assert [said["extensions"] for said in asked] == [["security", "audit", "code_safety"]] * 3
+            assert [said["extensions"] for said in asked] == [list(ASKED)] * 3
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

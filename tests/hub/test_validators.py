@@ -247,6 +247,7 @@ async def test_what_is_only_noted_stands_in_the_record_too(tmp_path: Path) -> No
         assert (noted["name"], noted["rule"]) == ("run", "shell.recursive_delete")
         (made,) = await records(hub, "TOOL_EXECUTED")
         assert made["trace"] == noted["trace"]
+        assert (made["risk_level"], made["validator_applied"]) == ("moderate", "sandbox")
         assert "rm -rf" not in str(noted)
 
 

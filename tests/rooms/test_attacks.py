@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.frames import Close, CloseCode, Frame, Opcode
 
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
@@ -121,6 +122,27 @@ async def test_a_text_message_that_is_not_utf8_ends_the_connection_as_websocket_
         eve = await rooms.join("eve")
         await eve.socket.send(b'{"id":"\xff"}', text=True)
         assert (await eve.closed())[1] == 1007
+
+
+async def test_a_pong_keeps_its_place_among_the_answers(tmp_path: Path) -> None:
+    """A ping between two envelopes of one packet, the first of them fragmented around another ping."""
+    async with running_rooms(tmp_path, build=Topic(visibility="restricted", profile="full-access")) as rooms:
+        reader, writer = await asyncio.open_connection("127.0.0.1", rooms.port)
+        head = f"GET /ws?topic=build HTTP/1.1\r\nHost: 127.0.0.1:{rooms.port}\r\nUpgrade: websocket\r\n"
+        head += "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        writer.write((head + f"Authorization: Bearer {await rooms.key('ann')}\r\n\r\n").encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            Frame(Opcode.TEXT, b"no ", fin=False).serialize(mask=True)
+            + Frame(Opcode.PING, b"one").serialize(mask=True)
+            + Frame(Opcode.CONT, b"envelope").serialize(mask=True)
+            + Frame(Opcode.PING, b"two").serialize(mask=True)
+            + Frame(Opcode.CLOSE, Close(CloseCode.NORMAL_CLOSURE, "").serialize()).serialize(mask=True)
+        )
+        got = await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+        order = [got.index(b"\x8a\x03one"), got.index(b"not_json"), got.index(b"\x8a\x03two"), got.index(b"\x88\x02")]
+        assert order == sorted(order)
 
 
 async def test_a_message_beyond_all_bounds_ends_the_connection(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCO
 from interlock.server import Anyone, Server
 from interlock.transports.link import Outgoing
 from interlock.transports.memory import connect
+from interlock.wire.conversation import NAMES_REQUEST
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
@@ -81,7 +82,7 @@ class Peer:
         return opened
 
     def start(self, method: str, **params: Any) -> tuple[Id, Pending]:
-        """Send a request; what comes back is in the second."""
+        """Send a request; what comes back is in the second. Notifications that name it are accepted."""
         if self.modern:
             meta = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: self.capabilities, **params.pop("_meta", {})}
             if self.log_level is not None:
@@ -89,7 +90,8 @@ class Peer:
             params = {"_meta": meta, **params}
         pending = Pending(self)
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        handle = self.link.send(Outgoing(method, msgspec.json.encode(params), deadline), pending)
+        outgoing = Outgoing(method, msgspec.json.encode(params), deadline, accepts=NAMES_REQUEST)
+        handle = self.link.send(outgoing, pending)
         return handle, pending
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:

@@ -185,9 +185,9 @@ async def test_the_items_of_a_generator_are_streamed_as_they_come(tmp_path: Path
         headers = {"accept": "text/event-stream"}
         _, _, body = await Rest(hub).ask("POST", "/tools/counting__count", {"to": 3}, headers)
     events = [event.split("\n") for event in body.decode().strip().split("\n\n")]
-    assert [name for name, _ in events] == ["event: progress"] * 3 + ["event: result"]
+    assert [name for name, _ in events] == ["event: chunk"] * 3 + ["event: result"]
     said = [json.loads(data.removeprefix("data: ")) for _, data in events]
-    assert [event["message"] for event in said[:3]] == ["1", "2", "3"]
+    assert [event["content"]["text"] for event in said[:3]] == ["1", "2", "3"]
     assert said[3]["structuredContent"] == [1, 2, 3]
 
 

@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
         "health": Entry("health:health", "Show the health of the hub and its servers."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
+        "service": Entry("service:service", "Run the hub at login, and start it again if it ends."),
         "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {
@@ -33,6 +34,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "start": Entry("supervise:start", "Start a server that was stopped or is down."),
         "stop": Entry("supervise:stop", "Stop a server, or without SERVER the hub."),
         "restart": Entry("supervise:restart", "End a server's present run and start it again."),
+        "login": Entry("login:login", "Log in to a server that wants a token."),
+        "logout": Entry("login:logout", "End a login: revoke its tokens and forget them."),
+        "secrets": Entry("secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
         "logs": Entry("logs:logs", "Print the log output of servers."),
     },
     "Clients": {

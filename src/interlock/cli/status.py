@@ -68,11 +68,11 @@ def server_lines(servers: list[Json]) -> list[str]:
     """One line per server: its tools, or its problem with the fix below."""
     offers = iter(columns(_offers(server) for server in servers if not server.get("problem")))
     widest = max((len(server["id"]) for server in servers), default=0)
-    states = max((len(server["state"]) for server in servers), default=0)
+    states = max((len(_state(server)) for server in servers), default=0)
     indent = " " * (widest + 4)
     lines: list[str] = []
     for server in servers:
-        name, state = server["id"], server["state"]
+        name, state = server["id"], _state(server)
         summary = one_line(server["problem"], 160) if server.get("problem") else next(offers)
         head = "  " + bold(name) + " " * (widest - len(name))
         lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {summary}")
@@ -98,6 +98,10 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append("      " + coloured(one_line(summary, 160), "yellow"))
             lines.append(f"      → to allow it: {plain(item['hint'])}")
     return lines
+
+
+def _state(server: Json) -> str:
+    return "needs login" if server.get("needs_login") else str(server["state"])
 
 
 def _offers(server: Json) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from interlock.client.dial import Target, dial_to
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in
 from interlock.client.negotiation import Pin
+from interlock.client.oauth.login import Login
+from interlock.client.oauth.retries import log_in_after, logged_in
 from interlock.client.peer import Identity, declaring
 from interlock.client.server_requests import ServerRequests
 from interlock.client.structures import Structures
@@ -29,6 +31,7 @@ from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
+from interlock.protocols.mgp import callbacks, streaming
 from interlock.transports.http.client import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -53,6 +56,7 @@ class Client:
         handlers: Handlers | None = None,
         heard: Heard | None = None,
         headers: Mapping[str, str] | None = None,
+        login: Login | None = None,
         name: str = "interlock",
         version: str = "0.1.0",
         era: Pin = "auto",
@@ -60,7 +64,8 @@ class Client:
         max_timeout: float = 3600.0,
     ) -> None:
         check_plain("heard", heard)
-        self._dial = dial_to(target, headers)
+        self._dial = dial_to(target, headers, login)
+        self._login = login
         self.handlers = handlers or Handlers()
         """Answers the requests of the server."""
         self._heard = heard
@@ -79,7 +84,10 @@ class Client:
         self._server_requests = ServerRequests(self.handlers)
 
     async def __aenter__(self) -> Self:
-        opened = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
+        opened = await logged_in(
+            self._login,
+            lambda: Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout),
+        )
         self._opened = opened
         if not opened.modern:
             # Servers of the handshake era ask and tell on a stream of their own, too.
@@ -130,7 +138,10 @@ class Client:
         """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
         held to its output schema."""
         check_plain("progress", progress)
-        params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
+        asked: Json = {"name": name, "arguments": arguments or {}}
+        if self.handlers.chunk is not None:
+            asked[streaming.MEMBER] = {"stream": True}
+        params = msgspec.json.encode(asked)
         try:
             result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
@@ -262,6 +273,10 @@ class Client:
         """A notification that belongs to no call."""
         if method == PROGRESS and self._task_progress.report(params):
             return
+        if method == streaming.CHUNK and self.handlers.chunk is not None:
+            call_back(self.handlers.chunk, _object(params))
+        if method == callbacks.REQUEST:
+            self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:
             self._server_requests.withdraw(params)
         elif method.startswith("notifications/resources/updated"):
@@ -317,9 +332,12 @@ class Client:
                     notified=self._on_notified(progress),
                     asked=self.on_request,
                     param_headers=headers,
+                    accepts=self.handlers.accepts,
                 )
             except Fault as fault:
-                if fault.foreign_code != URL_FIRST or not await self._visited(fault):
+                if fault.foreign_code != URL_FIRST:
+                    await log_in_after(fault, self._login)
+                elif not await self._visited(fault):
                     raise
                 continue
             question = question_in(result)
@@ -357,7 +375,8 @@ class Client:
     async def _list(self, method: str) -> list[Json]:
         kept = self._cache.get(method, "")
         if kept is None:
-            listing = await self.connection.list_all(method, timeout=self._timeout)
+            connection = self.connection
+            listing = await logged_in(self._login, lambda: connection.list_all(method, timeout=self._timeout))
             kept = msgspec.json.encode(listing.items)
             self._cache.put(method, "", kept, listing.ttl_ms)
         return msgspec.json.decode(kept, type=list[dict[str, object]])

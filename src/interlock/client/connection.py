@@ -153,18 +153,23 @@ class Connection:
 
     def extend(self, handle: Id, deadline: float) -> None:
         """Wait for an answer until then, since the server itself waits for something of ours."""
+        self.link.extend(self.current(handle), deadline)
+
+    def hold(self, handle: Id, *, on: bool) -> None:
+        """The sink of a request takes no more notifications for now, or takes them again."""
+        self.link.hold(self.current(handle), on=on)
+
+    def current(self, handle: Id) -> Id:
+        """The id under which a request was last sent."""
         moved = self.chances.get(handle)
-        current = handle if moved is None else moved.current
-        if current is not None:
-            self.link.extend(current, deadline)
+        return handle if moved is None or moved.current is None else moved.current
 
     def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
         """Send a notification."""
         self.link.tell(method, params)
 
     async def tell_surely(self, method: str, many: Sequence[bytes], timeout: float) -> None:
-        """Send notifications and wait until the server has taken them all. Raises a `Fault` or TimeoutError where that
-        is not certain."""
+        """Send notifications and wait until the server has surely taken all. Raises a `Fault` or TimeoutError."""
         link = self.link
         lost = link.untaken if isinstance(link, HttpLink) else 0
         for params in many:
@@ -200,11 +205,12 @@ class Connection:
         param_headers: tuple[tuple[str, str], ...] = (),
         idempotent: bool | None = None,
         early: bool = False,
+        accepts: frozenset[str] = frozenset(),
     ) -> bytes:
         """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
 
-        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for what is
-        asked before the server may begin: nothing waits for a session then, since this is what opens it.
+        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for
+        requests before the server may begin: none of them waits for a session.
         """
         now = self._loop.time()
         payload = params if isinstance(params, bytes) else msgspec.json.encode(params)
@@ -216,6 +222,7 @@ class Connection:
             param_headers=param_headers,
             wants_progress=notified is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
+            accepts=accepts,
         )
         waiting = FutureSink(notified or self.listener.on_notification, asked or self._refuse_unknown)
         if early:
@@ -264,14 +271,19 @@ class Connection:
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
     async def watch(
-        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+        self,
+        *,
+        lists: bool = True,
+        uris: frozenset[str] = frozenset(),
+        tasks: frozenset[str] = frozenset(),
+        live: bool = False,
     ) -> Mapping[str, Fault]:
-        """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
-        last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
-        ask. Gives the resources that the server does not tell of, and why."""
+        """Hear of changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
+        resources that the server does not tell of, and why. The caller asks for what changed while a stream broke. With
+        `live`, a server of the stateless era may speak first on the stream (MCPL)."""
         if self._watch is None:
             self._watch = Watch(self)
-        return await self._watch.set(lists, uris, tasks)
+        return await self._watch.set(lists, uris, tasks, live=live)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""
@@ -299,12 +311,6 @@ class Connection:
         self.reopening = None
         # The requests that wait for it see how it ended. If none does, the next request finds out again.
         if not task.cancelled():
-            task.exception()
-
-    def _on_reopened(self, task: asyncio.Task[None]) -> None:
-        self.reopening = None
-        if not task.cancelled():
-            # Requests that wait for the session see its failure; without any, the next request finds out again.
             task.exception()
 
     async def _reopen(self, link: HttpLink, lost: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 from interlock.transports.exchange import Service
+from interlock.transports.http.authorized_calls import Authorization
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.pool import Guard
 from interlock.transports.link import Link, Listener
@@ -28,12 +30,20 @@ def to_command(command: Command, limits: Limits = DEFAULT) -> Dial:
 
 
 def to_url(
-    url: str, headers: Mapping[str, str] | None = None, limits: Limits = DEFAULT, *, guard: Guard | None = None
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    limits: Limits = DEFAULT,
+    *,
+    guard: Guard | None = None,
+    authorization: Authorization | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> Dial:
     """A server at an address. A `guard` is for one that the operator did not write (`transports.resolving`)."""
 
     async def dial(listener: Listener) -> Link:
-        return HttpLink(url, listener, headers=headers, limits=limits, guard=guard)
+        return HttpLink(
+            url, listener, headers=headers, limits=limits, guard=guard, authorization=authorization, context=context
+        )
 
     return dial
 
@@ -51,10 +61,10 @@ Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
 """A URL, a command line, a server in this process, or another way to get a link."""
 
 
-def dial_to(target: Target, headers: Mapping[str, str] | None) -> Dial:
+def dial_to(target: Target, headers: Mapping[str, str] | None, authorization: Authorization | None = None) -> Dial:
     """The way to a target. Raises TypeError for what is none."""
     if isinstance(target, str):
-        return to_url(target, headers)
+        return to_url(target, headers, authorization=authorization)
     if isinstance(target, Command):
         return to_command(target)
     if isinstance(target, Sequence):

@@ -12,12 +12,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.protocols.mcp.sampling import check_messages
+from interlock.protocols.mgp import callbacks, streaming
+from interlock.protocols.mgp.negotiation import question
 from interlock.signatures.problems import ArgumentsError, DefinitionError
 from interlock.wire.errors import Fault
 
 Json: TypeAlias = dict[str, object]
 Handler: TypeAlias = Callable[[Json], Awaitable[Json]]
 """Takes a request's params, gives its result."""
+
+CallbackHandler: TypeAlias = Callable[[Json], Awaitable[object]]
+"""Takes the params of a callback, gives its response."""
 
 Roots: TypeAlias = Sequence[Mapping[str, str]] | Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 
@@ -38,6 +43,11 @@ class Handlers(msgspec.Struct, frozen=True):
     """Folders that the server may know of, each with its `file://` address."""
     sampling_tools: bool = False
     """Whether the model may be given tools: `sampling` then takes `tools` and `toolChoice` too."""
+    chunk: Callable[[Json], None] | None = None
+    """Takes each chunk of a call's result as it comes. With it the client offers MGP's streaming."""
+    callback: CallbackHandler | None = None
+    """Answers a callback of a server: takes its params, gives the response. With it the client offers MGP's callbacks.
+    The response to a `notification` is not sent."""
 
     def capabilities(self) -> bytes:
         """The capabilities to declare."""
@@ -49,7 +59,16 @@ class Handlers(msgspec.Struct, frozen=True):
             declared["elicitation"] = {mode: {} for mode, handler in modes.items() if handler is not None}
         if self.roots is not None:
             declared["roots"] = {}
+        mgp = {streaming.EXTENSION: self.chunk, callbacks.EXTENSION: self.callback}
+        if extensions := [extension for extension, handler in mgp.items() if handler is not None]:
+            declared |= question(extensions)
         return msgspec.json.encode(declared)
+
+    @property
+    def accepts(self) -> frozenset[str]:
+        """The notifications about a call that the client takes."""
+        accepts = frozenset[str]() if self.chunk is None else streaming.NOTIFICATIONS
+        return accepts if self.callback is None else accepts | {callbacks.REQUEST}
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """The result for a request of the server. Raises a `Fault` to refuse it."""

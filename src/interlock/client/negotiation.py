@@ -143,7 +143,7 @@ async def _result(probe: FutureSink) -> Peer | None:
 
 def _only_means_old(fault: Fault, link: Link) -> bool:
     """Whether a lost probe may only mean that the server does not know it."""
-    if fault.name == "UNSUPPORTED_VERSION" or fault.foreign_code is not None:
+    if fault.name in ("UNSUPPORTED_VERSION", "LOGIN_REQUIRED") or fault.foreign_code is not None:
         return False
     if isinstance(link, HttpLink):
         return fault.name != "UPSTREAM_UNAVAILABLE" and fault.data.get("status") not in (401, 403, 429, 503)

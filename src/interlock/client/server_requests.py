@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.client.handlers import Handlers
+from interlock.client.handlers import CallbackHandler, Handlers, Json
+from interlock.protocols.mgp.callbacks import RESPOND
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
@@ -41,6 +42,28 @@ class ServerRequests:
                 del self._open[request.id]
 
         task.add_done_callback(done)
+
+    def take_callback(self, connection: Connection, params: bytes) -> None:
+        """Begin to answer a callback of the server (MGP, Callback Requests). A repeated one is answered once."""
+        try:
+            asked = msgspec.json.decode(params, type=dict[str, object])
+            id_ = str(asked["callback_id"])
+        except (msgspec.DecodeError, KeyError):
+            return
+        if id_ in self._open or len(self._open) >= AT_ONCE or self._handlers.callback is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._respond(connection, asked, id_, self._handlers.callback))
+        self._open[id_] = task
+        task.add_done_callback(lambda _: self._open.pop(id_, None))
+
+    async def _respond(self, connection: Connection, asked: Json, id: str, answer: CallbackHandler) -> None:
+        try:
+            response = await answer(asked)
+            if asked.get("type") != "notification":
+                await connection.request(RESPOND, {"callback_id": id, "response": response})
+        except Exception:
+            # The server stops waiting by itself.
+            log.exception("the callback %s was not answered", id)
 
     def withdraw(self, params: bytes) -> None:
         """The server no longer wants an answer (2025-11-25, Cancellation): nobody is to be asked in vain."""

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.peer import Identity, Peer, declaring, remote_fault
+from interlock.protocols.mcpl.live import FILTER
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.errors import Fault
@@ -58,7 +59,7 @@ class Watch:
     def __init__(self, connection: Watched) -> None:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        self._lists = False
+        self._lists = self._live = False
         self._uris: frozenset[str] = frozenset()
         self._tasks: frozenset[str] = frozenset()
         self._listening: _Listening | None = None
@@ -69,11 +70,13 @@ class Watch:
         self.acknowledged = False
         """Whether the server has said what it agreed to tell (stateless era)."""
 
-    async def set(self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> Mapping[str, Fault]:
+    async def set(
+        self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset(), *, live: bool = False
+    ) -> Mapping[str, Fault]:
         """Watch these from now on. Of tasks, servers before the stateless era tell by themselves. Gives the resources
         that the server does not tell of, and why."""
-        same = (lists, tasks) == (self._lists, self._tasks) and uris == self._uris
-        self._lists, self._tasks = lists, tasks
+        same = (lists, tasks, live) == (self._lists, self._tasks, self._live) and uris == self._uris
+        self._lists, self._tasks, self._live = lists, tasks, live
         if not self._connection.modern:
             return await self._subscribe(uris)
         self._uris = uris
@@ -169,6 +172,8 @@ class Watch:
             wanted["resourceSubscriptions"] = sorted(self._uris)
         if self._tasks:
             wanted["taskIds"] = sorted(self._tasks)
+        if self._live:
+            wanted[FILTER] = {}
         return wanted
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""Fills `${env:NAME}`, `${NAME}` and `${NAME:-default}` into a configured value.
+"""Fills `${env:NAME}`, `${NAME}` and `${NAME:-default}` into a value, and secrets in the operator's own file.
 
 One pass: variables inside the value of a variable are not expanded. `$${` stands for a plain `${`.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from .home import user_home
+from .secret_sources import NoSecret, SecretSources
 
 
 class Expanded(msgspec.Struct, frozen=True):
@@ -21,16 +22,32 @@ class Expanded(msgspec.Struct, frozen=True):
     """Names that are neither set nor given a default."""
     unreadable: tuple[str, ...] = ()
     """Text that looks like a variable but is none, such as `${FOO-BAR}`."""
+    foreign: tuple[str, ...] = ()
+    """Kinds of secrets that this file may not use."""
+    failed: tuple[NoSecret, ...] = ()
+    """Secrets that could not be had."""
 
 
-def expand(text: str, variables: Mapping[str, str]) -> Expanded:
-    """Replace each variable in `text` by its value. A missing one stays as written."""
+def expand(text: str, variables: Mapping[str, str], secrets: SecretSources | None = None) -> Expanded:
+    """Replace each variable in `text` by its value. A missing one stays as written. Without `secrets`, none is read."""
+    foreign: list[str] = []
+    failed: list[NoSecret] = []
     missing: list[str] = []
     unreadable: list[str] = []
 
     def fill(piece: re.Match[str]) -> str:
         if piece[0] == "$${":
             return "${"
+        source = _SOURCE.fullmatch(piece[0])
+        if source is not None:
+            if secrets is None:
+                foreign.append(source["kind"])
+                return piece[0]
+            try:
+                return secrets.value(source["kind"], source["rest"])
+            except NoSecret as cause:
+                failed.append(cause)
+                return piece[0]
         read = _VARIABLE.fullmatch(piece[0])
         if read is None:
             unreadable.append(piece[0])
@@ -44,7 +61,9 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
         return value
 
     filled = _PIECE.sub(fill, text)
-    return Expanded(filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)))
+    return Expanded(
+        filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)), tuple(foreign), tuple(failed)
+    )
 
 
 def all_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -63,5 +82,12 @@ def variables_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(read["name"] for read in found if read is not None))
 
 
+def sources_in(text: str) -> tuple[str, ...]:
+    """The kinds of secrets that `expand` would read, which only the operator's own file may name."""
+    found = (_SOURCE.fullmatch(piece[0]) for piece in _PIECE.finditer(text))
+    return tuple(read["kind"] for read in found if read is not None)
+
+
 _PIECE = re.compile(r"\$\$\{|\$\{[^}]*\}")
+_SOURCE = re.compile(r"\$\{(?P<kind>secret|file|cmd|op):(?P<rest>[^}]+)\}")
 _VARIABLE = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")

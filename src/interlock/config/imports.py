@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .documents import Document
-from .expand import literal
+from .expand import literal, sources_in
 from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report
@@ -72,6 +72,11 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
     else:
         server = replace(_ImportedTable(table, name, at, report, folder).server(), source=str(report.file))
         check_server(server, name, at, report, has_command="command" in table)
+        texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or "")
+        for kind_ in dict.fromkeys(name for text in texts for name in sources_in(text)):
+            # Not even by import: it would be expanded in the operator's own file.
+            message = f"server `{name}` uses `${{{kind_}:…}}`, which only your own interlock.toml may"
+            report.add(at, message, "add it there by hand, if you trust it", server=name)
         if not trusted:
             for message in why_unsafe(server, folder):
                 hint = "to use it anyway, add it to your own interlock.toml (`interlock add`)"

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from .rates import Rate
+
 Then = Literal["wake", "hold", "drop"]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 Clock = Annotated[str, Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
@@ -61,17 +63,43 @@ class QuietHours(msgspec.Struct, frozen=True):
     """The days on which it starts."""
 
 
+class LiveWebhook(msgspec.Struct, frozen=True):
+    """`[live.webhook]`: an address of yours that is told when an agent is woken, so that it can start the agent. Signed
+    as Standard Webhooks says, and sent again if it is not taken."""
+
+    url: str | None = None
+    """The address; unset: none. Redirects are not followed."""
+    secret_env: str = "INTERLOCK_LIVE_SECRET"  # noqa: S105 - the name of a variable
+    """The environment variable of the hub with the signing secret: base64 of 24 bytes or more, with or without
+    `whsec_` before it."""
+
+
 class Live(msgspec.Struct, frozen=True):
     """`[live]`: events that servers push. A server may push only what a person enabled with `interlock features`."""
 
     rules: dict[str, LiveRule] = {}
     """What becomes of events; see below."""
     quiet_hours: QuietHours = QuietHours()
+    webhook: LiveWebhook = LiveWebhook()
     wakes_per_hour: Count | None = 60
     """Wakes of one agent in any hour."""
     tokens_per_hour: Count | None = None
     """Tokens of the events that wake one agent in any hour."""
+    rate: Rate = Rate(per_minute=6_000, per_hour=36_000)
+    """New events of one server. The hub stores each for `keep_days`."""
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
     """How long the hub knows an event again that is sent a second time."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
     """After an event, an agent's tools that change something need a person's approval for this long."""
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """`[hooks.NAME]`: a webhook that others may call, `POST /hooks/NAME`, signed as Standard Webhooks says. Each
+    message is an event of the server `hook:NAME` for one agent."""
+
+    agent: str = ""
+    """The only agent that gets its events."""
+    secret_env: str = ""
+    """The environment variable of the hub with the secret: base64 of 24 bytes or more, with or without `whsec_` before
+    it."""
+    rate: Rate = Rate(per_minute=60)

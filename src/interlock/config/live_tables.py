@@ -8,9 +8,9 @@ import msgspec
 
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 
-from .live_settings import Live, LiveRule
-from .names import why_bad_name
-from .problems import Report
+from .live_settings import Hook, Live, LiveRule
+from .names import why_bad_agent, why_bad_name
+from .problems import KeyPath, Report
 from .shape import build, kind
 
 
@@ -34,6 +34,17 @@ def read_live(table: object, report: Report) -> Live:
         found[name] = built = build(LiveRule, rule, at, report)
         _check_patterns(name, built, report)
     return msgspec.structs.replace(live, rules=found)
+
+
+def read_hook(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Hook:
+    """Read one webhook."""
+    hook = build(Hook, table, at, report)
+    if why := why_bad_agent(hook.agent) if hook.agent else "is missing":
+        report.add((*at, "agent"), f"`agent` of the webhook `{name}` {why}", "name the agent that gets its events")
+    if not hook.secret_env:
+        message = f"the webhook `{name}` names no secret"
+        report.add((*at, "secret_env"), message, 'add secret_env = "NAME_OF_A_VARIABLE"')
+    return hook
 
 
 def _check_patterns(name: str, rule: LiveRule, report: Report) -> None:

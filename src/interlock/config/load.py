@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,7 +21,8 @@ from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
-from .settings import Config, Origin, Server
+from .secret_sources import SecretSources
+from .settings import Config, Origin, Server, ServerOAuth
 from .tables import is_one_line, read_config, why_bad_url
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
@@ -81,6 +82,9 @@ class _Loading:
         self.unconfirmed: dict[str, Unconfirmed] = {}
         self.servers: dict[str, Server] = {}
         self.reports: dict[str, Report] = {}
+        self._home = home
+        self._secrets: dict[str, SecretSources] = {}
+        """By file: the sources of secrets. Only the operator's own file has them."""
 
     def run(self, path: Path | None) -> Loaded:
         named = path or (Path(self.env["INTERLOCK_CONFIG"]) if self.env.get("INTERLOCK_CONFIG") else None)
@@ -137,11 +141,14 @@ class _Loading:
 
     def _main(self, document: Document, *, own: bool) -> Config:
         report = Report(document.path, document.lines)
+        if own:
+            self._secrets[str(document.path)] = SecretSources(self._home, document.path.parent, self.env)
         config = read_config(document.content, report)
         for name, server in config.servers.items():
             self.reports[name] = report
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
+        config = self._with_store(config, document, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
@@ -152,6 +159,18 @@ class _Loading:
                 continue
             self._import(path, trusted=trusted)
         return config
+
+    def _with_store(self, config: Config, document: Document, report: Report) -> Config:
+        """The database's address may hold a password, which comes from elsewhere."""
+        written = config.hub.store
+        if written is None or "${" not in written:
+            return config
+        result = expand(written, all_variables(self.env), self._secrets.get(str(document.path)))
+        if result.text == written or result.missing or result.unreadable or result.foreign or result.failed:
+            message, hint = _why_unfilled("store", result)
+            self.problems.append(report.add(("hub", "store"), message.replace("server `store`", "`store`"), hint))
+            return config
+        return replace(config, hub=replace(config.hub, store=result.text))
 
     def _import_from_surroundings(self) -> None:
         """Import the first MGP file found, and the files of other clients in the project folder."""
@@ -214,8 +233,8 @@ class _Loading:
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
-            result = expand(text, variables)
-            if result.missing or result.unreadable:
+            result = expand(text, variables, self._secrets.get(server.source))
+            if result.missing or result.unreadable or result.foreign or result.failed:
                 problems.append(self._problem(name, server, at, *_why_unfilled(name, result)))
             return result.text
 
@@ -226,6 +245,7 @@ class _Loading:
             headers={key: fill(value, "headers", key) for key, value in server.headers.items()},
             url=fill(server.url, "url") if server.url is not None else None,
             cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
+            oauth=_filled_oauth(server.oauth, fill),
         )
         for at, message in () if problems else _wrong_values(name, server, filled):
             problems.append(self._problem(name, filled, at, message, "correct the value of the variable"))
@@ -261,8 +281,19 @@ def _wrong_values(name: str, written: Server, filled: Server) -> Iterator[tuple[
             yield ("headers", header), f"the header `{header}` of `{name}` has a line break in its variable"
 
 
+def _filled_oauth(oauth: ServerOAuth, fill: Callable[..., str]) -> ServerOAuth:
+    values = {key: getattr(oauth, key) for key in ("client_id", "client_secret", "private_key", "assertion")}
+    filled = {key: fill(value, "oauth", key) for key, value in values.items() if value is not None}
+    return replace(oauth, **filled) if filled else oauth
+
+
 def _why_unfilled(name: str, result: Expanded) -> tuple[str, str]:
     """Message and hint."""
+    if result.foreign:
+        message = f"server `{name}` uses `${{{result.foreign[0]}:…}}`, which only your own interlock.toml may"
+        return message, "move the server there, or use a variable: ${env:NAME}"
+    if result.failed:
+        return f"server `{name}`: {result.failed[0].message}", result.failed[0].hint
     if not result.missing:
         hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
         return f"server `{name}`: `{result.unreadable[0]}` is not a valid variable", hint
@@ -273,7 +304,8 @@ def _why_unfilled(name: str, result: Expanded) -> tuple[str, str]:
 
 
 def _texts(server: Server) -> list[str]:
-    return [*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or ""]
+    values = [*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or ""]
+    return [*values, server.oauth.client_secret or "", server.oauth.private_key or "", server.oauth.assertion or ""]
 
 
 def _absolute_cwd(cwd: str | None, folder: Path) -> str | None:

@@ -14,8 +14,9 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .live_settings import Live
+from .live_settings import Hook, Live
 from .problems import Problem
+from .rates import Rate as Rate
 
 Mode = Literal["observe", "guard", "locked"]
 Share = Literal["auto", "principal", "session"]
@@ -238,21 +239,13 @@ class Retention(msgspec.Struct, frozen=True):
     """The oldest entries are deleted when the audit log is larger than this."""
 
 
-class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many calls are allowed; unset: no limit."""
+class HubLogin(msgspec.Struct, frozen=True):
+    """`[hub.login]`: how people log in to servers through the hub."""
 
-    per_minute: Count | None = None
-    """Calls within any minute. All of them may arrive at once."""
-    per_hour: Count | None = None
-    """Calls within any hour."""
-
-    @property
-    def limits(self) -> bool:
-        return self.per_minute is not None or self.per_hour is not None
-
-    def __str__(self) -> str:
-        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
-        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
+    redirect_url: str | None = None
+    """The address that browsers are sent back to, `https://hub.example.com/oauth/callback`. Unset: the hub's own."""
+    metadata_url: str | None = None
+    """The https address of the hub's client ID metadata document, if you publish one."""
 
 
 class Hub(msgspec.Struct, frozen=True):
@@ -279,7 +272,8 @@ class Hub(msgspec.Struct, frozen=True):
     access: DefaultPolicy = "opt-out"
     """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None
-    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home."""
+    """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home. It
+    may have variables and secrets, such as `${file:/run/secrets/postgres}`."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
@@ -290,6 +284,7 @@ class Hub(msgspec.Struct, frozen=True):
     webhook: Webhook = Webhook()
     embeddings: Embeddings = Embeddings()
     oauth: OAuth = OAuth()
+    login: HubLogin = HubLogin()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
     rate: Rate = Rate()
@@ -327,6 +322,18 @@ class Restart(msgspec.Struct, frozen=True):
     """The longest pause. For a server that cannot be reached or started: twice that, at most a minute."""
 
 
+class Scopes(msgspec.Struct, frozen=True):
+    """`[servers.ID.scopes.FEATURE]`: what the tools of a scoped feature set may act on, as patterns over scope labels
+    (`/project/**`, `#dev-*`). What neither list names is put to a person. See [Live](live.md#scopes)."""
+
+    whitelist: tuple[str, ...] = ()
+    """Allowed without asking."""
+    blacklist: tuple[str, ...] = ()
+    """Never allowed; overrides `whitelist`."""
+    label: str | None = None
+    """How a label follows from a tool's arguments (`"{path}"`); unset: as the server declares."""
+
+
 class Tools(msgspec.Struct, frozen=True):
     """Which tools of a server are offered, and under which name and description. Patterns match the server's own tool
     names."""
@@ -344,6 +351,8 @@ class Tools(msgspec.Struct, frozen=True):
     the fingerprint. Only exactly that definition is trusted. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """How often all callers together may call a tool, by its own name: `{ per_minute = 30, per_hour = 500 }`."""
+    feature_sets: dict[str, str] = {}
+    """The feature set that a tool belongs to, by the server's own tool name, if the server does not declare it."""
     timeouts: dict[str, ToolTimeouts] = {}
     """`tool_s`, `validation_s` and `lock_s` by tool name or pattern. If several patterns match, the last one that has
     the setting counts."""
@@ -442,6 +451,44 @@ class Mask(msgspec.Struct, frozen=True):
     says."""
 
 
+class ServerOAuth(msgspec.Struct, frozen=True):
+    """`[servers.ID.oauth]`: how the hub logs in to a server at a URL that wants a token. Nothing is needed for most
+    servers: the hub finds their authorization server and registers itself."""
+
+    grant: Literal["authorization_code", "client_credentials", "jwt_bearer", "id_jag"] = "authorization_code"
+    """`authorization_code`: a person logs in. The others need no person: `client_credentials` with the hub's own
+    client, `jwt_bearer` with a JWT of the workload, `id_jag` with an ID token of the enterprise's identity provider."""
+    client_id: str | None = None
+    """A client that was registered before. Set `issuer` with it."""
+    client_secret: str | None = None
+    """Its secret."""
+    private_key: str | None = None
+    """Its private key in PEM, instead of a secret."""
+    algorithm: Algorithm = "ES256"
+    """The signature algorithm of that key."""
+    metadata_url: str | None = None
+    """The https address of a client ID metadata document. Unset: as in `[hub.login]`."""
+    issuer: str | None = None
+    """The only authorization server that the hub uses for the server."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to ask for, besides those that the server asks for."""
+    assertion: str | None = None
+    """The JWT of the workload, or the ID token."""
+    idp_token_endpoint: str | None = None
+    """The token endpoint of the identity provider (`id_jag`)."""
+    idp_client_id: str | None = None
+    """The hub's client id at the identity provider (`id_jag`)."""
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Addresses that the operator wrote."""
+        return tuple(url for url in (self.issuer, self.idp_token_endpoint) if url is not None)
+
+    def __repr__(self) -> str:
+        """Without secrets."""
+        return f"ServerOAuth(grant={self.grant!r}, issuer={self.issuer!r})"
+
+
 class Server(msgspec.Struct, frozen=True):
     """`[servers.ID]`: either a program to run (`command`) or an address to call (`url`)."""
 
@@ -457,6 +504,17 @@ class Server(msgspec.Struct, frozen=True):
     """The URL of a remote server."""
     headers: dict[str, str] = {}
     """HTTP headers for every request to the server."""
+    ca_bundle: str | None = None
+    """A file with the certificates to trust for the server at `url`, in place of the system's."""
+    client_certificate: str | None = None
+    """A file with the certificate by which the hub shows the server who it is, with its key or with `client_key`."""
+    client_key: str | None = None
+    """A file with the key of that certificate."""
+    login: Literal["shared", "per-user", "off"] = "shared"
+    """Who logs in if the server at `url` wants a token (`interlock login`): one login that all callers use, one of each
+    principal (`per-user`, on a connection of its own), or nobody (`off`). A configured `Authorization` header turns it
+    off."""
+    oauth: ServerOAuth = ServerOAuth()
     share: Share = "auto"
     """Who shares one connection to the server: `auto` (see Protocols), one `principal`, or one `session`."""
     start: Start = "eager"
@@ -481,6 +539,8 @@ class Server(msgspec.Struct, frozen=True):
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
     requests: Requests = Requests()
     tools: Tools = Tools()
+    scopes: dict[str, Scopes] = {}
+    """What tools of scoped feature sets may act on; see below."""
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
@@ -505,6 +565,12 @@ class Server(msgspec.Struct, frozen=True):
     def whole_results(self) -> bool:
         """Whether results reach clients as the server gave them, so that they match its `outputSchema`."""
         return self.max_result_tokens is None and self.scan_results != "mask"
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether the hub gets a token for the server if it wants one."""
+        given = any(name.lower() == "authorization" for name in self.headers)
+        return self.url is not None and self.login != "off" and not given
 
     @property
     def transport(self) -> Literal["stdio", "http"]:
@@ -653,6 +719,7 @@ class Config(msgspec.Struct, frozen=True):
     agents: dict[str, Agent] = {}
     rooms: Rooms = Rooms()
     live: Live = Live()
+    hooks: dict[str, Hook] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .live_tables import read_live
+from .live_tables import read_hook, read_live
 from .names import why_bad_agent, why_bad_id, why_bad_name
 from .oauth import check_oauth
 from .problems import KeyPath, Report
@@ -42,10 +42,13 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
     rooms = read_rooms(rest.pop("rooms", {}), report)
+    hooks = _named(rest.pop("hooks", {}), "hooks", why_bad_name, read_hook, report)
     live = read_live(rest.pop("live", {}), report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
-    return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live)
+    return msgspec.structs.replace(
+        top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live, hooks=hooks
+    )
 
 
 def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Server:

@@ -76,6 +76,8 @@ class Hit(msgspec.Struct, frozen=True):
     score: float
     why: tuple[str, ...] = ()
     """The reasons for the hit, if the caller asked for them."""
+    coverage: float | None = None
+    """How much of the query the tool meets, from 0 to 1, for the first hits if the caller asked for it."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -168,8 +170,9 @@ class ToolIndex:
         allowed: Allowed = None,
         usage: Usage = Usage(),  # noqa: B008 - never added to
         explain: bool = False,
+        covers: int = 0,
     ) -> Found:
-        """The best tools for a query, best first."""
+        """The best tools for a query, best first; of the first `covers` also how much of the query they meet."""
         _check_search(query, strategy, limit)
         scope = None if allowed is None else self._scope(allowed)
         slots = self._candidates(filters, scope)
@@ -185,7 +188,14 @@ class ToolIndex:
         hits = self._best(slots, scores, scale, limit)
         if explain:
             hits = tuple(msgspec.structs.replace(hit, why=self._why(hit, query, corpus, usage)) for hit in hits)
+        if covers:
+            weighed = self._weighed(query, words.terms(query), corpus)
+            hits = (*(self._covering(hit, weighed, corpus) for hit in hits[:covers]), *hits[covers:])
         return Found(hits, len(slots), used)
+
+    def _covering(self, hit: Hit, query: lexical.Query, scope: lexical.Scope | None) -> Hit:
+        coverage = self._words.coverage(query, self._slots[hit.entry.identity], scope)
+        return msgspec.structs.replace(hit, coverage=round(coverage, 3))
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
         """Tools whose meaning is not known yet, with their texts, for whoever works it out."""

@@ -27,6 +27,10 @@ MAX_TERMS = 96
 """Distinct terms of one query that are scored: the rarest, where it has more."""
 
 MAX_TERMS_PER_TOOL = 1_024
+_RELATED_COVERS = 0.9
+"""How far a related word meets a term."""
+_ALIKE_COVERS = 0.5
+"""How far a word that looks alike meets a term: a socket is no rocket."""
 
 
 Query = Mapping[str, Collection[str]]
@@ -136,6 +140,24 @@ class LexicalIndex:
             meant = (term, *related, *(posting.term for posting, _ in near))
             found.extend((term, other) for other in meant[: None if term not in held else 1] if other in held)
         return found
+
+    def coverage(self, query: Query, slot: int, scope: Scope | None = None) -> float:
+        """How much of a query a slot meets, from 0 to 1, each term by its rarity. A term that no tool holds is rarest.
+
+        Unlike a score it does not grow with a better match of a part: it tells whether the whole need is met.
+        """
+        total = len(self._terms_of) if scope is None else scope.total
+        unknown = math.log(1 + (total + 0.5) / 0.5)
+        met: dict[str, float] = {}
+        for term, found in self.matched(query, slot, scope):
+            share = 1.0 if found == term else _RELATED_COVERS if found in query[term] else _ALIKE_COVERS
+            met[term] = max(share, met.get(term, 0.0))
+        worth = {
+            term: unknown if (posting := self._known(term, scope)) is None else self._worth(posting, scope)
+            for term in query
+        }
+        whole = sum(worth.values())
+        return sum(worth[term] * share for term, share in met.items()) / whole if whole else 0.0
 
     def ideal(self, query: Query, scope: Scope | None = None) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""

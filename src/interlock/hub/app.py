@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from pathlib import Path
 from typing import Final
 
-from interlock.client.dial import Dial, to_command, to_url
 from interlock.config.settings import Config, Server
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.recorder import Recorder
@@ -28,14 +26,17 @@ from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
+from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
+from interlock.hub.upstreams.logins import CALLBACK, Logins
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
-from interlock.transports.stdio.process import Command
+from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -61,6 +62,7 @@ class HubApp:
         self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self._build(RequestStates(secrets.token_bytes(32)))
+        self.logins = Logins(self._foundation, Encryption(self.keys.derived(b"logins")), self._page_address)
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
         self._host = UpstreamRouter(
@@ -94,8 +96,12 @@ class HubApp:
             judge=lambda offer: self._listings.quarantine.take(offer),
             show=lambda offer: self._listings.show(offer),
         )
-        calls = self._calls = CallParts(foundation, authentication, approvals, catalog, upstreams, parking, states)
-        listings = self._listings = ListingParts(foundation, authentication, approvals, calls, catalog, upstreams)
+        calls = self._calls = CallParts(
+            foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
+        )
+        listings = self._listings = ListingParts(
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -129,7 +135,9 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.hub = build_service(foundation, authentication, calls, listings, upstreams, self.limits, self.readiness)
+        self.hub = build_service(
+            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.live
+        )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
 
@@ -190,7 +198,7 @@ class HubApp:
         await self.tasks.ledger.begin(self.store)
         await self._approvals.start()
         self._listings.start()
-        await self.live.start(self._listings.access_changed)
+        await self.live.start(self.inbox, self._listings.access_changed)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
@@ -221,6 +229,7 @@ class HubApp:
             await self._listings.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, config.hub.timeouts)
             await self.permissions.apply()
+            self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
             return changed
@@ -255,9 +264,33 @@ class HubApp:
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
 
+    def _page_address(self) -> str:
+        """The hub's address for browsers on this machine, if it serves nobody else."""
+        return f"http://127.0.0.1:{self.listen.rpartition(':')[2]}" if self.config.hub.on_loopback else ""
+
+    @property
+    def login_redirect(self) -> str:
+        """The address that browsers are sent back to after a login to a server."""
+        return self.config.hub.login.redirect_url or f"http://127.0.0.1:{self.listen.rpartition(':')[2]}{CALLBACK}"
+
+    async def finish_login(self, callback: str) -> str:
+        """Complete a login with the address that a browser was sent back to. Returns the server."""
+        waiting = await self.logins.finish(callback)
+        self.journal.operated(waiting.by, "logins.finish", waiting.server, waiting.principal, new_trace_id())
+        self.retry_after_login(waiting.server)
+        return waiting.server
+
+    def retry_after_login(self, server: str) -> None:
+        """Start a server that waited for a login."""
+        upstream = self.upstreams.get(server)
+        if upstream is not None:
+            upstream.want()
+
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
-        return Upstream(id, settings, self.config.hub, dial_for(settings, self.limits), starts, self.logs, self._host)
+        return Upstream(
+            id, settings, self.config.hub, Dialer(id, settings, self.limits, self.logins), starts, self.logs, self._host
+        )
 
     async def _prune(self, pruner: Pruner) -> None:
         try:
@@ -282,14 +315,6 @@ class HubApp:
             upstream.reap_private_connections(now)
         if self.oauth is not None:
             self.oauth.tick()
-
-
-def dial_for(settings: Server, limits: Limits) -> Dial:
-    """How to connect to a configured server."""
-    if settings.url is not None:
-        return to_url(settings.url, settings.headers, limits)
-    inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
-    return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
 
 
 def _parking_limits(config: Config) -> ParkingLimits:

@@ -31,6 +31,7 @@ from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
+from interlock.hub.upstreams.login_records import LOGINS
 from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
@@ -58,6 +59,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
+    LOGINS,
 )
 """Every collection in the hub's store."""
 

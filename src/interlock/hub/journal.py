@@ -39,6 +39,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
+from interlock.protocols.mgp.permissions import request_id_of
 from interlock.wire.errors import Fault
 
 MAX_NAMED: Final = 50
@@ -68,7 +69,8 @@ class Journal:
         self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str, trace: str = ""
     ) -> Record:
         """A permission of a server is decided or revoked."""
-        return event_record(event, by, Target("server", server, ""), trace, rule, details={"permission": permission})
+        details = {"permission": permission, "request_id": request_id_of(server)}
+        return event_record(event, by, Target("server", server, ""), trace, rule, details=details)
 
     def settled(self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str) -> None:
         """Record a permission that the configuration, a policy or an earlier decision determines."""
@@ -185,6 +187,11 @@ class Journal:
         self._recorder().event(
             LIVE + "refused", NOBODY, Target("server", server, ""), rule=fault.name, reason=reason, details=details
         )
+
+    def live_scope(self, server: str, feature_set: str, label: str, *, approved: bool) -> None:
+        """Record how a server's request for a scope was answered."""
+        details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
+        self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
 
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""

@@ -17,6 +17,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.bridges.retries import Retries
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.event_methods import EventMethods
@@ -24,6 +25,7 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.registry import Clients
@@ -63,6 +65,8 @@ class Handlers(msgspec.Struct, frozen=True):
     search: ToolSearchHandler
     access: AccessMethods
     health: HealthHandler
+    streams: StreamHandler
+    callbacks: CallbackHandler
     lifecycle: LifecycleHandler
     events: EventMethods
 
@@ -78,6 +82,8 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.search.methods,
                     **self.access.methods(background),
                     **self.health.methods,
+                    **self.streams.methods,
+                    **self.callbacks.methods,
                     **self.lifecycle.methods,
                     **self.events.methods,
                 }
@@ -141,7 +147,7 @@ class HubService:
         if not known.current:
             known = self._authenticator.readmit(known)
         session = Session(self._sessions.worker.new_id(), channel, known, speaking(dialect))
-        result = self._lists.initialize_result(session.dialect, known)
+        result = self._lists.initialize_result(session.dialect, known, channel.transport)
         self.clients.sessions.open(session)
         return session, result
 

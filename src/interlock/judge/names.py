@@ -17,7 +17,16 @@ LONGEST_NAME = 128
 LONGEST_EXPOSED = 48
 
 RESERVED = frozenset(
-    ("find_tools", "request_tools", "call_tool", "mgp.tools.discover", "mgp_tools_discover", "mgp/tools/discover")
+    (
+        "find_tools",
+        "request_tools",
+        "call_tool",
+        "wait_for_events",
+        "read_events",
+        "mgp.tools.discover",
+        "mgp_tools_discover",
+        "mgp/tools/discover",
+    )
 )
 """Names of the kernel's own tools and their aliases, which no upstream tool may take as its exposed name."""
 

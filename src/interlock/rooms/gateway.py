@@ -33,7 +33,7 @@ from interlock.hub.app import HubApp
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
-from interlock.hub.handlers.resource_subscriptions import ROOMS
+from interlock.hub.handlers.own_resources import ROOMS
 from interlock.hub.handlers.rooms import RoomResult
 from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.hub.sessions.session import Session

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.headers import check_params
+from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.streaming import EXTENSION
 from interlock.protocols.registry.errors import registry_fault
 from interlock.protocols.registry.errors import told as problem_data
 from interlock.protocols.traces import new_trace_id, read_traceparent
@@ -24,6 +26,7 @@ from interlock.server.callers import InProcessExchange
 from interlock.server.content import Completion
 from interlock.server.framing import Framing
 from interlock.server.offers import Offers
+from interlock.server.open_calls import OpenCalls
 from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
 from interlock.server.session import Exchange
@@ -49,6 +52,8 @@ class Calls:
         self._framing = framing
         self._parking = parking
         self._tasks = tasks
+        self.open = OpenCalls(framing)
+        """The calls that a client can cancel by their id."""
         self._running: dict[asyncio.Task[None], float] = {}
         """The functions that run now, each with the time of its start."""
         self.usual_ms = 0.0
@@ -177,14 +182,22 @@ class Calls:
     ) -> None:
         """Start a function, or resume the one that waits for the answers of this request."""
         given = None
+        cancellable = agreed_on(exchange.dialect, EXTENSION)
         if request is not None and exchange.dialect.modern:
             if request.inputResponses is not msgspec.UNSET:
                 given = request.inputResponses
             if request.requestState is not None:
                 place, answered = self._parking.find(request.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
+                if cancellable and isinstance(place.work, Work):
+                    self.open.add(exchange, place.work)
                 return
         work = Work(self._server, exchange, self._parking, given)
+        if cancellable:
+            self.open.add(exchange, work)
+            if isinstance(request, params.CallTool):
+                work.streams = request.mgp is not None and request.mgp.stream
+                work.trace = str(request.trace_id or "")
         if as_task is not None:
             self._tasks.offer(work, as_task)
         task = work.task = _start(self._finish(work, start, cache))
@@ -208,6 +221,7 @@ class Calls:
             outcome = Fault("CANCELLED", "the call was cancelled")
         except BaseException:  # a task that ended with some of them would end the whole server
             outcome = unexpected(work.exchange.request.method)
+        self.open.remove(work)
         (work.running or work).done(outcome)
 
 

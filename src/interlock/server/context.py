@@ -7,13 +7,19 @@ are awaited, on any loop: a plain function asks with `asyncio.run(ctx.elicit(…
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.mgp import callbacks
+from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
+from interlock.protocols.mgp.methods import agreed_on
+from interlock.protocols.mgp.permissions import Grant
+from interlock.protocols.mgp.streaming import EXTENSION, PROGRESS, progress_params
 from interlock.server import client_requests
 from interlock.server.client_requests import Root, Sampled
 from interlock.server.content import Members, Message, present
@@ -29,13 +35,14 @@ LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "a
 class Context:
     """One request, as the function that answers it sees it."""
 
-    __slots__ = ("_loop", "_progress", "_work", "server")
+    __slots__ = ("_began", "_loop", "_progress", "_work", "server")
 
     def __init__(self, work: Work) -> None:
         self.server = work.server
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._progress = float("-inf")
+        self._began = time.monotonic()
 
     # The request.
 
@@ -69,6 +76,10 @@ class Context:
     def meta(self) -> dict[str, Any]:
         """The request's `_meta`."""
         return msgspec.json.decode(self._work.exchange.request.params, type=_WithMeta).meta
+
+    def permission(self, name: str) -> Grant | None:
+        """What the client decided about a permission that the server needs; None where it said nothing (MGP)."""
+        return self.server.permissions.grant(self._work.owner, name)
 
     @property
     def cancelled(self) -> bool:
@@ -110,6 +121,9 @@ class Context:
         elif token is not None:
             report = present(progressToken=token, progress=done, total=total, message=message)
             self._notify("notifications/progress", report)
+        elif (total or done < 1) and agreed_on(self._work.dialect, EXTENSION):
+            part = done / (total or 1)
+            self._notify_raw(PROGRESS, progress_params(self.request_id, part, message, self._remaining_ms(part)))
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, if the client wants any of this level. Never put a secret in one.
@@ -178,6 +192,55 @@ class Context:
         """The directories and files that the client lets servers work in."""
         return await self._ask("roots/list", {}, client_requests.read_roots, key)
 
+    # Callbacks: with MGP where it is agreed, as elicitation with any other client.
+
+    async def confirm(
+        self, message: str, *, options: tuple[str, str] = ("confirm", "cancel"), timeout_s: float = 60.0
+    ) -> bool:
+        """Have a person confirm something. False if they do not, or not in time. The first option says yes."""
+        if not self._has_callbacks:
+            answer = await self.elicit(message, _CONFIRM)
+            return answer.value is not None and answer.value.get("confirm") is True
+        answered = await self._call_back(CallbackType.CONFIRMATION, message, options, timeout_s)
+        return answered.response is True or answered.response == options[0]
+
+    async def ask_input(self, message: str, *, timeout_s: float = 60.0) -> str | None:
+        """Ask the person at the client for a text. None if they give none, or not in time."""
+        if not self._has_callbacks:
+            answer = await self.elicit(message, _INPUT)
+            return None if answer.value is None else str(answer.value["answer"])
+        answered = await self._call_back(CallbackType.INPUT, message, (), timeout_s)
+        return None if answered.response is None else str(answered.response)
+
+    async def select(self, message: str, options: Sequence[str], *, timeout_s: float = 60.0) -> str | None:
+        """Have the person at the client choose one of the options. None if they choose none, or not in time."""
+        if not self._has_callbacks:
+            schema = {**_INPUT, "properties": {"answer": {"type": "string", "enum": list(options)}}}
+            answer = await self.elicit(message, schema)
+            return None if answer.value is None else str(answer.value["answer"])
+        answered = await self._call_back(CallbackType.SELECTION, message, options, timeout_s)
+        return answered.response if answered.response in options else None
+
+    def tell(self, message: str) -> None:
+        """Show the person at the client a message, which needs no answer. Any other client gets a log message."""
+        if self._has_callbacks:
+            self._on_loop(lambda: self.server.callbacks.tell(self._work, message))
+        else:
+            self.log("notice", message)
+
+    @property
+    def _has_callbacks(self) -> bool:
+        """Whether the client agreed on callbacks, and waits for the call itself."""
+        return self._work.running is None and agreed_on(self._work.dialect, callbacks.EXTENSION)
+
+    async def _call_back(
+        self, kind: CallbackType, message: str, options: Sequence[str], timeout_s: float
+    ) -> CallbackAnswer:
+        asking = self.server.callbacks.ask(self._work, kind, message, options, timeout_s)
+        if asyncio.get_running_loop() is self._loop:
+            return await asking
+        return await asyncio.wrap_future(self._work.ask_from_thread(asking, self._loop))
+
     async def _ask(self, method: str, params: Members, read: Read[V], key: str | None) -> V:
         """Ask on the server's own loop, also for a function in a thread that runs a loop of its own."""
         question = self._work.ask(method, params, read, key)
@@ -201,14 +264,32 @@ class Context:
         if running is not None:
             self._on_loop(lambda: running.notify(method, params))
             return
-        encoded = msgspec.json.encode(params)
+        self._notify_raw(method, msgspec.json.encode(params))
+
+    def _notify_raw(self, method: str, encoded: bytes) -> None:
         self._on_loop(lambda: self._work.exchange.notify(method, encoded) if self._work.attended else None)
+
+    def _remaining_ms(self, part: float) -> float | None:
+        """How long the call may still take, if it goes on as so far."""
+        return round((time.monotonic() - self._began) * 1000 * (1 - part) / part) if part > 0 else None
 
     def _on_loop(self, action: Callable[[], None]) -> None:
         if asyncio._get_running_loop() is self._loop:
             action()
         else:
             self._loop.call_soon_threadsafe(action)
+
+
+_CONFIRM: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {"confirm": {"type": "boolean"}},
+    "required": ["confirm"],
+}
+_INPUT: Final[Mapping[str, object]] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+}
 
 
 class _WithMeta(msgspec.Struct):

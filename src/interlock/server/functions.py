@@ -10,22 +10,20 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from types import FunctionType, MethodType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Union, cast, get_args, get_origin
 
 import msgspec
 
 from interlock.server.content import CONTENT_TYPES, Completion, Message, ResourceContents, ToolResult
 from interlock.server.context import Context
+from interlock.server.item_stream import ItemStream
+from interlock.server.results import Items
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, Signature
-from interlock.signatures.type_schema import as_json
 from interlock.signatures.validate import Validator
 from interlock.wire.errors import Fault
 
-T = TypeVar("T")
-
 _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
-_MAX_REPORT_CHARS = 4_000
 _FROM_TEXT = (int, float, bool, type(None))
 _FINAL = frozenset({str, int, float, bool, type(None), list, dict, tuple})
 """Types of most results: there is nothing to await or to collect in them."""
@@ -88,12 +86,12 @@ class Function:
     async def run(self, work: Work, arguments: dict[str, object]) -> Any:
         """Call it: a coroutine on the loop, anything else in a thread.
 
-        An awaitable result is awaited. The items of an iterator become a list, and each item is reported as progress.
+        An awaitable result is awaited. The items of an iterator become a list, and the client gets each as it comes.
         """
         context = Context(work)
         arguments.update(dict.fromkeys(self.signature.injected, context))
-        # A function that has the context reports by itself.
-        report = _identity if self.signature.injected else _ItemReports(context).report
+        # A function that has the context reports progress by itself.
+        stream = partial(ItemStream, work, context, asyncio.get_running_loop(), reports=not self.signature.injected)
         call = partial(self._call, **arguments)
         match self.signature.kind:
             case "coroutine":
@@ -101,14 +99,16 @@ class Function:
             case "async_generator":
                 value = call()
             case "function" | "generator":
-                value = await work.server.threads.run(lambda: _collected(call(), report), work.owner)
+                value = await work.server.threads.run(lambda: _collected_in_thread(call(), stream), work.owner)
+                if work.stream is not None:
+                    await work.stream.finish()
         if type(value) in _FINAL:
             return value
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncIterator):
-            return [report(item) async for item in value]
-        return _collected(value, report)
+            return await stream().collect(value)
+        return await stream().collect(_each(value)) if isinstance(value, Iterator) else value
 
     def run_at_once(self, arguments: dict[str, object]) -> Any:
         """Call it where it is `at_once`: without a task, in a context of its own as a task has."""
@@ -116,42 +116,21 @@ class Function:
         try:
             contextvars.copy_context().run(coroutine.send, None)
         except StopIteration as end:
-            return _collected(end.value, _identity)
+            return Items(end.value) if isinstance(end.value, Iterator) else end.value
         except asyncio.CancelledError:
             raise Fault("CANCELLED", "the call was cancelled") from None
         coroutine.close()
         raise RuntimeError(f"{self.signature.where} waits, though nothing in it can")
 
 
-class _ItemReports:
-    """Reports the items of a generator as progress: their number so far, and each as text."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._count = 0
-
-    def report(self, item: T) -> T:
-        """Report an item, and return it."""
-        self._count += 1
-        self._context.progress(self._count, message=_as_text(item) if self._context.reports else None)
-        return item
-
-
-def _collected(value: Any, report: Callable[[Any], Any]) -> Any:
+def _collected_in_thread(value: Any, stream: Callable[[], ItemStream]) -> Any:
     """An iterator's items as a list; any other value unchanged."""
-    return [report(item) for item in value] if isinstance(value, Iterator) else value
+    return stream().collect_in_thread(value) if isinstance(value, Iterator) else value
 
 
-def _identity(item: T) -> T:
-    return item
-
-
-def _as_text(item: object) -> str | None:
-    plain = item if isinstance(item, str) else as_json(item)
-    if plain is msgspec.UNSET:
-        return None
-    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
-    return text if len(text) <= _MAX_REPORT_CHARS else text[:_MAX_REPORT_CHARS] + "…"
+async def _each(items: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
 
 
 def _never_waits(call: Callable[..., Any]) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.protocols.mcpl.live import DELIVERY, FILTER, LiveFilter
 from interlock.server.content import Members
 from interlock.server.session import Exchange, Session
 from interlock.wire.errors import Fault
@@ -29,6 +30,7 @@ class Wanted(msgspec.Struct, omit_defaults=True):
     resourcesListChanged: bool = False
     resourceSubscriptions: list[str] = []
     taskIds: list[str] = []
+    live: LiveFilter | None = msgspec.field(default=None, name=FILTER)
 
 
 class _Stream(msgspec.Struct, eq=False):
@@ -36,6 +38,8 @@ class _Stream(msgspec.Struct, eq=False):
     wanted: frozenset[tuple[str, str]]
     """Notification methods, each with the address or the task id it must be about."""
     meta: Members
+    live: LiveFilter | None = None
+    """What the server may say first on it (MCPL)."""
 
     def notify(self, method: str, about: str, params: Members) -> None:
         if (method, about) in self.wanted:
@@ -75,10 +79,18 @@ class Listeners:
         wanted = [(_list_method(name), "") for name in lists]
         wanted += [(UPDATED, uri) for uri in granted.resourceSubscriptions]
         wanted += [(STATUS_CHANGED[True], task_id) for task_id in granted.taskIds]
-        stream = _Stream(exchange, frozenset(wanted), {SUBSCRIPTION_ID: exchange.request.id})
+        stream = _Stream(exchange, frozenset(wanted), {SUBSCRIPTION_ID: exchange.request.id}, granted.live)
         stream.send("notifications/subscriptions/acknowledged", {"notifications": granted})
         self._streams.add(stream)
         exchange.on_cancel = lambda _: self._streams.discard(stream)
+
+    def deliver(self, owner: str, method: str, feature: str, params: bytes, id: str) -> bool:
+        """Send a request of the server on a stream of its host. False if no stream of this owner takes it."""
+        for stream in self._streams:
+            if stream.live is not None and stream.exchange.caller.owner == owner and stream.live.wants(method, feature):
+                stream.send(DELIVERY, {"method": method, "params": msgspec.Raw(params), "id": id})
+                return True
+        return False
 
     def list_changed(self, name: str) -> None:
         """Notify that the list of tools, prompts or resources has changed. From any thread."""

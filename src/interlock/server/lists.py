@@ -15,6 +15,7 @@ from interlock.server import params
 from interlock.server.content import present
 from interlock.server.framing import Framing
 from interlock.server.listeners import MAX_URIS
+from interlock.server.live import Live, with_live
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
 from interlock.server.session import Exchange, Session
@@ -26,13 +27,22 @@ class Lists:
     """Answers them for one server. `cache` says how long a list is good for."""
 
     def __init__(
-        self, offers: Offers, framing: Framing, tasks: TaskHandler, instructions: str | None, cache: bytes
+        self,
+        offers: Offers,
+        framing: Framing,
+        tasks: TaskHandler,
+        live: Live,
+        instructions: str | None,
+        cache: bytes,
+        permissions: tuple[str, ...],
     ) -> None:
+        self._live = live
         self._offers = offers
         self._framing = framing
         self._tasks = tasks
         self._instructions = instructions
         self._cache = cache
+        self._permissions = permissions
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -55,9 +65,12 @@ class Lists:
 
     def _discover(self, exchange: Exchange) -> None:
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)}
+        capabilities = with_answer(
+            capabilities, exchange.dialect, server_id=self._framing.name, permissions=self._permissions
+        )
         members = present(
             supportedVersions=MODERN_NAMES,
-            capabilities=with_answer(capabilities, exchange.dialect, server_id=self._framing.name),
+            capabilities=with_live(capabilities, self._live.offered(exchange.dialect)),
             instructions=self._instructions,
         )
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)
@@ -68,6 +81,7 @@ class Lists:
             wanted,
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
             taskIds=self._tasks.owned_ids(exchange, wanted.taskIds),
+            live=self._live.grant(exchange, wanted.live),
         )
         offers.listeners.listen(exchange, granted)
 

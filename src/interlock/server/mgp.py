@@ -11,7 +11,7 @@ from interlock.protocols.mgp.methods import check_agreed
 from interlock.server.session import Exchange
 from interlock.wire.bounded_cache import remembers_short
 
-OFFERED: Final = ("lifecycle",)
+OFFERED: Final = ("security", "lifecycle", "streaming", "bidirectional")
 """The MGP extensions that a server offers."""
 
 Handler = Callable[[Exchange], None]

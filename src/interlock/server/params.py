@@ -25,6 +25,12 @@ class Repeatable(msgspec.Struct, kw_only=True):
         return self.requestState is not None or self.inputResponses is not msgspec.UNSET
 
 
+class CallOptions(msgspec.Struct):
+    """The `_mgp` of a call."""
+
+    stream: bool = False
+
+
 class CallTool(Repeatable):
     """`tools/call` and `tools/validate`."""
 
@@ -32,6 +38,9 @@ class CallTool(Repeatable):
     arguments: dict[str, Any] | None = None
     task: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Asks for a task (2025-11-25)."""
+    trace_id: Any = None
+    """The trace of the call (MGP, Trace ID Propagation)."""
+    mgp: CallOptions | None = msgspec.field(default=None, name="_mgp")
 
 
 class ReadResource(Repeatable):

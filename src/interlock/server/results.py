@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -16,12 +17,18 @@ from interlock.signatures.type_schema import as_json
 _encode = msgspec.json.Encoder().encode
 
 
+class Items(list[Any]):
+    """The items of a generator. Texts are the pieces of one text."""
+
+
 def typed(value: object, plain: object, revision: Revision, *, wrap: bool) -> bytes:
     """A value with an output schema: as structured content, and again as text or as the content that it is."""
     encoded = _encode(plain)
     structured = b'{"result":%b}' % encoded if wrap else encoded
     if has_content(value):
         shown = _encode(pieces(value, revision))
+    elif (text := _whole_text(value)) is not None:
+        shown = b"[%b]" % _encode(Text(text))
     else:
         shown = b"[%b]" % _encode(Text(plain if isinstance(plain, str) else encoded.decode()))
     return b'"content":%b,"structuredContent":%b' % (shown, structured)
@@ -31,8 +38,10 @@ def untyped(value: object, revision: Revision) -> bytes:
     """A value of a function without a return type: content unchanged, anything else as text."""
     if value is None:
         return b'"content":[]'
-    shown = pieces(value, revision) if has_content(value) else [Text(_as_text(value))]
-    return b'"content":%b' % _encode(shown)
+    if has_content(value):
+        return b'"content":%b' % _encode(pieces(value, revision))
+    text = _whole_text(value)
+    return b'"content":[%b]' % _encode(Text(_as_text(value) if text is None else text))
 
 
 def whole(
@@ -62,6 +71,17 @@ def pieces(value: object, revision: Revision) -> list[Content]:
     return [fitting(item, revision) if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in items]
 
 
+def piece(value: object, revision: Revision) -> Content:
+    """One value as one piece of content; a list too."""
+    return fitting(value, revision) if isinstance(value, CONTENT_TYPES) else Text(_as_text(value))
+
+
+def partial(items: Items, revision: Revision) -> bytes:
+    """The content of a result that was cut off after these items."""
+    text = _whole_text(items)
+    return _encode([piece(item, revision) for item in items] if text is None else [Text(text)])
+
+
 def error(text: str) -> bytes:
     """A failure as text."""
     return b'"content":[%b],"isError":true' % _encode(Text(text))
@@ -81,6 +101,13 @@ def overdue(failure: Overdue) -> bytes:
 
 def _detailed(text: str, detail: Members) -> bytes:
     return error(text) + b',"structuredContent":%b' % _encode({"error": detail})
+
+
+def _whole_text(value: object) -> str | None:
+    """The text that a generator produced piece by piece; None for any other value."""
+    if isinstance(value, Items) and value and all(isinstance(item, str) for item in value):
+        return "".join(value)
+    return None
 
 
 def _as_text(value: object) -> str:

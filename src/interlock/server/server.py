@@ -9,22 +9,26 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mgp.agreement import with_answer
+from interlock.server.callbacks import CallbackHandler
 from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
 from interlock.server.content import Icon, present
 from interlock.server.framing import Framing
 from interlock.server.health import ServerHealth
 from interlock.server.lists import Lists
+from interlock.server.live import Live, OnFeatures, with_live
 from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
+from interlock.server.permissions import ServerPermissions
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
 from interlock.server.session import Exchange, Session
@@ -74,6 +78,7 @@ class Server:
         parked: ParkingLimits | None = None,
         tasks: TaskLimits | None = None,
         admit: Admit | None = None,
+        permissions: Sequence[str] = (),
     ) -> None:
         info = present(
             name=name,
@@ -94,9 +99,9 @@ class Server:
         self._worker = Worker(new_node())
         # Without `admit` all callers are one owner.
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
-        listeners = self._offers.listeners
+        self._live = Live(self._offers.listeners, self._framing)
         self.sessions: SessionRegistry[Session] = SessionRegistry(
-            session_limits, time.monotonic, listeners.join, lambda session, _: listeners.leave(session)
+            session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32), self._worker)
         seal = Seal(b"tasks", secrets.token_bytes(32))
@@ -104,11 +109,20 @@ class Server:
             tasks or TaskLimits(), self._offers, self._worker, seal, self._framing.meta, lists=admit is not None
         )
         self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
-        lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
+        self.permissions = ServerPermissions(permissions, self._framing)
+        """The permissions that it needs (MGP), and what clients decided about them."""
+        cache = cache_hints(ttl_ms, scope)
+        lists = Lists(
+            self._offers, self._framing, self._tasks, self._live, instructions, cache, self.permissions.needed
+        )
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
         self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
-        self._mgp_handlers = if_agreed(self._health.handlers() | self._shutdown.handlers())
+        self.callbacks = CallbackHandler(self._framing)
+        """The callbacks of calls that wait for an answer."""
+        parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions)
+        agreed = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
+        self._extension_handlers = agreed | self._live.handlers()
 
     # Tools, resources, prompts and completions.
 
@@ -204,6 +218,49 @@ class Server:
         """Notify every subscriber that a resource has changed, and drop its cached reads. From any thread."""
         self._offers.resource_updated(uri)
 
+    # Events (MCPL).
+
+    def feature(
+        self,
+        name: str,
+        description: str,
+        *,
+        uses: Sequence[str] = ("pushEvents",),
+        scoped: bool = False,
+        scope_label: str | None = None,
+        rollback: bool = False,
+    ) -> None:
+        """Declare a feature set, which is off until a host enables it. Raises DefinitionError.
+
+        `scope_label` says how the label of a scope follows from a tool's arguments: `"{path}"`.
+        """
+        self._live.declare(name, description, uses, scoped, scope_label, rollback)
+
+    def on_features(self, function: F) -> F:
+        """Call a function with the names of the enabled feature sets whenever a host changes them."""
+        self._live.on_features(cast(OnFeatures, function))
+        return function
+
+    @property
+    def enabled_features(self) -> frozenset[str]:
+        """The feature sets that some host enabled."""
+        return self._live.enabled
+
+    async def push(
+        self,
+        feature: str,
+        content: str | Iterable[Mapping[str, Any]],
+        *,
+        event_id: str | None = None,
+        origin: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+    ) -> tuple[PushResult, ...]:
+        """Push an event to every host that enabled the feature set, and return their answers.
+
+        Repeat a push with the same `event_id`: a host that has it already gives the same answer again.
+        """
+        return await self._live.push(feature, content, event_id, origin, tags)
+
     # Running.
 
     def run(self) -> None:
@@ -255,9 +312,13 @@ class Server:
         session = Session(self._worker.new_id(), channel, caller, speaking(dialect))
         self.sessions.open(session)
         capabilities = {**self._offers.capabilities(), **self._tasks.capability(session.dialect)}
+        capabilities = with_answer(
+            capabilities, session.dialect, server_id=self.name, permissions=self.permissions.needed
+        )
+        capabilities = with_live(capabilities, self._live.agree(session))
         result = present(
             protocolVersion=session.dialect.revision.name,
-            capabilities=with_answer(capabilities, session.dialect, server_id=self.name),
+            capabilities=capabilities,
             serverInfo=self._info,
             instructions=self._instructions,
         )
@@ -279,7 +340,7 @@ class Server:
         handler = self._handlers.get(method)
         try:
             if handler is None:
-                handler = self._mgp_handlers.get(method)
+                handler = self._extension_handlers.get(method)
             elif not self._offers.has(METHODS[method].needs):
                 handler = None
             if handler is None:
@@ -293,7 +354,13 @@ class Server:
             exchange.fail(unexpected(method))
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
-        """Ignore it: no notification of a client changes what this server offers."""
+        """Take an update of feature sets. No other notification of a client changes what this server offers."""
+        if session is not None:
+            self._live.on_notification(session, notification.method, notification.params)
+
+    def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
+        self._offers.listeners.leave(session)
+        self._live.leave(session)
 
     def check_rate(self, caller: Caller) -> None:
         """There are no rates here."""

@@ -14,6 +14,7 @@ import msgspec
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
+from interlock.protocols.mgp.security import problem_in
 from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, run_check
@@ -50,7 +51,7 @@ class Tool(Offer):
         self.task: Support = options.get("task", "forbidden")
         """Whether it can be called as a task."""
         self.task_from: From = options.get("task_from", "start")
-        self._check_options()
+        self._check_options(options.get("security"))
         self.at_once = self._function.at_once and self.task == "forbidden"
         """Whether a call never waits, so that it needs no asyncio task."""
         schema = self._input_schema(options)
@@ -96,11 +97,12 @@ class Tool(Offer):
             return values
         try:
             value = await self._run(work, values)
-            return self._result(value, work.server, work.dialect.revision)
+            members = self._result(value, work.server, work.dialect.revision)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # its caller must be answered, and no other call may end with it
-            return self._failed(error)
+            members = self._failed(error)
+        return members if work.stream is None else b"%b,%b" % (members, work.stream.member())
 
     def call_at_once(self, server: Host, revision: Revision, arguments: dict[str, Any]) -> bytes:
         """Run it where it is `at_once`."""
@@ -219,7 +221,9 @@ class Tool(Offer):
         encoded = _encode(old)
         return encoded, encoded if old == new else _encode(new)
 
-    def _check_options(self) -> None:
+    def _check_options(self, security: Mapping[str, object] | None) -> None:
+        if security is not None and (problem := problem_in(security)):
+            raise DefinitionError(f"{self.where}: security: {problem}")
         seconds: object = self._timeout_s
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
             raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {quoted(seconds)}")

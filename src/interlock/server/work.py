@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from interlock.protocols.mcp.meta import members
+from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
+from interlock.protocols.mgp.permissions import Grant
 from interlock.server.content import Members
 from interlock.server.session import Exchange
 from interlock.server.threads import Threads
@@ -30,12 +32,39 @@ MAX_ATTEMPTS: Final = 3
 """How often one question is asked while its answers do not fit."""
 
 
+class Decisions(Protocol):
+    """What clients decided about permissions."""
+
+    def grant(self, owner: str, permission: str) -> Grant | None:
+        """What a client decided about a permission; None where it said nothing."""
+
+
+class Callbacks(Protocol):
+    """Asks clients that agreed on MGP's callbacks."""
+
+    async def ask(
+        self, work: Work, kind: CallbackType, message: str, options: Sequence[str], timeout_s: float
+    ) -> CallbackAnswer:
+        """Ask the client of a call, and wait for the answer."""
+
+    def tell(self, work: Work, message: str) -> None:
+        """Send the client of a call a notification, which needs no answer."""
+
+
 class Host(Protocol):
     """The server that a function runs in."""
 
     name: str
     version: str
     threads: Threads
+
+    @property
+    def permissions(self) -> Decisions:
+        """What clients decided about the permissions that the server needs."""
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """Asks clients that agreed on MGP's callbacks."""
 
     @property
     def signed_meta(self) -> Mapping[str, object]:
@@ -63,10 +92,38 @@ class TaskHandle(Protocol):
         """Take the outcome of the function."""
 
 
+class SentItems(Protocol):
+    """The items of a generator, as they are sent to the client."""
+
+    def member(self) -> bytes:
+        """The `_mgp` member of the result."""
+
+    async def finish(self) -> None:
+        """Wait until the last chunk was sent."""
+
+    def stop(self) -> None:
+        """The call was cancelled."""
+
+
 class Work(ParkedRequest):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "_limit", "_limit_s", "_thread_questions", "detach", "running", "server", "session", "task")
+    __slots__ = (
+        "_given",
+        "_limit",
+        "_limit_s",
+        "_thread_questions",
+        "detach",
+        "items",
+        "running",
+        "server",
+        "session",
+        "stopped",
+        "stream",
+        "streams",
+        "task",
+        "trace",
+    )
 
     def __init__(
         self, server: Host, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
@@ -81,6 +138,16 @@ class Work(ParkedRequest):
         """The MCP task that this call has become for its client."""
         self.detach: Callable[[Work], None] | None = None
         """Makes it an MCP task, where the client takes one for an answer and the function decides when."""
+        self.streams = False
+        """Whether the client asked for chunks, and agreed on them."""
+        self.stream: SentItems | None = None
+        """The chunks that are sent."""
+        self.trace = ""
+        """The trace id that the client gave the call (MGP, Trace ID Propagation)."""
+        self.items: list[Any] = []
+        """The items of a generator so far."""
+        self.stopped = False
+        """Whether it was cancelled: nothing more of it is sent."""
         self._thread_questions: set[concurrent.futures.Future[Any]] = set()
         self._given = {} if given is None else members(bytes(given))
         self._limit: asyncio.Timeout | None = None
@@ -105,7 +172,10 @@ class Work(ParkedRequest):
             limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
     def stop(self, reason: str) -> None:
-        """Cancel the function. One in a thread runs on, but waits for no answer."""
+        """Cancel the function. One in a thread runs on, but waits for no answer; a generator ends at its next item."""
+        self.stopped = True
+        if self.stream is not None:
+            self.stream.stop()
         if self.task is not None:
             self.task.cancel()
         for question in list(self._thread_questions):

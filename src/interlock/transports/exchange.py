@@ -19,7 +19,7 @@ from interlock.transports.sessions.session import S, S_co, SessionChannel, ended
 from interlock.transports.sessions.session import Session as Session
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Notification, Request
+from interlock.wire.messages import Id, Notification, Request
 
 GONE: Final = "the client closed the connection"
 
@@ -112,6 +112,20 @@ class SessionExchange(abc.ABC, Generic[S_co]):
     def open(self) -> bool:
         """Whether an answer is still wanted."""
 
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up with notifications. Otherwise a future that completes when it reads again, or
+        has gone. A sender of many notifications waits for it."""
+        return None
+
+    @property
+    def conversation(self) -> object | None:
+        """The conversation in which the request's id is unique; None where each request stands alone."""
+        return self.session
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        """Another open request of the same conversation."""
+        return None
+
 
 Exchange: TypeAlias = SessionExchange[Session]
 """A request to a service, whichever type its sessions have."""
@@ -130,8 +144,12 @@ class OpenExchange(Exchange):
 
     def abort(self, reason: str) -> None:
         """Answer that the session has ended, and stop the work."""
+        self.revoke(ended(reason), reason)
+
+    def revoke(self, fault: Fault, reason: str) -> None:
+        """Answer with an error of the transport's own, and stop the work."""
         on_cancel = self.on_cancel
-        self.fail(ended(reason))
+        self.fail(fault)
         if on_cancel is not None:
             on_cancel(reason)
 

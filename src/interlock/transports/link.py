@@ -38,6 +38,8 @@ class Outgoing(msgspec.Struct):
     """Where the params are in two parts: what follows on the link's progress token, which is a member of `_meta`."""
     again: bool = False
     """Whether it may be sent twice."""
+    accepts: frozenset[str] = frozenset()
+    """The notifications that name this request and that its sink takes. They move the deadline on as progress does."""
 
     def with_token(self, token: int) -> bytes:
         """The params with this progress token in them."""
@@ -53,7 +55,7 @@ class Sink(Protocol):
         """The answer. `answer.id` is the link's own, not the caller's."""
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """A notification about this request: its progress, or what came on its own stream before the answer."""
+        """A notification about this request: its progress, one that names it, or one on its own stream."""
 
     def on_request(self, request: Request) -> None:
         """A request of the server on this request's own stream. Answer with `link.answer` or `link.refuse`."""
@@ -102,6 +104,11 @@ class Link(abc.ABC):
     @abc.abstractmethod
     def extend(self, handle: Id, deadline: float) -> None:
         """Wait for an answer until then, whatever was said before: the server itself waits for something of ours."""
+
+    @abc.abstractmethod
+    def hold(self, handle: Id, *, on: bool) -> None:
+        """The sink of a request takes no more notifications for now, or takes them again. Meanwhile the link leaves
+        them with the server, where no other request suffers from that."""
 
     @abc.abstractmethod
     def tell(self, method: str, params: bytes) -> None:

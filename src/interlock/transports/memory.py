@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, read_initialize, read_modern
+from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
-from interlock.wire.conversation import PROGRESS
+from interlock.wire.conversation import NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Failure, Id, Notification, Request, Result
@@ -74,6 +75,11 @@ class MemoryLink(Link):
         if exchange is not None:
             exchange.extend(deadline)
 
+    def hold(self, handle: Id, *, on: bool) -> None:
+        exchange = self._open.get(handle)
+        if exchange is not None:
+            exchange.hold(on=on)
+
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
             self._session.confirm()
@@ -126,6 +132,10 @@ class MemoryLink(Link):
         if self._session is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
         return self.ask(self._session.dialect, method, params, self.listener.on_request)
+
+    def find(self, id: Id) -> OpenExchange | None:
+        """An open request by its id."""
+        return self._open.get(id)
 
     def later(self, action: Callable[..., object], *arguments: object) -> None:
         """Do something in the next turn of the loop."""
@@ -226,7 +236,19 @@ _NOTHING = RequestPreview()
 
 
 class _MemoryExchange(OpenExchange):
-    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_least", "_link", "_open", "sink")
+    __slots__ = (
+        "_accepts",
+        "_asks",
+        "_deadline",
+        "_drain",
+        "_extension",
+        "_held",
+        "_latest",
+        "_least",
+        "_link",
+        "_open",
+        "sink",
+    )
 
     dialect: Dialect
 
@@ -237,6 +259,9 @@ class _MemoryExchange(OpenExchange):
         self.sink = sink
         self._link = link
         self._asks: list[asyncio.Future[bytes]] = []
+        self._accepts = outgoing.accepts
+        self._drain = Drain()
+        self._held = False
         self._open = True
         self._extension = outgoing.deadline - loop.time()
         self._least = 0.0
@@ -263,14 +288,32 @@ class _MemoryExchange(OpenExchange):
     def notify(self, method: str, params: bytes) -> None:
         if not self._open:
             return
-        if method == PROGRESS:
+        if method == PROGRESS or method in self._accepts:
             self._extend()
+        elif method in NAMES_REQUEST:
+            return
         self._link.later(self.sink.on_notification, method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         waiter = self._link.ask(self.dialect, method, params, self.sink.on_request)
         self._asks.append(waiter)
         return waiter
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._drain.wait() if self._held and self._open else None
+
+    @property
+    def conversation(self) -> object:
+        return self._link
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._link.find(id)
+
+    def hold(self, *, on: bool) -> None:
+        """The sink takes no more notifications for now, or takes them again."""
+        self._held = on
+        if not on:
+            self._drain.release()
 
     def extend(self, deadline: float) -> None:
         """Wait until then."""
@@ -290,6 +333,7 @@ class _MemoryExchange(OpenExchange):
 
     def _close(self) -> bool:
         was_open, self._open = self._open, False
+        self._drain.release()
         self.on_cancel = None
         self._deadline.cancel()
         for waiter in self._asks:

@@ -18,6 +18,7 @@ from interlock.wire.conversation import (
     PROGRESS,
     Answered,
     Asked,
+    Concerned,
     Conversation,
     Notified,
     Progressed,
@@ -72,6 +73,8 @@ class OneStreamLink(Link):
         """Whether the stateless era is spoken: the server asks nothing then, and is answered nothing."""
         self._handshake: Id | None = None
         self._sweeping = False
+        self._held: set[Id] = set()
+        """Requests whose sinks take no more notifications for now."""
         self._fault: Fault | None = None
 
     @abc.abstractmethod
@@ -81,6 +84,9 @@ class OneStreamLink(Link):
     @abc.abstractmethod
     def _reached(self, waiter: Waiter) -> bool:
         """Whether the server may have got this request."""
+
+    def _hold_stream(self, *, on: bool) -> None:
+        """Leave the server's messages unread, or go on reading. Not every transport can."""
 
     @property
     def pending(self) -> int:
@@ -93,6 +99,22 @@ class OneStreamLink(Link):
         waiter = self._conversation.extend(handle, deadline)
         if waiter is not None:
             waiter.least = deadline
+
+    def hold(self, handle: Id, *, on: bool) -> None:
+        if on and handle in self._conversation.waiting:
+            self._held.add(handle)
+        elif not on and handle in self._held:
+            self._held.discard(handle)
+        else:
+            return
+        self._check_held()
+
+    def _check_held(self) -> None:
+        """Hold the stream while every open request is held: no request waits for the client of another."""
+        held, waiting = self._held, self._conversation.waiting
+        if held:
+            held.intersection_update(waiting)
+        self._hold_stream(on=bool(held) and len(held) == len(waiting))
 
     def tell(self, method: str, params: bytes) -> None:
         self._write(encode_notification(method, sendable(params)))
@@ -132,15 +154,20 @@ class OneStreamLink(Link):
             self._loop.call_later(SWEEP, self._sweep)
         waiter = Waiter(id_, outgoing, sink)
         conversation.waiting[id_] = waiter, outgoing.deadline
+        if self._held:
+            self._check_held()
         return waiter, message
 
     # Messages of the server.
 
-    def _take(self, message: Message) -> None:
-        """One message, handed to whom it concerns."""
+    def _take(self, message: Message) -> bool:
+        """One message, handed to whom it concerns. Returns whether somebody waited for it."""
         match self._conversation.take(message):
             case Answered(waiter, answer):
                 waiter.sink.on_response(answer)
+                return True
+            case Concerned(waiter, notification):
+                return self._concerned(waiter, notification)
             case Progressed(waiter, params):
                 self._progressed(waiter, params)
             case Notified(notification):
@@ -156,6 +183,15 @@ class OneStreamLink(Link):
                 self._complain("refused", bad.message)
                 if bad.id is not None and not self.modern:
                     self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
+        return False
+
+    def _concerned(self, waiter: Waiter, notification: Notification) -> bool:
+        if notification.method not in waiter.outgoing.accepts:
+            self._complain("stray", f"{notification.method} of {waiter.id}, which did not ask for it")
+            return False
+        self._move_deadline(waiter)
+        waiter.sink.on_notification(notification.method, notification.params)
+        return True
 
     def _asked(self, request: Request) -> None:
         if self.modern:
@@ -171,10 +207,14 @@ class OneStreamLink(Link):
         if not outgoing.wants_progress:
             self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
             return
+        self._move_deadline(waiter)
+        waiter.sink.on_notification(PROGRESS, params)
+
+    def _move_deadline(self, waiter: Waiter) -> None:
+        outgoing = waiter.outgoing
         if outgoing.max_deadline is not None:
             deadline = min(self._loop.time() + outgoing.patience, outgoing.max_deadline)
             self._conversation.extend(waiter.id, max(waiter.least, deadline))
-        waiter.sink.on_notification(PROGRESS, params)
 
     def _complain(self, kind: str, text: str) -> None:
         """Report what the server should not have done."""
@@ -194,6 +234,7 @@ class OneStreamLink(Link):
     def _withdraw(self, id: Id, reason: str) -> bool:
         """Stop waiting and tell the server. The handshake itself is never cancelled (2025-11-25, Cancellation)."""
         cancellation = self._conversation.withdraw(id, reason)
+        self.hold(id, on=False)
         if cancellation is not None and id != self._handshake:
             self._write(cancellation)
         return cancellation is not None

@@ -159,14 +159,21 @@ class WebSocketConnection(asyncio.Protocol):
         self._serial += 1
         protocol = self._protocol
         protocol.receive_data(data)
+        replies = deque(protocol.data_to_send())
         for event in protocol.events_received():
             if isinstance(event, Frame):
                 self._on_frame(event)
-        # Answers to messages go out before the answer to a ping or close that came behind them.
-        if self._inbox and not self._waiting:
-            self._hand_over()
+                if event.opcode is Opcode.PING and replies:
+                    # Its pong goes out in its place: after answers to messages before it, before those behind it.
+                    self._take_inbox()
+                    if self._closing:
+                        return
+                    self._write(replies.popleft())
+        self._take_inbox()
         if self._closing:
             return
+        for reply in replies:
+            self._write(reply)
         if protocol.state is State.OPEN:
             self._write_all()
         else:
@@ -221,11 +228,18 @@ class WebSocketConnection(asyncio.Protocol):
         if not inbox:
             self._inbox = None
 
+    def _take_inbox(self) -> None:
+        if self._inbox and not self._waiting:
+            self._hand_over()
+
     def _write_all(self) -> None:
         for data in self._protocol.data_to_send():
-            # An empty piece says that the stream ends, which `_end` sees to.
-            if data and not self.transport.is_closing():
-                self.transport.write(data)
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        # An empty piece says that the stream ends, which `_end` sees to.
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
 
     def _end(self) -> None:
         self._write_all()

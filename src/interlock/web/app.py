@@ -17,6 +17,8 @@ from interlock.transports.exchange import Service
 from interlock.version import VERSION
 from interlock.web.admin.routes import admin_paths, admin_routes
 from interlock.web.console.routes import console_routes
+from interlock.web.hooks import hook_routes
+from interlock.web.login_pages import login_routes
 from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes
 from interlock.web.well_known import well_known_routes
@@ -71,4 +73,15 @@ def make_app(
     rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app), hub_app.limits)
     admin = admin_routes(hub_app, operations)
     console = console_routes(hub_app, operations)
-    return Starlette(routes=[*own, *metrics.routes, *well_known_routes(hub_app), *rest, *admin, *console])
+    return Starlette(
+        routes=[
+            *own,
+            *hook_routes(hub_app),
+            *metrics.routes,
+            *well_known_routes(hub_app),
+            *login_routes(hub_app),
+            *rest,
+            *admin,
+            *console,
+        ]
+    )

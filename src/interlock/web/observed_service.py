@@ -10,11 +10,11 @@ import msgspec
 
 from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import Caller, OpenExchange
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Notification, Request
+from interlock.wire.messages import Id, Notification, Request
 
 
 class ObservedCall(msgspec.Struct, frozen=True):
@@ -99,6 +99,16 @@ class _Overseen(Exchange):
 
     def notify(self, method: str, params: bytes) -> None:
         self._real.notify(method, params)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._real.drained()
+
+    @property
+    def conversation(self) -> object | None:
+        return self._real.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._real.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self._real.ask(method, params)

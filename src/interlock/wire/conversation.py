@@ -1,7 +1,7 @@
 """One end of a conversation over a shared stream: who waits for which answer, and which answers are still owed.
 
 Pure: bytes and instants come in as values, what happened comes out as a value. It knows neither transport nor method,
-save the three notifications that speak about other messages: progress, cancelled, and the ping that asks for nothing.
+save the notifications that speak about other messages: progress, cancelled, and those that name a request.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ E = TypeVar("E")
 
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
+NAMES_REQUEST = frozenset(
+    {
+        "notifications/mgp.stream.chunk",
+        "notifications/mgp.stream.progress",
+        "notifications/mgp.callback.request",
+    }
+)
+"""Notifications whose `request_id` names the request they belong to."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -52,6 +60,13 @@ class Progressed(msgspec.Struct, Generic[W], frozen=True):
 
     waiter: W
     params: bytes
+
+
+class Concerned(msgspec.Struct, Generic[W], frozen=True):
+    """A notification that names one of ours."""
+
+    waiter: W
+    notification: Notification
 
 
 class Notified(msgspec.Struct, frozen=True):
@@ -80,7 +95,7 @@ class Refused(msgspec.Struct, frozen=True):
     bad: BadMessage
 
 
-Received: TypeAlias = Asked | Answered[W] | Progressed[W] | Notified | Withdrawn[E] | Stray | Refused
+Received: TypeAlias = Asked | Answered[W] | Progressed[W] | Concerned[W] | Notified | Withdrawn[E] | Stray | Refused
 
 
 class Conversation(Generic[W, E]):
@@ -166,6 +181,8 @@ class Conversation(Generic[W, E]):
             return self._progressed(message)
         if message.method == CANCELLED:
             return self._cancelled(message)
+        if message.method in NAMES_REQUEST:
+            return self._concerned(message)
         return Notified(message)
 
     def _answered(self, answer: Result | Failure) -> Received[W, E]:
@@ -194,6 +211,13 @@ class Conversation(Generic[W, E]):
             return Stray(f"progress of {token!r}, which nobody waits for")
         return Progressed(waiting[0], notification.params)
 
+    def _concerned(self, notification: Notification) -> Received[W, E]:
+        named = named_request(notification.params)
+        waiting = None if named is None else self.waiting.get(named)
+        if waiting is None:
+            return Stray(f"{notification.method} of {named!r}, which nobody waits for")
+        return Concerned(waiting[0], notification)
+
     def _cancelled(self, notification: Notification) -> Received[W, E]:
         try:
             id_, reason = read_withdrawal(notification.params)
@@ -204,8 +228,21 @@ class Conversation(Generic[W, E]):
         return Withdrawn(id_, reason, self.owed.pop(id_))
 
 
+def named_request(params: bytes) -> Id | None:
+    """The request that a notification of `NAMES_REQUEST` names; None where it names none."""
+    try:
+        return _decode_named(params).request_id
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
 class _Progress(msgspec.Struct):
     progressToken: Id
 
 
+class _Named(msgspec.Struct):
+    request_id: Id
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
 _decode_progress = msgspec.json.Decoder(_Progress).decode

@@ -154,6 +154,15 @@ def _rows() -> tuple[Kind, ...]:
             "UPSTREAM_TIMEOUT", "No answer in time", mcp=internal, http=504, mgp=5001, rest=-32003, retryable=True
         ),
         external("UPSTREAM_UNAVAILABLE", "Gone", mcp=internal, http=502, mgp=5002, rest=-32003, retryable=True),
+        external(
+            "LOGIN_REQUIRED",
+            "A person must log in to the server first",
+            mcp=internal,
+            http=424,
+            mgp=5000,
+            rest=-32003,
+            as_result=True,
+        ),
         external("OUTCOME_UNKNOWN", "Sent, and no answer came", mcp=internal, http=502, mgp=5000, rest=-32003),
     )
 

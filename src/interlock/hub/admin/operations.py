@@ -21,6 +21,7 @@ from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
+from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
@@ -75,6 +76,7 @@ class Operations:
             SessionOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
+            LoginOperations(hub_app),
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}

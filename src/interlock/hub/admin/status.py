@@ -78,6 +78,7 @@ class StatusOperations:
             prompts=0 if offer is None else len(offer.prompts),
             resources=0 if offer is None else len(offer.resources) + len(offer.templates),
             tokens=None if offer is None else hub_app.tokens.exact(offer.tools.values()),
+            needs_login=upstream.needs_login,
             problem=None if problem is None else problem.message,
             hint=None if problem is None else problem.hint or f"see `interlock logs {upstream.id}`",
             mgp=_agreed(upstream),
@@ -176,6 +177,8 @@ class ServerStatus(msgspec.Struct):
     prompts: int
     resources: int
     tokens: int | None
+    needs_login: bool
+    """Whether a person must log in to the server (`interlock login`)."""
     problem: str | None
     hint: str | None
     mgp: Agreed | None

@@ -15,6 +15,7 @@ from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.features import FeatureOperations as Features
 from interlock.hub.admin.health import HealthOperations as Health
 from interlock.hub.admin.keys import KeyOperations as Keys
+from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
 from interlock.hub.admin.rooms import RoomOperations as Rooms
@@ -101,6 +102,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             OPERATED,
         ),
         row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
+        row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
+        row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
+        row("logins.finish", OWNER, Logins.finish, "Complete a login with the address of its callback", "", OPERATED),
+        row("logins.wait", OWNER, Logins.wait, "Wait for a login"),
+        row("logins.device", OWNER, Logins.device, "Begin a login with a code", "", OPERATED),
+        row("logins.poll", OWNER, Logins.poll, "Ask whether a login with a code is complete"),
+        row("logins.remove", OWNER, Logins.remove, "End a login, and revoke its tokens", "", OPERATED),
         row("keys.list", READ, Keys.list, "All keys", "GET /admin/keys"),
         row("keys.create", WRITE, Keys.create, "Create a key, shown once", "POST /admin/keys", KEY_CREATED),
         row("keys.revoke", WRITE, Keys.revoke, "Revoke all keys", "DELETE /admin/keys/{agent}", KEY_REVOKED),

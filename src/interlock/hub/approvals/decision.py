@@ -21,7 +21,15 @@ from interlock.store import Collection as StoreCollection
 from interlock.wire.errors import Fault
 
 Kind: TypeAlias = Literal[
-    "tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access", "proposal"
+    "tool_call",
+    "changed_tool",
+    "new_server",
+    "permission",
+    "elicitation",
+    "tool_access",
+    "proposal",
+    "callback",
+    "scope",
 ]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import secrets
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from interlock.store import Collection
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-_NONCE_BYTES: Final = 12
+from interlock.wire.encryption import Encryption
 
 
 class SealedView(msgspec.Struct, frozen=True):
@@ -27,27 +21,14 @@ VIEWS: Final = Collection("decision_views", SealedView, key="id")
 
 
 class ViewSeal:
-    """Encrypts views (AES-256-GCM). A view opens only for the decision that it was sealed for."""
+    """Encrypts views. A view opens only for the decision that it was sealed for."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._encryption = Encryption(key)
 
     def close(self, id: str, view: str) -> SealedView:
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = nonce + self._cipher().encrypt(nonce, view.encode(), id.encode())
-        return SealedView(id, base64.b64encode(sealed).decode())
+        return SealedView(id, self._encryption.seal(view, id))
 
     def open(self, view: SealedView) -> str | None:
         """The view, or None if it was sealed with another key or altered."""
-        from cryptography.exceptions import InvalidTag
-
-        try:
-            sealed = base64.b64decode(view.sealed)
-            return self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], view.id.encode()).decode()
-        except (InvalidTag, ValueError):
-            return None
-
-    def _cipher(self) -> AESGCM:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 6 MB, needed only where a person is asked
-
-        return AESGCM(self._key)
+        return self._encryption.open(view.sealed, view.id)

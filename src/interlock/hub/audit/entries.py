@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from time import time_ns
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,16 @@ from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outco
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.wire.large import Read
+
+
+class Judged(NamedTuple):
+    """What the hub knew of a target when a call was made (MGP, Audit Event Format)."""
+
+    risk_level: str = ""
+    validator_applied: str = ""
+
+
+NOT_JUDGED: Final = Judged()
 
 
 class Ticket(msgspec.Struct, eq=False):
@@ -37,6 +47,7 @@ class Ticket(msgspec.Struct, eq=False):
     """How it ended, if it did before its entry left."""
     reason: str = ""
     took_us: int = 0
+    judged: Judged = NOT_JUDGED
 
     def record(self) -> Record:
         """The entry with the sequence number of its intent."""
@@ -63,6 +74,8 @@ class Ticket(msgspec.Struct, eq=False):
             duration_us=self.took_us if ended else None,
             arguments=digest(self.arguments),
             details=_detailed(target, details),
+            risk_level=self.judged.risk_level,
+            validator_applied=self.judged.validator_applied,
         )
 
 

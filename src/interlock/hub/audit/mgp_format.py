@@ -55,7 +55,7 @@ def _details(record: Record) -> dict[str, object]:
     details = dict(record.details)
     if record.duration_us is not None:
         details["duration_ms"] = record.duration_us // 1000
-    for name in ("gate", "rule", "reason", "claimed_by"):
+    for name in ("risk_level", "validator_applied", "gate", "rule", "reason", "claimed_by"):
         if value := getattr(record, name):
             details[name] = value
     if record.arguments:

@@ -65,7 +65,8 @@ ROOM_CAPABILITIES: Final = f"{ROOM}capabilities"
 FEATURE_ENABLED: Final = "dev.interlock.feature_enabled"
 FEATURE_DISABLED: Final = "dev.interlock.feature_disabled"
 LIVE: Final = "dev.interlock.live_"
-"""Followed by what happened to an event that a server pushed: `event`, `refused`, `wake`, `delivered`, `withdrawn`."""
+"""Followed by what happened to an event that a server pushed: `event`, `refused`, `wake`, `scope`, `delivered`,
+`withdrawn`."""
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
 OPERATED: Final = "dev.interlock.operation"
 TASK_ENDED: Final = "dev.interlock.task_ended"
@@ -180,6 +181,10 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     claimed_by: str = ""
     """The server that claims this; empty for what the hub saw itself."""
     details: dict[str, object] = {}
+    risk_level: str = ""
+    """For a tool: its risk as the hub classified it when the call was made."""
+    validator_applied: str = ""
+    """For a tool: the validators that its arguments passed, or `none`."""
 
     @property
     def result(self) -> Result:

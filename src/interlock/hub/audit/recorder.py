@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.hub.audit.batch_writer import BatchWriter, open_chain
 from interlock.hub.audit.commit_publisher import CommitPublisher
-from interlock.hub.audit.entries import NOBODY, Entry, Ticket, age_s, digest, event_record
+from interlock.hub.audit.entries import NOBODY, NOT_JUDGED, Entry, Judged, Ticket, age_s, digest, event_record
 from interlock.hub.audit.flush_waiters import FlushWaiters
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.kept_arguments import MAX_KEPT_BYTES, KeptArguments
@@ -121,19 +121,22 @@ class Recorder:
         return cls(store, file, head, resumed, redact, limit, publisher or CommitPublisher())
 
     def intent(
-        self, principal: Principal, target: Target, trace: str, arguments: bytes = b"", committed: Answer | None = None
+        self,
+        principal: Principal,
+        target: Target,
+        trace: str,
+        arguments: bytes = b"",
+        committed: Answer | None = None,
+        judged: Judged = NOT_JUDGED,
     ) -> Ticket:
-        """Record that a call is about to be sent. Raises Fault if the caller must not send it.
-
-        With `committed` the caller sends the call only after `committed(None)` (`strict`). After `committed(error)` it
-        refuses the call; the recorder itself records that the call was not sent.
-        """
+        """Record that a call is about to be sent. Raises Fault if the caller must not send it. With `committed` it is
+        sent after `committed(None)`, and refused after `committed(error)`, which the recorder records (`strict`)."""
         queue, pending = self._queue, self._pending
         if self.write_error is not None or len(queue) + len(pending) >= self._capacity:
             raise cannot_record(self.write_error)
         seq = self._seq = self._seq + 1
         kept = arguments if len(arguments) <= MAX_KEPT_BYTES else self._arguments.large(arguments)
-        ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter())
+        ticket = Ticket(seq, time_ns(), principal, target, trace, kept, perf_counter(), judged=judged)
         pending[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
@@ -146,10 +149,7 @@ class Recorder:
     def outcome(
         self, ticket: Ticket, outcome: Outcome, reason: str = "", details: Mapping[str, object] | None = None
     ) -> None:
-        """Record how a call ended. A second outcome of the same call is ignored.
-
-        If the intent is still in the queue, intent and outcome become one entry.
-        """
+        """Record how a call ended, once; in the entry of its intent, if that is still in the queue."""
         if not ticket.open:
             return
         seq, ticket.open = ticket.seq, False

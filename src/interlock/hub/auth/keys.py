@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.files import write_atomically
+from interlock.config.hub_secret import BadHubSecret, derived_key, existing_secret, hub_secret
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import SERVER, Kind, Principal
 from interlock.hub.cannot_start import CannotStart
@@ -78,7 +77,7 @@ class Keys:
 
     def derived(self, purpose: bytes) -> bytes:
         """A key of this hub for one purpose."""
-        return hmac.digest(self._secret, b"interlock:" + purpose, hashlib.sha256)
+        return derived_key(self._secret, purpose)
 
     async def start(self, store: Store) -> None:
         """Load the stored keys, and import the file of earlier versions once."""
@@ -255,29 +254,14 @@ def expired() -> Fault:
 def _secret(path: Path) -> bytes:
     """The secret of the keyed hashes, made if there is none. Raises CannotStart for one that cannot be used."""
     try:
-        if not path.exists():
-            secret = secrets.token_bytes(32)
-            write_atomically(path, secret)
-            return secret
-    except OSError as cause:
-        raise _unusable(path, cause) from None
-    return read_secret(path)
+        return hub_secret(path)
+    except BadHubSecret as cause:
+        raise CannotStart(cause.message, cause.hint) from None
 
 
 def read_secret(path: Path) -> bytes:
-    """The secret of the keyed hashes. Raises CannotStart for one that is weak, or that other users can read."""
+    """The secret of a home that has one. Raises CannotStart for one that is missing, weak, or readable by others."""
     try:
-        secret, mode = path.read_bytes(), path.stat().st_mode
-    except OSError as cause:
-        raise _unusable(path, cause) from None
-    if sys.platform != "win32" and mode & 0o077:
-        raise CannotStart(f"other users can read or write {path}, the secret of all keys", f"run `chmod 600 {path}`")
-    # Random bytes have many different values; a typed word or a repeated byte has few.
-    if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
-        raise CannotStart(f"{path} is too weak to be a secret", "delete it, and create the keys again")
-    return secret
-
-
-def _unusable(path: Path, cause: OSError) -> CannotStart:
-    hint = "make room on that disk, and see that this user can read and write the folder"
-    return CannotStart(f"{path}: {cause.strerror or cause}", hint)
+        return existing_secret(path)
+    except BadHubSecret as cause:
+        raise CannotStart(cause.message, cause.hint) from None

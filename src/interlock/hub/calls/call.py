@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal, server_principal
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -129,8 +130,37 @@ class Check(Protocol):
         """Judge the arguments. A `Fault` means that they cannot be read."""
 
 
+class ChunkFilter(Protocol):
+    """Checks the chunks of one call on their way to the client."""
+
+    def text(self, text: str) -> str:
+        """The text that can be relayed now. The rest is held back, or too long."""
+
+    def block(self, block: dict[str, object]) -> dict[str, object] | None:
+        """A content block that is no plain text; None where it must not be relayed."""
+
+    def finish(self) -> str:
+        """The text that was held back."""
+
+
+class EveryChunk:
+    """Relays every chunk as it is."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def block(self, block: dict[str, object]) -> dict[str, object] | None:
+        return block
+
+    def finish(self) -> str:
+        return ""
+
+
 class ResultProcessor(Protocol):
     """Changes the results of a target on their way to the client."""
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        """The checks for the chunks of one call."""
 
     def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Process a good result and deliver it, now or later."""
@@ -189,6 +219,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False):
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
     """The rates that each call counts for."""
+    judged: Judged = NOT_JUDGED
+    """Risk and validators of the target, for the audit log."""
 
 
 class PossibleTask(Protocol):
@@ -226,6 +258,8 @@ class Call(msgspec.Struct, eq=False):
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """The tries so far, if a server answered with an error that allows another."""
+    scope: bytes = b""
+    """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
     task: PossibleTask | None = None
     metered_at: float = 0.0
     """When its rates counted it, on the clock of the loop."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.audit.entries import Judged
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller, CallPipeline, Check, Plan, ResultProcessor
 from interlock.hub.calls.timeouts import CallTimeouts
@@ -63,11 +64,14 @@ class CallPolicy(Protocol):
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""
 
-    def processor_of(self, target: Target) -> ResultProcessor | None:
-        """The processor of a target's results, if it has one."""
+    def processor_of(self, principal: Principal, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results for a principal, if there is one."""
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
+
+    def judged_of(self, target: Target) -> Judged:
+        """Risk and validators of a target, for the audit log."""
 
 
 def make_plan(
@@ -98,9 +102,10 @@ def make_plan(
         generation,
         name,
         pipeline,
-        policy.processor_of(target),
+        policy.processor_of(caller.principal, target),
         valid_until,
         policy.meters_of(caller.principal, target),
+        policy.judged_of(target),
     )
     if len(name) <= LONGEST_NAME:
         if len(caller.plans) >= MOST_PLANS:

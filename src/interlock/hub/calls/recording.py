@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.entries import Judged, Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Answer, Recorder
 from interlock.hub.calls.call import Call, Caller
@@ -56,7 +56,7 @@ class Recording:
         """Record in this mode from now on."""
         self.strict = strict
 
-    def begin(self, call: Call, committed: Answer | None = None) -> None:
+    def begin(self, call: Call, judged: Judged, committed: Answer | None = None) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded: then the call must not be sent.
 
         With `committed`, the call is sent only after `committed(None)`.
@@ -70,7 +70,7 @@ class Recording:
             known = named or not call.plain or exchange.request.trace_id
             trace = call.trace = trace_of(exchange) if known else "%032x" % (getrandbits(128) or 1)
         call.ticket = self._audit_log.recorder.intent(
-            call.caller.principal, call.target, trace, call.arguments_raw, committed
+            call.caller.principal, call.target, trace, call.arguments_raw, committed, judged
         )
 
     def end(self, call: Call) -> None:

@@ -64,7 +64,7 @@ class ApprovalParts:
         self.call_approvals = CallApprovals(
             self.inbox,
             self._hold_s,
-            self._attended_by,
+            self.attended_by,
             parking,
             states,
             self.server_policies.trust_of,
@@ -107,9 +107,10 @@ class ApprovalParts:
 
     def is_attended(self, principal: Principal) -> bool:
         """Whether a person can answer for a caller: at the caller's client, or at the inbox."""
-        return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+        return principal.kind != "person" and (self.inbox.watched or self.attended_by(principal) is not None)
 
-    def _attended_by(self, principal: Principal) -> str | None:
+    def attended_by(self, principal: Principal) -> str | None:
+        """The person before the client of a principal, where the operator named one."""
         agent = self._foundation.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
 

@@ -100,7 +100,7 @@ class AuthenticationParts:
     def may_still_ask(self, question: Question) -> bool:
         """Whether the asker may still make the call with the same credential."""
         asker = asker_of(question)
-        if question.kind not in ("tool_call", "proposal") or not asker.id:
+        if question.kind not in ("tool_call", "proposal", "callback") or not asker.id:
             return True
         asker = msgspec.structs.replace(asker, key=question.asked_with)
         rights = self.access.rights(asker)

@@ -8,7 +8,8 @@ from interlock.config.settings import Config
 from interlock.hub.audit.tracing.setup import open_spans
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import Retries
+from interlock.hub.calls.bridges.retries import Bridges, Retries
+from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.dispatcher import CallQuota, Dispatcher
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.result_pages import Pages
@@ -22,6 +23,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.ledger import Ledger
@@ -43,6 +45,7 @@ class CallParts:
         upstreams: Upstreams,
         parking: CallParking,
         states: RequestStates,
+        live: LiveParts,
     ) -> None:
         self._foundation = foundation
         self._states = states
@@ -56,7 +59,7 @@ class CallParts:
         self.pages = Pages(time.monotonic)
         self.result_tokens = ResultTokens()
         self.gate_chain = GateChain(
-            foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings
+            foundation, authentication, approvals, self.judging, self.result_tokens, self.pages, self.findings, live
         )
         self.tracker = Tracker(
             Ledger(self._max_tasks, foundation.worker),
@@ -68,13 +71,14 @@ class CallParts:
         )
         self.task_handler = TaskHandler(self.tracker, upstreams, self.gate_chain, self.recording, self.background)
         self.retries = Retries(parking)
+        self.callbacks = Callbacks(approvals.inbox, approvals.attended_by, self.background)
         self.dispatcher = Dispatcher(
             upstreams,
             self.recording,
-            states,
-            self.retries,
+            Bridges(states, self.retries),
             self.task_handler,
             CallRecovery(catalog, approvals.server_policies, self.recording),
+            self.callbacks,
             _quota(config),
             self.background,
         )

@@ -7,9 +7,11 @@ import asyncio
 from msgspec.structs import replace
 
 from interlock.config.settings import Config
+from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
-from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
+from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.gates.confirm import ConfirmGate
@@ -27,6 +29,7 @@ from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.catalog.target import Target
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.rate_meter import Meter
 
@@ -43,7 +46,9 @@ class GateChain:
         tokens: ResultTokens,
         pages: Pages,
         findings: ObservedFindings,
+        live: LiveParts,
     ) -> None:
+        self._live = live
         self._log = foundation.log
         self._authentication = authentication
         self._approvals = approvals
@@ -59,6 +64,7 @@ class GateChain:
         self._config = config
         mode, policies = config.hub.mode, self._approvals.server_policies
         access = self._authentication.access
+        self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended)
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             RequestsGate(config.servers),
@@ -66,9 +72,11 @@ class GateChain:
             HeadersGate(),
             MaskingGate(config.servers, self._judging),
             SchemaGate(config.servers),
-            ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended),
+            self._live.scope_gate(),
+            self._validators,
             RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),
+            self._live.gate(policies.risk_of),
         )
         self._processors = {
             name: postprocessor_for(server, self._pages, self._judging, self._tokens, self._findings)
@@ -86,9 +94,18 @@ class GateChain:
         """The rates that a principal's calls of a target count for."""
         return self._authentication.rates.of(principal, target)
 
-    def processor_of(self, target: Target) -> ResultPostprocessor | None:
-        """The postprocessor of a target's results."""
-        return (self._processors if target.kind == "tool" else self._maskers).get(target.server)
+    def judged_of(self, target: Target) -> Judged:
+        """Risk and validators of a target, for the audit log."""
+        if target.tool is None:
+            return NOT_JUDGED
+        risk = self._approvals.server_policies.risk_of(target.tool)
+        return Judged(risk.word, self._validators.applied(target))
+
+    def processor_of(self, principal: Principal, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results: what its server's settings ask for, and events for the principal."""
+        if target.kind != "tool":
+            return self._maskers.get(target.server)
+        return self._live.riding(principal, self._processors.get(target.server), self._judging)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

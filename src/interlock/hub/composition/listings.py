@@ -15,6 +15,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
@@ -50,6 +51,7 @@ class ListingParts:
         calls: CallParts,
         catalog: Catalog,
         upstreams: Upstreams,
+        live: LiveParts,
     ) -> None:
         self._foundation = foundation
         self._authentication = authentication
@@ -58,7 +60,7 @@ class ListingParts:
         self.catalog = catalog
         risk_of, needs = approvals.server_policies.risk_of, approvals.permissions.needs
         self.tokens = TokenCounts(self.changed)
-        self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred)
+        self.listings = ToolListings(catalog, self.tokens, authentication.access, approvals.deferred, live.offers)
         self.secured = SecurityListing(catalog, foundation.plan_generation, approvals.server_policies.risk, needs)
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from interlock.client.connection import Connection
-from interlock.config.live_settings import Live
+from interlock.config.live_settings import Hook, Live
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import ResultProcessor
+from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
+from interlock.hub.live.gate import LiveGate
+from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
+from interlock.hub.live.outgoing import OutgoingWebhook
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.riding import RidingEvents
+from interlock.hub.live.scopes import Elevations, ScopeGate
+from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wakes import Wakes
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import StoreError
 
 
@@ -27,29 +41,40 @@ class LiveParts:
     def __init__(self, foundation: Foundation, authentication: AuthenticationParts) -> None:
         self._foundation = foundation
         journal, settings = foundation.journal, self._settings
-        self.features = Features()
+        self.features = Features(lambda: foundation.config.servers)
         self.refusals = RecordedRefusals(journal, time.monotonic)
-        self.deliveries = Deliveries(Addresses(self.features, authentication.access), journal)
+        addresses = Addresses(self.features, authentication.access, self._hook_settings)
+        self.offers = LiveOffers(addresses)
+        self.deliveries = Deliveries(addresses, journal, foundation.bus)
         self.wakes = Wakes(settings, self.deliveries, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
+        self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
+        self.webhook = OutgoingWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._touched: dict[str, asyncio.TimerHandle] = {}
+        self._riding = BackgroundTasks()
         self._list_changed: Callable[[], None] | None = None
 
-    async def start(self, list_changed: Callable[[], None]) -> None:
+    async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         store = self._foundation.store
+        self.connections.decide_scopes_with(Elevations(inbox, lambda: self._foundation.config.hub.approvals.hold_s))
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)
         self.intake.start(store)
+        self.webhook.start()
         self._list_changed = list_changed
 
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""
         await self.connections.close()
         await self.wakes.close()
+        await self.webhook.close()
+        for timer in self._touched.values():
+            timer.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def sweep(self) -> None:
@@ -65,8 +90,30 @@ class LiveParts:
         await self.connections.on_greeted(server, key, None if key is None else owner.partition(":")[2], connection)
 
     def on_touched(self, agent: str) -> None:
-        """An agent was given an event: its calls are planned anew."""
+        """An agent was given an event: its calls are planned anew, now and when that no longer counts."""
         self._foundation.plan_generation.advance()
+        known = self._touched.pop(agent, None)
+        if known is not None:
+            known.cancel()
+        left_s = self.deliveries.touched_at(agent) + self._settings().ask_s - now()
+        if left_s > 0:
+            loop, advance = asyncio.get_running_loop(), self._foundation.plan_generation.advance
+            self._touched[agent] = loop.call_later(left_s + 1.0, advance)
+
+    def scope_gate(self) -> ScopeGate:
+        """The gate for tools of feature sets."""
+        return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+
+    def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
+        """The gate of the configuration in force."""
+        config = self._foundation.config
+        return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
+
+    def riding(self, principal: Principal, inner: ResultProcessor | None, judging: Judging) -> ResultProcessor | None:
+        """The processor of a principal's results: events ride on them, where it gets any."""
+        if not self.offers.offered(principal, bare=False):
+            return inner
+        return RidingEvents(inner, self.deliveries, judging, self._riding)
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)
@@ -81,6 +128,9 @@ class LiveParts:
             await self.deliveries.withdraw(server)
         except StoreError as cause:
             self._foundation.log("hub", f"events of {server} could not be withdrawn; nobody gets them: {cause}")
+
+    def _hook_settings(self) -> Mapping[str, Hook]:
+        return self._foundation.config.hooks
 
     def _settings(self) -> Live:
         return self._foundation.config.live

@@ -10,15 +10,20 @@ from interlock.config.settings import Config
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.listings import ListingParts
+from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
+from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
 from interlock.hub.sessions.session import Service
@@ -40,6 +45,7 @@ def build_service(
     upstreams: Upstreams,
     limits: Limits,
     readiness: Readiness,
+    live: LiveParts,
 ) -> HubService:
     """The hub as a service."""
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
@@ -53,8 +59,10 @@ def build_service(
         upstreams,
         info,
         background,
+        live.offers,
     )
     rooms = RoomHandler(listings.recorded_requests, background)
+    live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
         MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
@@ -62,11 +70,11 @@ def build_service(
         calls.names,
         calls.pipeline,
         calls.task_handler,
-        rooms,
+        OwnResources(rooms, live_tools),
         background,
     )
     handlers = Handlers(
-        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background),
+        CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background, live_tools),
         lists,
         subscriptions,
         rooms,
@@ -74,6 +82,8 @@ def build_service(
         search,
         authentication.access_methods,
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
+        StreamHandler(calls.dispatcher.open_requests, background),
+        CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         EventMethods(listings.event_subscriptions, background),
     )

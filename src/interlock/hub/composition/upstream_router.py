@@ -41,6 +41,7 @@ class UpstreamRouter:
         self.watched_tasks = calls.tracker.followed
         self.on_greeted = live.on_greeted
         self.on_connection_closed = live.connections.on_closed
+        self.is_live = live.connections.is_live
         self.on_live_request = live.connections.on_request
         self.on_live_notification = live.connections.on_notification
 

@@ -13,6 +13,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.protocols.mcp.meta import members
@@ -33,7 +34,9 @@ class CallHandler:
         rooms: RoomHandler,
         info: bytes,
         background: BackgroundTasks,
+        live: LiveTools,
     ) -> None:
+        self._live = live
         self._pipeline = pipeline
         self._search_handler = search_handler
         self._contexts = search_handler.contexts
@@ -65,6 +68,9 @@ class CallHandler:
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must name a tool")
         fields = None
+        if name in LIVE_TOOLS and self._live.offered(caller):
+            self._live.serve(exchange, caller, name, members(exchange.request.params))
+            return
         if self._rooms.takes(caller, name):
             self._rooms.call(exchange, caller, name)
             return
@@ -131,6 +137,9 @@ class CallHandler:
         if uri.startswith(pages.PREFIX):
             page = self._pages.read(caller.owner, uri, lambda tool: self._access.may_call(caller.principal, tool))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
+        if uri == EVENTS_URI and self._live.offered(caller):
+            self._live.read(exchange, caller)
             return
         if self._rooms.owns(caller, uri):
             self._rooms.read(exchange, caller, uri)

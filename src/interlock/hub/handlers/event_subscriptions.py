@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
-from collections.abc import Hashable, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -72,6 +72,7 @@ class ClientSubscription:
         "patterns",
         "principal",
         "queue",
+        "reads_audit",
         "servers",
         "tool",
         "view",
@@ -88,6 +89,8 @@ class ClientSubscription:
         self.patterns: list[Pattern] = []
         self.open = False
         """Whether the client has its answer. Events count from then on."""
+        self.reads_audit = False
+        """Whether it wants channels that are made of audit entries."""
         asked = params.filter
         self.min_rank = 0 if asked.min_severity is None else rank(asked.min_severity)
         named = [asked.server_id] if isinstance(asked.server_id, str) else asked.server_id
@@ -96,13 +99,15 @@ class ClientSubscription:
         self.queue: deque[bytes] = deque()
         self.dropped = 0
 
-    def want(self, patterns: list[Pattern]) -> None:
-        """Ask for these channels. No event is kept yet."""
-        self.patterns = patterns
+    @property
+    def asked(self) -> list[str]:
+        """The channels that servers are asked for on its behalf."""
+        return [channel for pattern in self.patterns for channel in asked_of_servers(pattern)]
 
     def start(self, patterns: list[Pattern]) -> None:
         """Keep events of these channels from now on."""
         self.patterns = patterns
+        self.reads_audit = any(pattern.matches(channel) for pattern in patterns for channel in FROM_AUDIT)
         self.open = True
 
     def lost(self, count: int) -> None:
@@ -155,6 +160,8 @@ class EventSubscriptions:
         self._bus = bus
         self._all: dict[str, ClientSubscription] = {}
         self._of_client: dict[Hashable, set[str]] = {}
+        self._asked: Counter[str] = Counter()
+        """The channels that servers are asked for, each with the number of its patterns."""
         self._readers: dict[type[Event], SubscriberTask] = {}
         self._flushing: asyncio.TimerHandle | None = None
 
@@ -174,18 +181,25 @@ class EventSubscriptions:
             raise Fault("RESOURCE_EXHAUSTED", f"a client has at most {MAX_PER_CLIENT} event subscriptions")
         patterns = [channel_pattern(channel) for channel in dict.fromkeys(params.channels)]
         subscription = ClientSubscription(client, principal, view, params, notify)
-        subscription.want(patterns)
         self._all[subscription.id] = subscription
         self._of_client.setdefault(client, set()).add(subscription.id)
-        self._read()
-        reached = [server for server in self._feeds.servers() if self._visible.sees(principal, view, server)]
-        offered = await self._feeds.settle(self._wanted(), reached)
+        asked = [channel for pattern in patterns for channel in asked_of_servers(pattern)]
+        self._asked.update(asked)
+        try:
+            offers = await self._feeds.settle(self._wanted)
+        finally:
+            self._forget(asked)
+        reached = (channels for server, channels in offers.items() if self._visible.sees(principal, view, server))
+        offered = frozenset[str]().union(*reached)
         found = [p for p in patterns if may_match_family(p) or any(map(p.matches, KNOWN)) or p.text in offered]
-        subscription.start(found)
         names = [pattern.text for pattern in found]
-        if not found and subscription.id in self._all:
-            self._drop(subscription.id)
-        self._after_change()
+        if subscription.id in self._all:
+            # The client is still there.
+            subscription.start(found)
+            self._asked.update(subscription.asked)
+            if not found:
+                self._drop(subscription.id)
+            self._after_change()
         missing = [pattern.text for pattern in patterns if pattern.text not in names]
         return Subscribed(names, missing, subscription.id)
 
@@ -212,6 +226,7 @@ class EventSubscriptions:
             self._flushing.cancel()
         self._all.clear()
         self._of_client.clear()
+        self._asked.clear()
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             await reader.close()
@@ -219,6 +234,7 @@ class EventSubscriptions:
 
     def _drop(self, id: str) -> None:
         subscription = self._all.pop(id)
+        self._forget(subscription.asked)
         ids = self._of_client[subscription.client]
         ids.discard(id)
         if not ids:
@@ -226,26 +242,23 @@ class EventSubscriptions:
 
     def _after_change(self) -> None:
         self._read()
-        self._feeds.want(self._wanted())
+        self._feeds.want(self._wanted)
 
-    def _wanted(self) -> dict[str, frozenset[str]]:
-        """The patterns that clients want of each server, of those that they may see."""
-        wanted: dict[str, frozenset[str]] = {}
-        for server in self._feeds.servers():
-            patterns: set[str] = set()
-            for subscription in self._all.values():
-                if self._visible.sees(subscription.principal, subscription.view, server):
-                    patterns.update(*map(asked_of_servers, subscription.patterns))
-            wanted[server] = frozenset(patterns)
-        return wanted
+    @property
+    def _wanted(self) -> frozenset[str]:
+        """The channels that clients want of servers. Who may see a server counts when an event is sent."""
+        return frozenset(self._asked)
+
+    def _forget(self, channels: Iterable[str]) -> None:
+        self._asked.subtract(channels)
+        self._asked = +self._asked
 
     def _read(self) -> None:
         """Read those types of the bus that somebody wants."""
         types: set[type[Event]] = set()
         if self._all:
             types.update(CHEAP)
-            patterns = [pattern for subscription in self._all.values() for pattern in subscription.patterns]
-            if any(pattern.matches(channel) for pattern in patterns for channel in FROM_AUDIT):
+            if any(subscription.reads_audit for subscription in self._all.values()):
                 types.add(AuditAppended)
         for kind in [kind for kind in self._readers if kind not in types]:
             self._readers.pop(kind).stop()
@@ -259,7 +272,7 @@ class EventSubscriptions:
                     subscription.lost(delivery.last - delivery.first + 1)
                 continue
             if isinstance(delivery, ServerStateChanged) and delivery.after == "connected":
-                self._feeds.want(self._wanted(), renew=delivery.source)
+                self._feeds.want(self._wanted, renew=delivery.source)
             for event in channel_events(delivery):
                 for count, subscription in enumerate(list(self._all.values()), 1):
                     if subscription.wants(event) and self._sees(subscription, event):

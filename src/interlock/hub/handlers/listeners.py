@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
+from interlock.hub.handlers import claude_channel
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
@@ -33,12 +34,13 @@ class SessionListener(msgspec.Struct, frozen=True):
     session_id: str
     list_scope: ListScope
     notify: Callable[[str, bytes], None]
+    transport: str = ""
 
     @classmethod
     def of(cls, session: Session) -> SessionListener:
         """The listener for a session."""
         list_scope = list_scope_for(session.caller.list_scope, session.dialect.client_info)
-        return cls(session.id, list_scope, session.notify)
+        return cls(session.id, list_scope, session.notify, session.channel.transport)
 
     def list_changed(self, which: ListName) -> None:
         """Notify the session."""
@@ -46,6 +48,11 @@ class SessionListener(msgspec.Struct, frozen=True):
 
     def on_tool_request(self, event: bytes) -> None:
         """Do nothing: a session gets the outcome of its own requests as their results."""
+
+    def on_woken(self, notice: bytes) -> None:
+        """Notify a client that may listen on the channel of its session."""
+        if self.transport == claude_channel.TRANSPORT and not self.list_scope.view.bare:
+            self.notify(claude_channel.METHOD, notice)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionListener) and other.session_id == self.session_id
@@ -129,6 +136,9 @@ class ListenStream:
         """Notify the client of a decided request for tools, if it requested that."""
         if self._filter.mgp.tools:
             self._notify("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
+
+    def on_woken(self, notice: bytes) -> None:
+        """Do nothing: a stream hears of events by subscribing to the resource of events."""
 
     def end(self, reason: str) -> None:
         """End the stream with a result, as the specification requires."""

@@ -12,7 +12,9 @@ from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.handlers import answers
+from interlock.hub.handlers.claude_channel import TRANSPORT, with_channel
 from interlock.hub.handlers.client_extensions import speaks_of_security
+from interlock.hub.live.tools import LiveOffers
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.listings import ToolListings
@@ -49,7 +51,9 @@ class ListHandler:
         upstreams: Upstreams,
         info: bytes,
         background: BackgroundTasks,
+        live: LiveOffers,
     ) -> None:
+        self._live = live
         self._listings = listings
         self._secured = secured
         self._contexts = contexts
@@ -63,10 +67,13 @@ class ListHandler:
         """The methods of this handler."""
         return {**dict.fromkeys(_LISTS, self._list), "server/discover": self._discover}
 
-    def initialize_result(self, dialect: Dialect, caller: Caller) -> bytes:
+    def initialize_result(self, dialect: Dialect, caller: Caller, transport: str = "") -> bytes:
         """The result of `initialize`."""
         instructions = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
-        return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), instructions)
+        offered = self._offered(dialect, caller)
+        if transport == TRANSPORT and self._live.offered(caller.principal, bare=caller.bare):
+            offered = with_channel(offered)
+        return answers.initialize_result(dialect.revision, self._info, offered, instructions)
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
         method = exchange.request.method

@@ -13,10 +13,11 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask
-from interlock.events.types import Delivery, ResourceUpdated, ToolRequestDecided
+from interlock.events.types import AgentWoken, Delivery, ResourceUpdated, ToolRequestDecided
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.handlers.claude_channel import notice
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
@@ -48,6 +49,9 @@ class Listener(Protocol):
     def on_tool_request(self, event: bytes) -> None:
         """A request for tools that this principal made was decided."""
 
+    def on_woken(self, notice: bytes) -> None:
+        """Events wait for this principal."""
+
 
 class Subscriber(NamedTuple):
     """A client that subscribed to a resource."""
@@ -71,7 +75,7 @@ class ChangeNotifier:
 
     def start(self) -> None:
         """Pass on updated resources and decided requests from now on."""
-        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided), LIMIT)
+        subscription = self.bus.subscribe(EventFilter.of(ResourceUpdated, ToolRequestDecided, AgentWoken), LIMIT)
         self._task = SubscriberTask(subscription, self._pass_on)
 
     async def close(self) -> None:
@@ -121,9 +125,19 @@ class ChangeNotifier:
                 await self._resource_updated(event.source, event.uri, event.connection)
             elif isinstance(event, ToolRequestDecided):
                 await self._tool_request_decided(event)
+            elif isinstance(event, AgentWoken):
+                await self._agent_woken(event)
             elif isinstance(event, Gap) and event.type is ResourceUpdated:
                 for server, uri in [key for key in self._subscribers if key[0] == event.source]:
                     await self._resource_updated(server, uri, None)
+
+    async def _agent_woken(self, event: AgentWoken) -> None:
+        """Notify the sessions of an agent that events wait for it."""
+        said = notice(event)
+        for list_scope in [scope for scope in self._listeners if _is_agent(scope, event.agent)]:
+            for listener in list(self._listeners.get(list_scope, ())):
+                listener.on_woken(said)
+            await asyncio.sleep(0)
 
     async def _tool_request_decided(self, event: ToolRequestDecided) -> None:
         """Notify the streams of the principal that asked."""
@@ -171,6 +185,11 @@ class ChangeNotifier:
         if not self._catalog.knows(list_scope.view):
             return ()
         return tuple(self._listings.listing(list_scope, kind) for kind in KINDS[which])
+
+
+def _is_agent(list_scope: ListScope, agent: str) -> bool:
+    principal = list_scope.principal
+    return principal.id == agent and principal.kind in ("agent", "service")
 
 
 class MgpFilter(msgspec.Struct):

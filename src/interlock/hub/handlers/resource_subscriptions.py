@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.handlers.own_resources import OWN
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstreams import Upstreams
-
-ROOMS: Final = "rooms:"
-"""Stands in the place of a server for the resources of rooms, which are the hub's own. No server has a colon."""
 
 
 class ResourceSubscriptions:
@@ -27,7 +24,7 @@ class ResourceSubscriptions:
 
     async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], exchange: Exchange) -> None:
         """Subscribe `client` to a resource for a request. Raises the server's refusal."""
-        if server == ROOMS:
+        if server in OWN:
             self._change_notifier.subscribe(server, uri, client, notify, None)
             return
         upstream = self._upstreams[server]

@@ -16,8 +16,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
-from interlock.hub.handlers.resource_subscriptions import ROOMS, ResourceSubscriptions
-from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.handlers.own_resources import OwnResources
+from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.clients import claim_of
 from interlock.hub.sessions.registry import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
@@ -46,7 +46,7 @@ class SubscriptionHandler:
         names: NameResolution,
         pipeline: Pipeline,
         follow: FollowTasks,
-        rooms: RoomHandler,
+        own: OwnResources,
         background: BackgroundTasks,
     ) -> None:
         self.streams: set[OpenStream] = set()
@@ -58,7 +58,7 @@ class SubscriptionHandler:
         self._names = names
         self._pipeline = pipeline
         self._follow = follow
-        self._rooms = rooms
+        self._own = own
         self._background = background
         self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
@@ -139,13 +139,15 @@ class SubscriptionHandler:
 
         The hub checks this before each notification, so that a revoked right also ends open subscriptions.
         """
-        if self._rooms.owns(caller, uri):
-            return ROOMS, uri
         try:
-            target = self._pipeline.reach(caller, "resource", uri)
+            target = self._reach(caller, uri)
         except Fault:
             return None
         return target.server, target.name
+
+    def _reach(self, caller: Caller, uri: str, exchange: Exchange | None = None) -> Target:
+        """The target of a resource's address. Raises a `Fault` where the caller may not reach it."""
+        return self._own.target(caller, uri) or self._pipeline.reach(caller, "resource", uri, exchange)
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
@@ -154,10 +156,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", "params.uri must name a resource")
         if len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MAX_SUBSCRIPTIONS} resources")
-        if self._rooms.owns(caller, uri):
-            target = Target("resource", ROOMS, uri)
-        else:
-            target = self._pipeline.reach(caller, "resource", uri, exchange)
+        target = self._reach(caller, uri, exchange)
         self._background.begin(self._subscribe_for(exchange, caller, session, target, uri), exchange)
 
     async def _subscribe_for(
@@ -183,8 +182,7 @@ class SubscriptionHandler:
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
         uri = exchange.preview.uri or ""
-        own = self._rooms.owns(caller, uri)
-        target = Target("resource", ROOMS, uri) if own else self._names.resource(caller, uri)
+        target = self._own.target(caller, uri) or self._names.resource(caller, uri)
         if session.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from interlock.config.live_settings import Hook
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.features import Features
 from interlock.wire.errors import Fault
 
+PREFIX: Final = "hook:"
+"""Before the name of a webhook, where events have a server."""
+
 
 class Addresses:
     """Answers for every event when it is handed out, so that a revoked grant also stops what is under way."""
 
-    def __init__(self, features: Features, access: Access) -> None:
+    def __init__(self, features: Features, access: Access, hooks: Callable[[], Mapping[str, Hook]]) -> None:
+        self._hooks = hooks
         self._features = features
         self._access = access
 
+    def gets_any(self, agent: str) -> bool:
+        """Whether any events may reach an agent."""
+        if any(hook.agent == agent for hook in self._hooks().values()):
+            return True
+        try:
+            return self._features.has_any(agent)
+        except Fault:
+            return False
+
     def addressed(self, server: str, agent: str, feature: str) -> bool:
         """Whether an event of this kind may reach an agent."""
+        if server.startswith(PREFIX):
+            hook = self._hooks().get(server.removeprefix(PREFIX))
+            return hook is not None and hook.agent == agent
         try:
             if not self._features.enabled(server, agent, feature):
                 return False

@@ -15,22 +15,26 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.live.scopes import Elevations
 from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushEvent
+from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
 from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
 
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a server may take to answer an update or for its manifest."""
-MAX_OPEN: Final = 256
+MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
 
 Place = tuple[str, str | None]
@@ -54,6 +58,8 @@ class LiveConnection:
         self.connection = connection
         self.state = states.Connection(offer)
         self.open: dict[Id, asyncio.Task[None]] = {}
+        self.approved: set[tuple[str, str, str]] = set()
+        """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
 
@@ -71,9 +77,14 @@ class LiveConnections:
         self._pushes = pushes
         self._refusals = refusals
         self._logs = logs
+        self._elevations: Elevations | None = None
         self._open: dict[Place, LiveConnection] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
         """What is under way with servers, by the server."""
+
+    def decide_scopes_with(self, elevations: Elevations) -> None:
+        """Put requests for scopes to people."""
+        self._elevations = elevations
 
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
@@ -106,6 +117,15 @@ class LiveConnections:
             del self._open[server, key]
             for task in list(live.open.values()):
                 task.cancel()
+
+    def is_live(self, server: str) -> bool:
+        """Whether a server speaks MCPL on its shared connection."""
+        return (server, None) in self._open
+
+    def reload(self) -> None:
+        """The configuration changed: every server is told what holds now."""
+        for server in {live.server for live in self._open.values()}:
+            self.on_features(server)
 
     def on_features(self, server: str) -> None:
         """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
@@ -142,6 +162,9 @@ class LiveConnections:
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
         live = self._open.get((server, key))
+        if live is not None and method == DELIVERY and live.connection.modern:
+            self._deliver(live, key, params)
+            return
         if live is None or method not in METHODS:
             return
         try:
@@ -159,6 +182,31 @@ class LiveConnections:
         elif isinstance(arrival.params, ManifestChanged):
             self._begin(live, self._read_manifest(live))
 
+    def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
+        """Take a message of a server of the stateless era, from the stream that the hub opened."""
+        try:
+            said = decode(Delivery, params)
+        except Fault as fault:
+            self._refusals.add(live.server, DELIVERY, "", "", fault)
+            return
+        inner = msgspec.json.encode(said.params)
+        if said.id is None:
+            self.on_notification(live.server, key, said.method, inner)
+        elif not self.on_request(live.server, key, Request(said.id, said.method, inner)):
+            unknown = Fault("METHOD_NOT_FOUND", f"{said.method[:100]} is no method of MCPL")
+            self._refuse(live, Request(said.id, said.method, inner), unknown)
+
+    def _say(self, live: LiveConnection, answer: Answer) -> None:
+        """Answer a server of the stateless era, with a request."""
+
+        async def say() -> None:
+            try:
+                await live.connection.request(ANSWER, msgspec.json.encode(answer), timeout=ANSWER_TIMEOUT_S)
+            except Fault as fault:
+                self._log(live.server, f"did not take an answer: {fault.message}"[:500])
+
+        self._begin(live, say())
+
     async def close(self) -> None:
         """End everything under way."""
         tasks = [*self._tasks, *(task for live in self._open.values() for task in live.open.values())]
@@ -169,21 +217,34 @@ class LiveConnections:
     async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
         event = arrival.params
         try:
-            if not isinstance(event, PushEvent):
+            result: msgspec.Struct
+            if isinstance(event, PushEvent):
+                agents = live.recipients(self._features, event.feature_set)
+                result = await self._pushes.accept(live.server, event, agents)
+            elif isinstance(event, Elevate) and self._elevations is not None:
+                result = await self._elevations.elevate(live, event)
+                admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+                self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
+            else:
                 raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
-            agents = live.recipients(self._features, event.feature_set)
-            result = await self._pushes.accept(live.server, event, agents)
         except Fault as fault:
             self._refuse(live, request, fault)
         else:
+            if live.connection.modern:
+                self._say(live, Answer(request.id, msgspec.to_builtins(result)))
+                return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = _named(request.params)
         self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
+        error = fault.render(ErrorDialect.MCPL)
+        if live.connection.modern:
+            self._say(live, Answer(request.id, error=AnswerError(error.code, error.message, error.data)))
+            return
         with contextlib.suppress(Fault):
-            live.connection.refuse(request.id, fault.render(ErrorDialect.MCPL))
+            live.connection.refuse(request.id, error)
 
     async def _redeclare(self, live: LiveConnection, offer: Offer) -> None:
         live.state = states.redeclare(live.state, offer, self._policy(live, offer))
@@ -203,7 +264,7 @@ class LiveConnections:
             return
         params = msgspec.json.encode(message)
         try:
-            if live.state.dialect is Dialect.V0_4:
+            if live.state.dialect is Dialect.V0_4 and not live.connection.modern:
                 live.connection.tell(UPDATE, params)
                 live.state = states.written(live.state, number)
                 return

@@ -12,11 +12,15 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.events import Bus
+from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
 from interlock.hub.live.events import LIVE_PENDING, Pending, now
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
+OWN: Final = ":live"
+"""Stands for the hub where resources have a server. No server has this name."""
 MAX_PER_AGENT: Final = 1_000
 MAX_BYTES_PER_AGENT: Final = 8 * 1024 * 1024
 MAX_IN_ALL: Final = 20_000
@@ -65,9 +69,10 @@ class Waiting:
 class Deliveries:
     """The events of all agents."""
 
-    def __init__(self, addressing: Addressing, journal: Journal) -> None:
+    def __init__(self, addressing: Addressing, journal: Journal, bus: Bus) -> None:
         self._addressing = addressing
         self._journal = journal
+        self._bus = bus
         self._agents: dict[str, Waiting] = {}
         self._touched: dict[str, float] = {}
         self._touch_listener: TouchListener | None = None
@@ -245,6 +250,8 @@ class Deliveries:
         else:
             waiting.events[key] = event
             waiting.size += event.size
+            if self._bus.wants(ResourceUpdated):
+                self._bus.publish(ResourceUpdated(OWN, self._bus.next(), now_us(), agent))
             if event.wake:
                 self.wake(agent, (key,))
                 return

@@ -5,12 +5,14 @@ A stored entry is a pattern. Where an enabled and a disabled pattern name the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from interlock.config.settings import Server
+from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
 from interlock.store import Collection, Mirror, Store
@@ -45,7 +47,8 @@ def entry_id(server: str, agent: str, feature: str) -> str:
 class Features:
     """All entries, following the store. Anyone who acts on a message asks here at that moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, servers: Callable[[], Mapping[str, Server]]) -> None:
+        self._servers = servers
         self._store: Store | None = None
         self._mirror: Mirror[FeatureEntry] | None = None
         self._of: dict[str, dict[str, HostPolicy]] = {}
@@ -77,7 +80,15 @@ class Features:
         policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
         on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
         off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
-        return HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off - on)), denied=UNSUPPORTED)
+        settings = self._servers().get(server)
+        scopes = {} if settings is None else settings.scopes
+        return HostPolicy(
+            enabled=tuple(sorted(on)),
+            disabled=tuple(sorted(off - on)),
+            denied=UNSUPPORTED,
+            scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
+            scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
+        )
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent."""
@@ -91,7 +102,11 @@ class Features:
     def has_any(self, agent: str) -> bool:
         """Whether anything at all is on for an agent."""
         if self._agents is None:
-            self._agents = frozenset(entry.agent for entry in self._ready().values() if entry.enabled)
+            servers = {entry.server for entry in self._ready().values()}
+            found = (known for server in servers for known in self._policies(server).items())
+            self._agents = frozenset(
+                agent for agent, policy in found if any(_is_on(policy, on) for on in policy.enabled)
+            )
         return agent in self._agents
 
     def entries(self) -> Iterator[FeatureEntry]:

@@ -6,6 +6,7 @@ Each event is committed before it is answered, so a hub that is killed neither l
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -30,6 +31,7 @@ from interlock.hub.live.events import (
     wake_id,
 )
 from interlock.hub.live.wakes import Wakes
+from interlock.hub.rate_meter import Meter
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.content import blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -40,7 +42,7 @@ from interlock.wire.errors import Fault
 MAX_CONTENT_BYTES: Final = 64 * 1024
 """Of the content of one event."""
 MAX_ORIGIN_BYTES: Final = 8 * 1024
-RECENT: Final = 4_096
+RECENT: Final = 16_384
 """Answers that are known without asking the store."""
 
 
@@ -79,6 +81,7 @@ class Intake:
         self._journal = journal
         self._store: Store | None = None
         self._recent: OrderedDict[str, PushResult] = OrderedDict()
+        self._meters: dict[str, Meter] = {}
         self._under_way: dict[str, asyncio.Future[PushResult]] = {}
         self._pruned = 0
         """The newest day whose events are forgotten."""
@@ -139,6 +142,7 @@ class Intake:
     async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        self._count(event.server)
         reserved: list[str] = []
         try:
             for agent in agents:
@@ -148,6 +152,18 @@ class Intake:
         finally:
             for agent in reserved:
                 self._deliveries.release(agent, event.size)
+
+    def _count(self, server: str) -> None:
+        """Count a new event of a server. Raises RATE_LIMITED."""
+        rate = self._settings().rate
+        meter = self._meters.get(server)
+        if meter is None or meter.rate != rate:
+            meter = self._meters[server] = Meter("server", rate)
+        instant = time.monotonic()
+        wait_s = meter.wait_s(instant)
+        if wait_s > 0:
+            raise Fault("RATE_LIMITED", f"the rate of {server} is used up", retry_after_ms=int(wait_s * 1000) + 1)
+        meter.take(instant)
 
     async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         """Decide what becomes of an event, and commit that with its answer and its wakes."""

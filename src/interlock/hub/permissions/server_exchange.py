@@ -6,7 +6,6 @@ The hub decides; it ignores what a server answers (MGP, Permission Request Flow)
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -18,7 +17,7 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.permissions.entries import PermissionStatus
 from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.upstreams.mgp_agreement import Agreement
-from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Outcome
+from interlock.protocols.mgp.permissions import REQUEST, RESPONSE, Await, Outcome, request_id_of
 from interlock.wire.errors import Fault
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -62,10 +61,10 @@ class PermissionExchange:
         statuses = self._permissions.statuses(server)
         if self._sent.get(connection) != statuses:
             self._sent[connection] = statuses
-            await self._send(server, connection, RESPONSE, outcome(_new_id(), statuses), early=False)
+            await self._send(server, connection, RESPONSE, outcome(request_id_of(server), statuses), early=False)
 
     async def _exchange(self, server: str, connection: Connection, statuses: Sequence[PermissionStatus]) -> None:
-        request_id = _new_id()
+        request_id = request_id_of(server)
         waiting = [each for each in statuses if each.grant == "deferred"]
         if waiting:
             names = tuple(each.permission for each in waiting)
@@ -115,7 +114,3 @@ def outcome(request_id: str, statuses: Sequence[PermissionStatus]) -> Outcome:
     by = ", ".join(dict.fromkeys(each.by for each in approved if each.by))
     ends = min((each.expires_at for each in approved if each.expires_at is not None), default=None)
     return Outcome(request_id, {each.permission: each.grant for each in statuses}, by or None, ends)
-
-
-def _new_id() -> str:
-    return f"perm-{secrets.token_hex(6)}"

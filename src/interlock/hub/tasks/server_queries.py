@@ -74,7 +74,9 @@ class ServerQueries:
         upstream = self._upstreams.get(task.server)
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{task.server} is no longer configured")
-        connection_key = ConnectionKey(f"principal:{task.owner}") if upstream.share == "principal" else None
+        connection_key = (
+            ConnectionKey(f"principal:{task.owner}", owner=task.owner) if upstream.share == "principal" else None
+        )
         route = await asyncio.wait_for(upstream.open_connection(connection_key), QUERY_S)
         known = self._places.get((task.server, route.owner, task.upstream_id), task.id)
         if known != task.id or route.connection.modern != task.modern:

@@ -20,7 +20,9 @@ from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
+from interlock.transports.exchange import OpenExchange
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Id
 
 
 class TaskExchange(Exchange):
@@ -103,6 +105,16 @@ class TaskExchange(Exchange):
 
     def notify(self, method: str, params: bytes) -> None:
         self.real.notify(method, params)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self.real.drained()
+
+    @property
+    def conversation(self) -> object | None:
+        return self.real.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self.real.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self.real.ask(method, params)

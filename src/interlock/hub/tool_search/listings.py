@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -53,6 +53,13 @@ class _Cached(msgspec.Struct, frozen=True):
     value: object
 
 
+class OwnItems(Protocol):
+    """Items of the hub itself that some callers have."""
+
+    def items(self, list_scope: ListScope, kind: str) -> tuple[bytes, ...]:
+        """The definitions to add to a list."""
+
+
 class ToolListings:
     """Renders lists. A list scope gives the same bytes until something changes."""
 
@@ -62,7 +69,9 @@ class ToolListings:
         tokens: TokenCounts,
         access: Access,
         deferred: Callable[[Tool], str] = lambda tool: "",
+        own: OwnItems | None = None,
     ) -> None:
+        self._own = own
         self._catalog = catalog
         self._tokens = tokens
         self._access = access
@@ -72,6 +81,13 @@ class ToolListings:
 
     def listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array, with the tools that the session loaded."""
+        listing = self._listing(list_scope, kind, loaded)
+        own = () if self._own is None else self._own.items(list_scope, kind)
+        if not own:
+            return listing
+        return listing[:-1] + (b"," if len(listing) > 2 else b"") + b",".join(own) + b"]"
+
+    def _listing(self, list_scope: ListScope, kind: ItemKind, loaded: tuple[str, ...]) -> bytes:
         if kind == "resource" and list_scope.rooms:
             rooms = b",".join(map(room_resource, list_scope.rooms))
             return self._cached(kind, list_scope, lambda: joined(self._whole(list_scope, kind), rooms))

@@ -30,7 +30,15 @@ PER_NEED: Final = 2
 """The hub loads this many tools for one need."""
 FITS: Final = 0.12
 """A tool with at least this relevance meets a need."""
+COVERS: Final = 0.85
+"""A tool meets a need for certain if it meets so much of its words (`bench/needs.py`)."""
+COVERS_SHORT: Final = 0.5
+"""Below this, a tool does not meet a need of few words."""
+FEW_TERMS: Final = 4
+RANKED: Final = 10
+"""The first tools for a need, of which it is measured how much of it they meet."""
 NOTHING_FITS: Final = "no tool that you may call fits"
+PERHAPS: Final = "the tools loaded for it may not fit: read them first"
 Find = Callable[[Caller, Identity], Tool | None]
 
 
@@ -105,11 +113,13 @@ class Needs:
         level = wanted.requirements.preferred_risk_level
         for need in wanted.needs:
             query = need.replace("_", " ")
-            found = await self._find(caller, query, types, level)
+            found, certain = await self._find(caller, query, types, level)
+            if found and not certain:
+                best.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": PERHAPS})
             if not found:
                 reason = NOTHING_FITS
                 if level is not None and any(
-                    decision is None for _, decision in await self._find(caller, query, types)
+                    decision is None for _, decision in (await self._find(caller, query, types))[0]
                 ):
                     reason = f"the fitting tools have a higher risk than {level}"
                 best.missing.append({"capability": need[:MAX_NAMED_CHARS], "reason": reason})
@@ -123,8 +133,12 @@ class Needs:
 
     async def _find(
         self, caller: Caller, query: str, types: str, level: str | None = None
-    ) -> list[tuple[Tool, str | None]]:
-        """The best tools for a need, each with None or the id of the decision that it needs ("" if none is open)."""
+    ) -> tuple[list[tuple[Tool, str | None]], bool]:
+        """The best tools for a need, each with None or the id of the decision that it needs ("" if none is open).
+
+        The second value says whether one of them meets the need for certain.
+        """
+        from interlock.discovery import words
         from interlock.discovery.index import Filters
 
         list_scope = caller.list_scope
@@ -133,12 +147,19 @@ class Needs:
         allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
         try:
             filters = Filters.read({"risk_level_max": level})
-            meets = await self._search.find(allowed, query, "hybrid", 100, filters)
-            fits = {hit.entry.identity for hit in meets.hits if hit.score >= FITS}
+            meets = await self._search.find(allowed, query, "hybrid", 100, filters, covers=RANKED)
+            least = COVERS_SHORT if len(set(words.terms(query))) <= FEW_TERMS else 0.0
+            fits = {
+                hit.entry.identity
+                for hit in meets.hits
+                if hit.score >= FITS and (hit.coverage is None or hit.coverage >= least)
+            }
+            sure = {hit.entry.identity for hit in meets.hits if (hit.coverage or 0) >= COVERS}
             found = await self._search.find(allowed, f"{query} {types}", "hybrid", 100, filters) if types else meets
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         best: list[tuple[Tool, str | None]] = []
+        certain = False
         for identity in (hit.entry.identity for hit in found.hits if hit.entry.identity in fits):
             if identity in withheld:
                 best.append(withheld[identity])
@@ -148,6 +169,7 @@ class Needs:
                 best += [] if tool is None else [(tool, "")]
             elif (tool := self._callable(caller, identity)) is not None:
                 best.append((tool, None))
+            certain = certain or (identity in sure and bool(best) and best[-1][0].name == identity[1])
             if len(best) == PER_NEED:
                 break
-        return best
+        return best, certain

@@ -85,6 +85,7 @@ class ToolSearch:
         filters: Filters,
         *,
         explain: bool = False,
+        covers: int = 0,
     ) -> Found:
         """The best tools for a query among those in `seen`. Raises `DiscoveryError` or RESOURCE_EXHAUSTED."""
         self.learning.look()
@@ -93,7 +94,9 @@ class ToolSearch:
             self._query_vectors = vectors
             servers = self._catalog.offers()
             statuses = {server: _ServerStatus(self.status(server), self._judged_by(server)) for server in servers}
-            search = partial(self._find, statuses, seen, query, strategy, limit, filters, self.learning.usage, explain)
+            search = partial(
+                self._find, statuses, seen, query, strategy, limit, filters, self.learning.usage, explain, covers
+            )
             found = await asyncio.to_thread(search)
         if self._embeddings.available and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
@@ -147,8 +150,9 @@ class ToolSearch:
         filters: Filters,
         usage: Usage,
         explain: bool,
+        covers: int,
     ) -> Found:
-        return self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain)
+        return self._current(statuses).search(query, strategy, limit, filters, seen, usage, explain, covers)
 
     def _current(self, statuses: dict[str, _ServerStatus]) -> ToolIndex:
         """The index, updated to the present offers."""

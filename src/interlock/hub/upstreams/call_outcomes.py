@@ -19,27 +19,29 @@ class CallOutcomes:
     """The last calls to one server."""
 
     def __init__(self) -> None:
-        self._last: deque[bool] = deque(maxlen=KEPT)
-        self.usual_ms = 0.0
-        """How long calls took lately, on average; 0 before the first."""
+        self.ended: deque[tuple[Outcome | None, int]] = deque(maxlen=4 * KEPT)
+        """The outcome and the microseconds of each call, as they end. Readers work out the rest, so no call pays."""
 
-    def add(self, outcome: Outcome | None, took_us: int) -> None:
-        """A call ended. Those that never reached the server, or that their caller cancelled, say nothing of it."""
-        if outcome is None or outcome.transport in _NOT_ITS_FAULT:
-            return
-        self._last.append(outcome.result == "SUCCESS")
-        took_ms = took_us / 1000
-        self.usual_ms = took_ms if not self.usual_ms else 0.8 * self.usual_ms + 0.2 * took_ms
+    @property
+    def usual_ms(self) -> float:
+        """How long the last calls took, on average; 0 before the first."""
+        calls = self._calls()
+        return sum(took_us for _, took_us in calls) / 1000 / len(calls) if calls else 0.0
+
+    def _calls(self) -> list[tuple[Outcome, int]]:
+        """The last calls, without those that never reached the server or that their caller cancelled."""
+        calls = [(out, took) for out, took in self.ended if out is not None and out.transport not in _NOT_ITS_FAULT]
+        return calls[-KEPT:]
 
     @property
     def failed(self) -> int:
         """How many of the last calls failed."""
-        return len(self._last) - sum(self._last)
+        return sum(outcome.result != "SUCCESS" for outcome, _ in self._calls())
 
     @property
     def counted(self) -> int:
         """How many calls are looked back on now."""
-        return len(self._last)
+        return len(self._calls())
 
     @property
     def health(self) -> Health:

@@ -73,7 +73,11 @@ class Supervised(Protocol):
     """The server that a supervisor keeps running."""
 
     open_calls: int
+    last_use: float
     tasks: int
+
+    async def drained(self) -> None:
+        """Wait until the last open call has ended."""
 
     def on_state(self, change: StateChange) -> None:
         """The state changed."""

@@ -135,7 +135,8 @@ class ConnectionPool:
             id_ = self._current.id
             tasks = frozenset(self._host.watched_tasks(id_) if self.modern else ())
             uris = frozenset(self._host.subscriptions(id_, None))
-            return await self.shared.connection.watch(lists=True, uris=uris, tasks=tasks)
+            live = self.modern and self._host.is_live(id_)
+            return await self.shared.connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
 
     async def watch_private(self, name: str | None) -> None:
         """Subscribe to resources in a caller's own process: no other process sees a change there."""

@@ -13,6 +13,7 @@ from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
@@ -28,9 +29,9 @@ IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(b"{}")), titl
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, current: CurrentSettings, dial: Dial, host: Host, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, dialer: Dialer, host: Host, logs: Logs) -> None:
         self._current = current
-        self._dial = dial
+        self._dialer = dialer
         self._host = host
         self._logs = logs
         self.peer: Peer | None = None
@@ -43,7 +44,9 @@ class Connector:
         problem = self._current.server.problem
         if problem is not None:
             raise Fault("SERVER_NOT_READY", problem.message, hint=problem.hint)
-        connection = await self._open(listener, IDENTITY, self._prepare_shared, self._greeted_shared)
+        connection = await self._open(
+            self._dialer.shared(), listener, IDENTITY, self._prepare_shared, self._greeted_shared
+        )
         self.peer = connection.peer
         return connection
 
@@ -55,7 +58,9 @@ class Connector:
         async def greeted(connection: Connection) -> None:
             await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
-        connection = await self._open(listener, identity, self._prepare_private, greeted)
+        connection = await self._open(
+            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private, greeted
+        )
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
@@ -65,10 +70,12 @@ class Connector:
         """Probe the era again with the next connection."""
         self.peer = None
 
-    async def _open(self, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted) -> Connection:
+    async def _open(
+        self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted
+    ) -> Connection:
         start_s, era = self._current.timeouts.start_s, self._era()
         return await Connection.open(
-            self._dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
+            dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
         )
 
     async def _greeted_shared(self, connection: Connection) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -20,12 +20,11 @@ from interlock.events.types import ServerEmitted, now_us
 from interlock.hub.rate_meter import Meter
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.events import (
-    MAX_CHANNELS,
     SUBSCRIBE,
     UNSUBSCRIBE,
     ServerEvent,
     Subscribed,
-    channel_pattern,
+    offered_pattern,
     severity_of,
 )
 from interlock.protocols.patterns import Pattern
@@ -46,8 +45,10 @@ class Feed:
         self.asked: frozenset[str] = frozenset()
         """The patterns of the present subscription."""
         self.id = ""
-        self.patterns: list[Pattern] = []
+        self.channels: frozenset[str] = frozenset()
         """What the server subscribed us to."""
+        self.patterns: list[Pattern] = []
+        """The same, to match with."""
         self.lock = asyncio.Lock()
         self.meter = Meter("server", RATE)
 
@@ -71,20 +72,20 @@ class EventFeeds:
         feed = self._feeds.get(server)
         return feed is not None and bool(feed.id) and feed.asked == feed.wanted
 
-    async def settle(self, wanted: Mapping[str, frozenset[str]], reached: Iterable[str]) -> frozenset[str]:
-        """Subscribe at servers to what clients want. Returns the channels and patterns of the reached servers."""
-        await asyncio.gather(*(self._renew(server, patterns) for server, patterns in wanted.items()))
-        feeds = [self._feeds[server] for server in reached if server in self._feeds]
-        return frozenset(pattern.text for feed in feeds for pattern in feed.patterns)
+    async def settle(self, wanted: frozenset[str]) -> Mapping[str, frozenset[str]]:
+        """Subscribe at all servers to what clients want. Returns the channels and patterns of each server."""
+        servers = self.servers()
+        await asyncio.gather(*(self._renew(server, wanted) for server in servers))
+        return {server: self._feeds[server].channels for server in servers if server in self._feeds}
 
-    def want(self, wanted: Mapping[str, frozenset[str]], renew: str = "") -> None:
+    def want(self, wanted: frozenset[str], renew: str = "") -> None:
         """Subscribe at servers to what clients want, in the background. `renew`: a server with a new connection."""
         if renew in self._feeds:
             del self._feeds[renew]
-        for server, patterns in wanted.items():
+        for server in self.servers():
             feed = self._feeds.get(server)
-            if patterns != (frozenset() if feed is None else feed.wanted):
-                task = asyncio.ensure_future(self._renew(server, patterns))
+            if wanted != (frozenset() if feed is None else feed.wanted):
+                task = asyncio.ensure_future(self._renew(server, wanted))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -137,15 +138,16 @@ class EventFeeds:
 
     async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
         if not wanted:
-            feed.asked, feed.id, feed.patterns = wanted, "", []
+            feed.asked, feed.id, feed.channels, feed.patterns = wanted, "", frozenset(), []
             return
-        result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)[:MAX_CHANNELS]})
+        result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
         try:
             answer = msgspec.json.decode(result, type=Subscribed)
         except msgspec.DecodeError as cause:
             raise Fault("UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read: {cause}") from None
         # A server cannot subscribe us to what nobody asked for.
-        feed.patterns = [channel_pattern(channel) for channel in answer.subscribed if channel in wanted]
+        feed.channels = wanted.intersection(answer.subscribed)
+        feed.patterns = [offered_pattern(channel) for channel in feed.channels]
         feed.asked, feed.id = wanted, answer.subscription_id
 
     async def _request(self, server: str, method: str, params: dict[str, object]) -> bytes:

@@ -47,6 +47,9 @@ class Host(Protocol):
     def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:
         """A connection is closed."""
 
+    def is_live(self, server: str) -> bool:
+        """Whether a server speaks MCPL on its shared connection."""
+
     def on_live_request(self, server: str, key: str | None, request: Request) -> bool:
         """Take a request that a server sends by itself (MCPL). False where it is none."""
 

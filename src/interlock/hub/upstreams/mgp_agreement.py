@@ -17,7 +17,7 @@ from interlock.protocols.mgp.security import Trust
 from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
 
-ASKED: Final = ("security", "audit", "code_safety", "lifecycle", "bidirectional")
+ASKED: Final = ("security", "audit", "code_safety", "lifecycle", "streaming", "bidirectional")
 """The MGP extensions that the hub offers to servers."""
 
 

@@ -13,6 +13,8 @@ from interlock.wire.errors import Fault
 
 RETRY_GIVEN_UP_S: Final = 30.0
 """A server that failed too often stays down this long. The next call after that starts it again."""
+LOGIN_EVERY_S: Final = 5.0
+"""Calls try a server that needs a login at most this often."""
 TRY_EVERY_S: Final = 1.0
 """Calls restart a server that is down at most this often."""
 
@@ -60,6 +62,10 @@ class RestartPlan:
         self.not_before = math.inf
         if settings.problem is not None or failure.name == "PERMISSION_DENIED":
             # Only another configuration or a person can fix this.
+            return None
+        if failure.name == "LOGIN_REQUIRED":
+            # A person has to log in, perhaps at another hub of the same store: a later call finds out.
+            self.not_before = now + LOGIN_EVERY_S
             return None
         failed = failure.data.get("exit_code") != 0
         pause = self._restarts.next_pause(now, failed=failed) if was_connected else self._restarts.pause_unreached()

@@ -68,8 +68,6 @@ class Supervisor:
         """Whether a call or a person waits for the next start."""
         self._wanted = asyncio.Event()
         self._state_changed = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._last_use = 0.0
         self._clock = asyncio.get_running_loop().time
         self._loop_task: asyncio.Task[None] | None = None
         self._commands = asyncio.Lock()
@@ -112,11 +110,6 @@ class Supervisor:
         """Start the server again if it is down and may be started; nobody waits for it."""
         if self.state is ServerState.ERROR and self._clock() >= self.plan.not_before:
             self._wanted.set()
-
-    def on_idle(self) -> None:
-        """The last open call ended."""
-        self._last_use = self._clock()
-        self._idle.set()
 
     async def wait_until_connected(self) -> UpstreamConnection:
         """The shared connection as soon as it is open. Raises the fault of the server's state: see `down`.
@@ -229,11 +222,9 @@ class Supervisor:
     async def _drain(self, command: Command) -> None:
         """Ask the server to shut down, and let open calls finish within the time of the command."""
         drain_s = DRAIN_S if command.drain_s is None else command.drain_s
-        self._idle.clear()
         await self._pool.ask_to_shut_down(command.reason, drain_s)
-        if self._upstream.open_calls:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), drain_s)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._upstream.drained(), drain_s)
 
     def _resume_by_policy(self) -> None:
         """After a shutdown that does not suppress restarts: `always` starts the server again, otherwise a call does."""
@@ -305,7 +296,7 @@ class Supervisor:
         try:
             await turn.granted
             connection = await self._pool.connect_shared(ended)
-            self._last_use = self._clock()
+            self._upstream.last_use = self._clock()
             await self._lists.read(connection)
             self._pool.publish_shared()
             self._end_turn(turn)
@@ -347,7 +338,7 @@ class Supervisor:
                 break
             if not changed.is_set():
                 busy = self._upstream.open_calls or self._upstream.tasks
-                if not busy and self._clock() - self._last_use >= self._current.timeouts.idle_s:
+                if not busy and self._clock() - self._upstream.last_use >= self._current.timeouts.idle_s:
                     await self._end_idle()
                     return None
                 continue

@@ -16,6 +16,8 @@ def unavailable(server: str, state: ServerState, problem: Fault | None, stopped:
         return Fault("SERVER_DRAINING", f"{server} is shutting down", retry_after_ms=retry_ms)
     if stopped and problem is not None:
         return Fault(problem.name, problem.message, hint=problem.hint)
+    if problem is not None and problem.name == "LOGIN_REQUIRED":
+        return Fault("LOGIN_REQUIRED", f"server {server} needs a login", hint=problem.hint)
     reason = "" if problem is None else f" because {problem.message}"
     hint = (problem.hint if problem is not None else "") or f"see `interlock logs {server}`"
     if state is ServerState.RESTARTING:

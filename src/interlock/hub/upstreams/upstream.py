@@ -5,12 +5,13 @@ A server that is slow, dead or wrong harms only its own calls.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from interlock.client.dial import Dial
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
+from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
@@ -18,6 +19,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
@@ -47,11 +49,16 @@ class Upstream:
     """A server of the configuration, as the rest of the hub uses it."""
 
     def __init__(
-        self, id: str, settings: Server, hub: Hub, dial: Dial, starts: Starts, logs: Logs, host: UpstreamHost
+        self, id: str, settings: Server, hub: Hub, dialer: Dialer, starts: Starts, logs: Logs, host: UpstreamHost
     ) -> None:
         self.id = id
-        self.share = settings.share
+        self.share = "principal" if settings.login == "per-user" and settings.logs_in else settings.share
+        self._dialer = dialer
         self.open_calls = 0
+        self.last_use = 0.0
+        """When the last open call ended, or the server connected, by the loop's clock."""
+        self.idle: asyncio.Event | None = None
+        """Set when the last open call has ended, if somebody waits for that."""
         self.tasks = 0
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
@@ -60,14 +67,14 @@ class Upstream:
         self._current = CurrentSettings(id, settings, hub.timeouts)
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(self._current, logs, host)
-        self._connector = Connector(self._current, dial, host, logs)
+        self._connector = Connector(self._current, dialer, host, logs)
         dispatcher = NotificationDispatcher(id, logs, self.lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
-        self.begin, self.command, self.on_idle = supervisor.begin, supervisor.command, supervisor.on_idle
+        self.begin, self.command = supervisor.begin, supervisor.command
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
         self.ask_client = host.ask_client
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
@@ -78,7 +85,13 @@ class Upstream:
         self._current.apply(settings, timeouts)
         self.supervisor.retry_if_down()
 
-    # What is known of the server
+    async def drained(self) -> None:
+        """Wait until the last open call has ended."""
+        if self.open_calls:
+            self.idle = asyncio.Event()
+            await self.idle.wait()
+
+    # Facts about the server
 
     @property
     def settings(self) -> Server:
@@ -112,6 +125,17 @@ class Upstream:
     def refused(self) -> bool:
         """Whether the server is down because it was denied a permission that it needs."""
         return self.state is ServerState.ERROR and self.problem is not None and self.problem.name == "PERMISSION_DENIED"
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether a person must log in before the server can be used."""
+        if self.problem is not None and self.problem.name == "LOGIN_REQUIRED":
+            return True
+        return self._dialer.login is not None and self._dialer.login.wanted is not None
+
+    def login_page(self, owner: str, by: Principal) -> str | None:
+        """A page that starts a login for a caller, once; None where the hub has none that a browser may open."""
+        return self._dialer.login_page(owner, by)
 
     @property
     def starting(self) -> bool:

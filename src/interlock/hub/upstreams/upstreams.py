@@ -75,6 +75,7 @@ def _without_judging(settings: Server) -> Server:
     return replace(
         settings,
         validators={},
+        scopes={},
         scan_results="mask" if settings.scan_results == "mask" else "off",
         mask=Mask(),
         timeout_s=None,
@@ -84,5 +85,5 @@ def _without_judging(settings: Server) -> Server:
         trust="standard",
         permissions=Permissions(),
         audit="auto",
-        tools=replace(settings.tools, trust=(), timeouts={}),
+        tools=replace(settings.tools, trust=(), timeouts={}, feature_sets={}),
     )

@@ -10,6 +10,20 @@ from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
 
+LIVE_REQUESTS: Final = frozenset(
+    (
+        "push/event",
+        "scope/elevate",
+        "inference/request",
+        "model/info",
+        "channels/register",
+        "channels/incoming",
+        "channels/list",
+    )
+)
+"""Requests of a server to a host of MCPL."""
+LIVE_EXTENSION: Final = "dev.interlock/mcpl"
+
 
 class ClientCapabilities(msgspec.Struct, frozen=True):
     """A client's word on itself; `raw` is what it sent."""
@@ -26,6 +40,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     """Ways of asking a person that came after this was written, by their names."""
     hosts_tasks: bool = False
     """Whether it answers as a task what it is asked for (2025-11-25)."""
+    live: bool = False
+    """Whether it is a host of MCPL, which servers may turn to by themselves."""
 
     @property
     def names(self) -> list[str]:
@@ -55,6 +71,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
                 if mode in ("form", "url"):
                     return self.elicitation_url if mode == "url" else self.elicitation_form
                 return mode in self.other_elicitation
+        if method in LIVE_REQUESTS:
+            return self.live
         return self.hosts_tasks and method.startswith("tasks/")
 
 
@@ -79,6 +97,7 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
         other_elicitation=frozenset(elicitation or ()) - {"form", "url"},
         roots=said.roots is not None,
         tasks=said.extensions is not None and EXTENSION in said.extensions,
+        live=LIVE_EXTENSION in (said.extensions or {}) or _is_live(said.experimental),
         hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
     )
 
@@ -87,9 +106,21 @@ def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
         return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
+    if method in LIVE_REQUESTS:
+        return {"experimental": {"mcpl": {}}}
     if method != "elicitation/create":
         return {"roots" if method == "roots/list" else "tasks": {}}
     return {"elicitation": {_asked(params).mode: {}}}
+
+
+def _is_live(experimental: msgspec.Raw | msgspec.UnsetType) -> bool:
+    """Whether a client's experiments name MCPL. They are its own affair, so any shape of them is taken."""
+    if isinstance(experimental, msgspec.UnsetType):
+        return False
+    try:
+        return "mcpl" in msgspec.json.decode(experimental, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def _asked(params: bytes) -> _Asked:
@@ -119,3 +150,4 @@ class _Said(msgspec.Struct):
     roots: _Object | None = None
     extensions: _Object | None = None
     tasks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    experimental: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,12 +18,16 @@ def spoken_with(dialect: Dialect, offered: Iterable[str]) -> Dialect:
 
 
 def with_answer(
-    capabilities: Mapping[str, object], dialect: Dialect, *, server_id: str | None = None
+    capabilities: Mapping[str, object],
+    dialect: Dialect,
+    *,
+    server_id: str | None = None,
+    permissions: Sequence[str] = (),
 ) -> dict[str, object]:
     """Add the answer to a client's MGP offer to our capabilities, in the same member as the offer."""
     if dialect.mgp is None:
         return dict(capabilities)
-    answered = answer(dialect.mgp, server_id=server_id)
+    answered = answer(dialect.mgp, server_id=server_id, permissions=permissions)
     for home, extensions in answered.items():
         known = capabilities.get(home)
         if isinstance(known, Mapping) and isinstance(extensions, Mapping):

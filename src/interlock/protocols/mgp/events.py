@@ -118,12 +118,18 @@ def channel_pattern(text: str) -> Pattern:
 
 
 def asked_of_servers(pattern: Pattern) -> list[str]:
-    """The channels to ask a server for, so that a client with this pattern gets its events. Servers know the patterns
-    of the standard families, and perhaps no others."""
-    first = pattern.text.partition(".")[0]
-    if not may_match_family(pattern) or first in FAMILIES:
+    """The channels to ask a server for, so that a client with this pattern gets its events: whole families, since
+    servers know their patterns and perhaps no others, and since clients then cannot make the list long."""
+    if not may_match_family(pattern):
         return [pattern.text]
-    return [pattern.text, *(f"{family}.*" for family in FAMILIES[:4] if Pattern(first, CHANNELS).matches(family))]
+    head = Pattern(pattern.text.partition(".")[0], CHANNELS)
+    return [f"{family}.*" for family in FAMILIES if head.matches(family)]
+
+
+def offered_pattern(text: str) -> Pattern:
+    """A channel that a server says it has. The pattern of a family means all of it."""
+    family, _, rest = text.partition(".")
+    return channel_pattern(f"{family}.**" if rest == "*" and family in FAMILIES else text)
 
 
 def may_match_family(pattern: Pattern) -> bool:

@@ -6,7 +6,7 @@ Peers say it in one of three places; the answer goes where the question stood.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -90,9 +90,11 @@ def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
     return Agreed(frozenset(ours) & frozenset(theirs.extensions), home, warning)
 
 
-def answer(agreed: Agreed, *, server_id: str | None = None) -> dict[str, object]:
+def answer(agreed: Agreed, *, server_id: str | None = None, permissions: Sequence[str] = ()) -> dict[str, object]:
     """The part of our own capabilities that answers a peer, in the place where it asked."""
     said: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
+    if permissions and "security" in agreed.extensions:
+        said["permissions_required"] = list(permissions)
     if server_id is not None:
         said["server_id"] = server_id
     match agreed.home:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
@@ -58,6 +59,11 @@ REQUEST: Final = ("mgp/permission/request", "mgp/permission/await")
 """Asks a server to wait for a decision; the second name is that of later drafts."""
 RESPONSE: Final = ("mgp/permission/response", "mgp/permission/grant")
 """Tells a server what was decided; likewise."""
+
+
+def request_id_of(server: str) -> str:
+    """The id of the permission request of a server: one for its whole life, over restarts and on every node."""
+    return f"perm-{hashlib.sha256(server.encode()).hexdigest()[:12]}"
 
 
 class Await(msgspec.Struct, frozen=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand_all, read_risk, risk_of
+from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand, expand_all, read_risk, risk_of
+from interlock.wire.errors import Fault
 
 VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
 """The standard validators. Any other name denies: what cannot be checked is not let through."""
@@ -49,6 +50,20 @@ class Security(msgspec.Struct, frozen=True):
     reversible: bool | None = None
     confirmation_required: bool = False
     code_safety: CodeSafety | None = None
+
+
+def problem_in(security: Mapping[str, object]) -> str:
+    """Why a declaration is not one of the protocol; empty for a good one."""
+    try:
+        declared = msgspec.convert(security, Security)
+        expand(declared.permissions_required)
+    except (msgspec.ValidationError, Fault) as cause:
+        return str(cause)
+    if read_risk(declared.risk_level) is None:
+        return "risk_level is one of safe, moderate, dangerous"
+    if declared.validator and declared.validator not in VALIDATORS:
+        return f"validator is one of {', '.join(VALIDATORS)}"
+    return ""
 
 
 class Hints(msgspec.Struct, frozen=True, rename="camel"):

@@ -71,6 +71,11 @@ class Reply(Protocol):
         """No (more) response comes."""
         raise NotImplementedError
 
+    @property
+    def streams(self) -> bool:
+        """Whether the events before its answer were asked for, so that they do not count as unasked."""
+        return False
+
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         """A good response of JSON that came in one piece: head, body and end at once."""
         self.head(200, headers)
@@ -159,6 +164,23 @@ class Channel(asyncio.Protocol):
         self._excess = False
         self._chunks: list[bytes] = []
         self._fed = 0
+        self._held = False
+        """Whether its reader takes no more for now."""
+        self._later: bytes | None = None
+        """Bytes of an event stream that are not read yet."""
+
+    def hold(self, *, on: bool) -> None:
+        """Leave the response unread, or go on reading."""
+        if on is self._held or self.transport.is_closing():
+            return
+        self._held = on
+        if on:
+            self.transport.pause_reading()
+            return
+        self.transport.resume_reading()
+        later, self._later = self._later, None
+        if later is not None:
+            self._loop.call_soon(self._go_on, later)
 
     def abort(self) -> None:
         """Close at once, and tell nobody."""
@@ -228,14 +250,24 @@ class Channel(asyncio.Protocol):
             began = thread_time()
             self._more = at + PIECE < len(data)
             self._feed(reply, data[at : at + PIECE])
-            rest = self.pool.share.spend(thread_time() - began, self._loop.time())
-            if rest and self.reply is not None and not self.transport.is_closing():
+            if self._held:
+                self._later = data[at + PIECE :]
+                return
+            if reply.streams:
+                # A turn of the loop for each piece, so that a call beside it hardly waits.
+                rest = 0.0 if self._more else -1.0
+            else:
+                rest = self.pool.share.spend(thread_time() - began, self._loop.time()) or -1.0
+            if rest >= 0 and self.reply is not None and not self.transport.is_closing():
                 self.transport.pause_reading()
                 self._loop.call_later(rest, self._go_on, data[at + PIECE :])
                 return
 
     def _go_on(self, data: bytes) -> None:
         if self.reply is None or self.transport.is_closing():
+            return
+        if self._held:
+            self._later = data + (self._later or b"")
             return
         self.transport.resume_reading()
         self._go_through(data)
@@ -332,7 +364,7 @@ class Channel(asyncio.Protocol):
         self._headers = {}
         self._header_count = 0
         self._headers_complete = self._head_given = self._until_eof = self._complete = False
-        self._is_stream = self._more = False
+        self._is_stream = self._more = self._held = False
         self._chunks = []
         self._fed = 0
 

@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.http.authorized_calls import Authorization, AuthorizedCalls
 from interlock.transports.http.channel import Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
@@ -28,7 +29,7 @@ from interlock.transports.http.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
@@ -61,6 +62,7 @@ class HttpLink(Link):
         connections: int = 256,
         context: ssl.SSLContext | None = None,
         guard: Guard | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         self.listener = listener
         self.limits = limits
@@ -78,6 +80,9 @@ class HttpLink(Link):
         self._last_id = 0
         self.calls: dict[Id, Call] = {}
         """The requests that wait for an answer."""
+        self._authorization = authorization
+        self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
+        """The requests that wait for an access token; None where they carry none that can be renewed."""
         self._posts = Posts(self.complaints, self._pool, self._heads)
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
@@ -134,8 +139,13 @@ class HttpLink(Link):
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
         call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
+        authorized = self.authorized
         try:
-            self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
+            if authorized is not None and not authorized.ready():
+                authorized.hold(call)
+            else:
+                call.authorization = heads.authorization
+                self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
             raise
@@ -158,6 +168,11 @@ class HttpLink(Link):
         if call is not None:
             call.deadline = call.least = deadline
 
+    def hold(self, handle: Id, *, on: bool) -> None:
+        call = self.calls.get(handle)
+        if call is not None and call.connection is not None and call.streams:
+            call.connection.hold(on=on)
+
     def tell(self, method: str, params: bytes) -> None:
         self._post(encode_notification(method, params), method)
 
@@ -173,11 +188,20 @@ class HttpLink(Link):
 
     async def legacy_sse(self) -> SseLink:
         """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
-        context, guard = self._context, self._guard
-        return await SseLink.open(self._url, self.listener, self._headers, self.limits, context=context, guard=guard)
+        return await SseLink.open(
+            self._url,
+            self.listener,
+            self._headers,
+            self.limits,
+            context=self._context,
+            guard=self._guard,
+            authorization=self._authorization,
+        )
 
     async def settled(self) -> None:
         """Wait until the server has accepted every notification so far."""
+        if self.authorized is not None:
+            await self.authorized.settled()
         await self._posts.settled()
 
     def listen(self, anew: bool = False) -> None:
@@ -202,6 +226,8 @@ class HttpLink(Link):
         if self._closed:
             return
         self._closed = True
+        if self.authorized is not None:
+            self.authorized.stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._standing is not None:
@@ -254,7 +280,14 @@ class HttpLink(Link):
         call.timer = self._loop.call_later(delay, self._resume, call)
 
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
-        self._pool.submit(self._heads.get(last_event_id), standing)
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_stream(standing, last_event_id)
+        else:
+            self.send_stream(standing, last_event_id)
+
+    def send_stream(self, standing: Reply, last_event_id: str | None) -> None:
+        if not self._closed:
+            self._pool.submit(self._heads.get(last_event_id), standing)
 
     def redirect(self, location: str) -> bool:
         try:
@@ -268,11 +301,14 @@ class HttpLink(Link):
 
     def progressed(self, call: Call, params: bytes) -> None:
         """A request is getting on: it may take longer, up to its last deadline."""
+        self._move_deadline(call)
+        if call.outgoing.wants_progress:
+            call.sink.on_notification(PROGRESS, params)
+
+    def _move_deadline(self, call: Call) -> None:
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
             call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
-        if outgoing.wants_progress:
-            call.sink.on_notification(PROGRESS, params)
 
     def owe(self, request: Request) -> bool:
         if self.modern:
@@ -303,12 +339,24 @@ class HttpLink(Link):
                 if call is not None:
                     self.progressed(call, params)
                     return
+            elif method in NAMES_REQUEST:
+                self._concerned(method, params)
+                return
             elif method == CANCELLED:
                 self._owed.discard(msgspec.json.decode(params, type=_Cancelled).requestId)
         except msgspec.DecodeError:
             self.complain(f"{method} cannot be read")
             return
         self.listener.on_notification(method, params)
+
+    def _concerned(self, method: str, params: bytes) -> None:
+        named = named_request(params)
+        call = None if named is None else self.calls.get(named)
+        if call is None or method not in call.outgoing.accepts:
+            self.complain(f"{method} of {named!r}, which did not ask for it")
+            return
+        self._move_deadline(call)
+        call.sink.on_notification(method, params)
 
     def complain(self, text: str, kind: str = "stray") -> None:
         self.complaints.report(kind, text)
@@ -318,6 +366,7 @@ class HttpLink(Link):
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
         call.session = heads.session if outgoing.method != "initialize" else None
+        call.authorization = heads.authorization
         return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
@@ -360,6 +409,12 @@ class HttpLink(Link):
             self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
+        if self.authorized is not None and not self.authorized.ready():
+            self.authorized.hold_post(body, method)
+        else:
+            self.send_post(body, method)
+
+    def send_post(self, body: bytes, method: str) -> None:
         if not self._closed:
             self._posts.send(body, method)
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.transports.batching import Batching
+from interlock.transports.drain import Drain
 from interlock.transports.http.bodies import CROWDED
+from interlock.transports.http.event_writer import EventWriter
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.refusals import refusal_body
@@ -71,6 +73,8 @@ class HttpConnection(HttpToolsProtocol):
         self._advancing = False
         self._draining = False
         self._stalled = False
+        self._drain = Drain()
+        self._events = EventWriter(self.loop, self._batching)
         self._owes_continue = False
         self._serial = 0
         self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
@@ -94,6 +98,7 @@ class HttpConnection(HttpToolsProtocol):
         """The client has gone. Break every reference cycle, so that a connection is freed when it closes, and not when
         the garbage collector next runs."""
         self.listener.connections.discard(self)
+        self._drain.release()
         self._phase = _DEAF
         self._let_go()
         super().connection_lost(exc)
@@ -122,6 +127,7 @@ class HttpConnection(HttpToolsProtocol):
         """The client has caught up."""
         super().resume_writing()
         self._stalled = False
+        self._drain.release()
         self._advance()
 
     # The loop's batches call these (`batching.Receiver`).
@@ -138,6 +144,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
+        self._events.flush(self.transport)
         if self._batching.running:
             self._batching.write(self.transport, data)
         else:
@@ -172,14 +179,16 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
             return False
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
-        self._batching.write(self.transport, chunk)
+        self._events.write(self.transport, chunk)
         return True
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+        return self._drain.wait() if self._stalled and not self.transport.is_closing() else None
 
     def streams_to(self, turn: Turn) -> bool:
         """Whether the answer of this turn is an event stream."""
         return turn in self.listener.streams
-
-    # The bodies of all connections call this (`bodies.Sender`).
 
     def give_way(self) -> None:
         """Refuse a body that comes in slowly: others need its memory."""

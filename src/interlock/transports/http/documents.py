@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import line
@@ -21,16 +24,46 @@ CONNECTIONS: Final = 2
 WAITING: Final = 64
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer, of any status."""
+
+    status: int
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status})"
+
+
 async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WITHIN_S) -> bytes:
     """The document at an address. Raises a `Fault` for anything but a whole good answer."""
+    answer = await exchange("GET", url, {}, b"", guard=guard, most_bytes=most_bytes, within_s=within_s)
+    return _good(answer)
+
+
+async def exchange(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    guard: Guard | None,
+    most_bytes: int,
+    within_s: float = WITHIN_S,
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """One request on a connection of its own. Raises a `Fault` where no whole answer comes."""
     origin, target = split_url(url)
-    pool = Pool(origin, size=1, queue=1, guard=guard)
+    pool = Pool(origin, size=1, queue=1, guard=guard, context=context)
     head = (
-        f"GET {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
-        "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+        f"{method} {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
+        "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n"
     )
+    lines = b"".join(line(name, value) for name, value in headers.items())
+    length = b"Content-Length: %d\r\n" % len(body) if body or method == "POST" else b""
+    request = head.encode("ascii") + lines + length + b"\r\n" + body
     try:
-        return await _answer(pool, origin, head.encode("ascii"), most_bytes, within_s)
+        return await _answer(pool, origin, request, most_bytes, within_s)
     finally:
         with contextlib.suppress(OSError):
             await pool.close()
@@ -53,37 +86,45 @@ class Post:
             f"Content-Length: {len(body)}\r\n"
         )
         request = head.encode("ascii") + self._headers + b"\r\n" + body
-        return await _answer(self._pool, self._origin, request, self._most_bytes, within_s)
+        return _good(await _answer(self._pool, self._origin, request, self._most_bytes, within_s))
 
     async def close(self) -> None:
         """Close every open connection. Waiting readers get an error."""
         await self._pool.close()
 
 
-async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> bytes:
-    answer = _Answer(most_bytes)
+async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> Answer:
+    answer = _Reading(most_bytes)
     pool.submit(request, answer)
     try:
         async with asyncio.timeout(within_s):
-            return await answer.whole_body
+            return await answer.whole_answer
     except TimeoutError:
         raise Fault("TIMEOUT", f"{origin.authority} did not answer within {within_s:g} s") from None
     finally:
         pool.drop(answer)
 
 
-class _Answer(Reply):
+def _good(answer: Answer) -> bytes:
+    if not 200 <= answer.status < 300:
+        message = f"it answered with status {answer.status}"
+        raise Fault("UPSTREAM_UNAVAILABLE", message, data={"status": answer.status})
+    return answer.body
+
+
+class _Reading(Reply):
     """The answer as it comes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._body = bytearray()
-        self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._status = 0
+        self._headers: Mapping[bytes, bytes] = {}
+        self.whole_answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        if not 200 <= status < 300:
-            self._fail(f"it answered with status {status}", status)
-        elif headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        self._status, self._headers = status, dict(headers)
+        if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             self._fail("it answered in an encoding that was not asked for")
 
     def body(self, data: bytes) -> None:
@@ -93,13 +134,12 @@ class _Answer(Reply):
             self._body += data
 
     def done(self) -> None:
-        if not self.whole_body.done():
-            self.whole_body.set_result(bytes(self._body))
+        if not self.whole_answer.done():
+            self.whole_answer.set_result(Answer(self._status, self._headers, bytes(self._body)))
 
     def failed(self, how: Failed) -> None:
         self._fail(how.why)
 
-    def _fail(self, why: str, status: int = 0) -> None:
-        if not self.whole_body.done():
-            data = {"status": status} if status else {}
-            self.whole_body.set_exception(Fault("UPSTREAM_UNAVAILABLE", why, data=data))
+    def _fail(self, why: str) -> None:
+        if not self.whole_answer.done():
+            self.whole_answer.set_exception(Fault("UPSTREAM_UNAVAILABLE", why))

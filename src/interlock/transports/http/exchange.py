@@ -25,6 +25,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.messages import (
     RESULT_LENGTH,
+    Id,
     Request,
     encode_failure,
     encode_id,
@@ -45,6 +46,9 @@ class Outlet(Protocol):
 
     def send(self, payload: bytes) -> None:
         """One message, on one line."""
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
 
     def end(self) -> None:
         """The last message was sent."""
@@ -155,6 +159,12 @@ class HttpExchange(OpenExchange):
         if self.open:
             line = _line(encode_notification(method, params))
             self._stream().send(line)
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return None if self._channel is None else self._channel.opened.get(id)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._outlet.drained() if self.open and self._outlet is not None else None
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on this request's own stream."""
@@ -316,6 +326,9 @@ class _TurnStream:
 
     def send(self, payload: bytes) -> None:
         self._turn.send(encode_event(payload))
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._turn.drained()
 
     def end(self) -> None:
         self._turn.end()

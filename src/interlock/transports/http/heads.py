@@ -53,6 +53,7 @@ class Heads:
                 raise Fault("INVALID_PARAMS", f"header {name!r} cannot be configured", hint="leave it out")
         self._host = line("Host", origin.authority)
         self._configured = b"".join(line(name, value) for name, value in headers.items())
+        self._authorization = ""
         self._target = target
         self._revision: Revision | None = None
         self._session_id: str | None = None
@@ -60,6 +61,17 @@ class Heads:
         """For what was asked before: the POST up to its length, the message between its id and its params, and how long
         it is without those two."""
         self._renew()
+
+    @property
+    def authorization(self) -> str:
+        """The value of the `Authorization` header; empty for none besides the configured headers."""
+        return self._authorization
+
+    @authorization.setter
+    def authorization(self, value: str) -> None:
+        if value != self._authorization:
+            self._authorization = value
+            self._renew()
 
     @property
     def target(self) -> str:
@@ -132,7 +144,7 @@ class Heads:
         self._start = b"%b HTTP/1.1\r\n%bUser-Agent: interlock\r\nAccept-Encoding: identity\r\n%b" % (
             self._target.encode("ascii"),
             self._host,
-            self._configured,
+            self._configured + (line("Authorization", self._authorization) if self._authorization else b""),
         )
         self.session = self._session_id
         """The same as `session_id`, for whoever reads it with each request."""

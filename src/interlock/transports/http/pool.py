@@ -17,6 +17,7 @@ from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, Failed, KnownHeads, Reply, fail
 from interlock.transports.http.origin import Origin
+from interlock.transports.http.outside import client_context, open_tunnel, proxy_for
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0
@@ -184,14 +185,8 @@ class Pool:
         origin = self._origin
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await self._loop.create_connection(
-                    lambda: Channel(self),
-                    origin.host if self._guard is None else await self._guard(origin),
-                    origin.port,
-                    ssl=self._context,
-                    server_hostname=origin.host if self._context is not None else None,
-                )
-        except (OSError, TimeoutError, ssl.SSLError, Fault) as cause:
+                connection = await self._connect(origin)
+        except (OSError, TimeoutError, ssl.SSLError, ValueError, Fault) as cause:
             self._cannot_open(reply, str(cause) or "no connection in time")
             return
         finally:
@@ -205,6 +200,21 @@ class Pool:
             self._begin(connection, reply)
         else:
             self.release(connection, keep=True)
+
+    async def _connect(self, origin: Origin) -> Channel:
+        """A connection to the address that the guard judged, directly or through a proxy."""
+        address = origin.host if self._guard is None else await self._guard(origin)
+        proxy, context = proxy_for(origin), self._context
+        if proxy is not None:
+            return await open_tunnel(proxy, address, origin.port, Channel(self), context, origin.host)
+        _, connection = await self._loop.create_connection(
+            lambda: Channel(self),
+            address,
+            origin.port,
+            ssl=context,
+            server_hostname=origin.host if context is not None else None,
+        )
+        return connection
 
     def _cannot_open(self, reply: Reply | None, why: str) -> None:
         reply = reply or self._next()
@@ -266,9 +276,7 @@ class IdleConnections:
 
 def default_context() -> ssl.SSLContext:
     """The system's trust, and HTTP/1.1 alone."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+    return client_context()
 
 
 _IDLE: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, IdleConnections]] = WeakKeyDictionary()

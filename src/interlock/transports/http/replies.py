@@ -26,7 +26,7 @@ from interlock.transports.http.reading import (
 )
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
-from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
@@ -35,6 +35,8 @@ from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 ERROR_BYTES: Final = 64 * 1024
 """How much is read of a body that is no message."""
+
+_NAMING: Final = NAMES_REQUEST | {PROGRESS, CANCELLED}
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
@@ -53,6 +55,13 @@ REPEATED: Final = IDEMPOTENT | {"initialize"}
 without it, no session can be opened with a server that was restarted and so closed all connections."""
 
 
+class TokenRefusals(Protocol):
+    """Sends requests again that lacked a good access token."""
+
+    def refused(self, call: Call, status: int, header: str) -> bool:
+        """Take over a request that the server refused. False where another token would not help."""
+
+
 class Caller(Reader, Protocol):
     """The link that a call was sent on, as the call sees it."""
 
@@ -60,6 +69,10 @@ class Caller(Reader, Protocol):
     """The requests that wait for an answer."""
     offered_session: str | None
     """The session id that came with the answer to `initialize`."""
+
+    @property
+    def authorized(self) -> TokenRefusals | None:
+        """Gets other access tokens for refused requests; None where there is none to get."""
 
     @property
     def modern(self) -> bool:
@@ -113,6 +126,10 @@ class Call(msgspec.Struct, eq=False):
     last_event_id: str | None = None
     least: float = 0.0
     """It may take until then, whatever progress says."""
+    authorization: str = ""
+    """The `Authorization` header that it was sent with."""
+    refusals: int = 0
+    """How often the server refused its access token."""
     _status: int = 0
     _headers: Mapping[bytes, bytes] = _NO_HEADERS
     _json: bool = False
@@ -130,6 +147,10 @@ class Call(msgspec.Struct, eq=False):
     """Events behind a large one that is being read; None where none is."""
     _ended: bool = False
     """Whether the stream ended meanwhile."""
+
+    @property
+    def streams(self) -> bool:
+        return bool(self.outgoing.accepts)
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
@@ -291,8 +312,8 @@ class Call(msgspec.Struct, eq=False):
             self.sink.on_response(answer)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.method in (PROGRESS, CANCELLED):
-            # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
+        if notification.method in _NAMING:
+            # It says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
             self.link.on_notification(notification)
         else:
             self.sink.on_notification(notification.method, notification.params)
@@ -306,6 +327,10 @@ class Call(msgspec.Struct, eq=False):
         if status == 404 and self.session is not None:
             self.link.lose_session(self, self.session)
             return
+        if status in (401, 403) and self.link.authorized is not None:
+            challenge = self._headers.get(b"www-authenticate", b"").decode("latin-1")
+            if self.link.authorized.refused(self, status, challenge):
+                return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
             self._take_answer(Failure(self.id, error))

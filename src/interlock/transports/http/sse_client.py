@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Final
 from urllib.parse import urljoin
 
+from interlock.protocols.oauth.challenges import read_challenge
+from interlock.transports.http.authorized_calls import MOST_REFUSALS, Authorization, Refused
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
@@ -46,8 +48,11 @@ class SseLink(OneStreamLink):
         limits: Limits,
         context: ssl.SSLContext | None = None,
         guard: Guard | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         super().__init__(listener, limits)
+        self._authorization = authorization
+        self._renewing: set[asyncio.Task[None]] = set()
         self._url = url
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers)
@@ -65,16 +70,26 @@ class SseLink(OneStreamLink):
         *,
         context: ssl.SSLContext | None = None,
         guard: Guard | None = None,
+        authorization: Authorization | None = None,
     ) -> SseLink:
         """Open the stream and wait until the server has named its address. Raises a `Fault`."""
-        link = cls(url, listener, headers or {}, limits, context, guard)
-        link._pool.submit(link._heads.get(None), link._stream)
-        try:
-            await link._ready
-        except BaseException:
-            await link._pool.close()
-            raise
-        return link
+        for attempt in range(MOST_REFUSALS + 1):
+            link = cls(url, listener, headers or {}, limits, context, guard, authorization)
+            if authorization is not None:
+                await authorization.renew()
+                link._heads.authorization = authorization.header
+            link._pool.submit(link._heads.get(None), link._stream)
+            try:
+                await link._ready
+            except BaseException as cause:
+                await link._pool.close()
+                refused = _refused(cause, link._heads.authorization)
+                if authorization is None or refused is None or attempt == MOST_REFUSALS:
+                    raise
+                await authorization.refused(refused)
+            else:
+                return link
+        raise AssertionError("the last attempt returns or raises")
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         waiter, message = self._begin(outgoing, sink)
@@ -86,6 +101,8 @@ class SseLink(OneStreamLink):
         return waiter.id
 
     async def close(self) -> None:
+        for task in self._renewing:
+            task.cancel()
         self.give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
         await self._pool.close()
 
@@ -109,8 +126,12 @@ class SseLink(OneStreamLink):
         else:
             self._ready.set_exception(fault)
 
-    def refused(self, waiter: Waiter | None, fault: Fault) -> None:
-        """A message was not taken."""
+    def refused(self, post: _Post, waiter: Waiter | None, fault: Fault) -> None:
+        """A message was not taken. One that was refused for lack of a token had no effect, and is sent again once."""
+        refused = _refused(fault, self._heads.authorization)
+        if refused is not None and self._authorization is not None and post.first:
+            self._start(self._post_again(self._authorization, refused, post.message, waiter))
+            return
         if waiter is None:
             self._complain("told", f"a message was refused: {fault.message}")
         elif self._forget(waiter.id):
@@ -167,8 +188,32 @@ class SseLink(OneStreamLink):
         return waiter.sent
 
     def _post(self, message: bytes, waiter: Waiter | None) -> None:
-        post = _Post(self, waiter)
-        self._pool.submit(self._heads.post(message), post)
+        authorization = self._authorization
+        if authorization is not None and authorization.due:
+            self._start(self._post_again(authorization, None, message, waiter))
+            return
+        self._submit(message, waiter, first=True)
+
+    def _submit(self, message: bytes, waiter: Waiter | None, *, first: bool) -> None:
+        if self._authorization is not None:
+            self._heads.authorization = self._authorization.header
+        self._pool.submit(self._heads.post(message), _Post(self, waiter, message, first))
+
+    def _start(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._renewing.add(task)
+        task.add_done_callback(self._renewing.discard)
+
+    async def _post_again(
+        self, authorization: Authorization, refused: Refused | None, message: bytes, waiter: Waiter | None
+    ) -> None:
+        """Send a message with a fresh token. A request that cannot get one ends."""
+        try:
+            await (authorization.renew() if refused is None else authorization.refused(refused))
+            self._submit(message, waiter, first=refused is None)
+        except Fault as fault:
+            if waiter is not None and self._forget(waiter.id):
+                waiter.sink.on_lost(fault)
 
 
 class _Stream(Reply):
@@ -213,9 +258,12 @@ class _Stream(Reply):
 class _Post(Reply):
     """Takes the response to a message: only whether the server took it. The answer itself comes on the stream."""
 
-    def __init__(self, link: SseLink, waiter: Waiter | None) -> None:
+    def __init__(self, link: SseLink, waiter: Waiter | None, message: bytes, first: bool) -> None:
         self._link = link
         self._waiter = waiter
+        self.message = message
+        self.first = first
+        """Whether it may be sent again with another token."""
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._said = b""
@@ -231,9 +279,18 @@ class _Post(Reply):
     def done(self) -> None:
         if self._status < 400:
             return
-        self._link.refused(self._waiter, http_fault(self._status, self._headers, self._said, read_error(self._said)))
+        self._link.refused(
+            self, self._waiter, http_fault(self._status, self._headers, self._said, read_error(self._said))
+        )
 
     def failed(self, how: Failed) -> None:
         if self._waiter is not None:
             name = "OUTCOME_UNKNOWN" if how.sent else "UPSTREAM_UNAVAILABLE"
-            self._link.refused(self._waiter, Fault(name, how.why))
+            self._link.refused(self, self._waiter, Fault(name, how.why))
+
+
+def _refused(cause: BaseException, sent: str) -> Refused | None:
+    """The refusal of a request for lack of a token; None for any other failure."""
+    if not isinstance(cause, Fault) or cause.data.get("status") != 401:
+        return None
+    return Refused(401, read_challenge(str(cause.data.get("www_authenticate", ""))), sent)

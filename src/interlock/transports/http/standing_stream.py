@@ -35,6 +35,10 @@ class Opener(Reader, Protocol):
     def open_stream(self, standing: Reply, last_event_id: str | None) -> None:
         """Send the stream's GET. Raises a `Fault`."""
 
+    @property
+    def authorized(self) -> object | None:
+        """Gets other access tokens; None where requests carry none that can be renewed."""
+
     def drop(self, reply: Reply) -> None:
         """A response is no longer wanted."""
 
@@ -83,6 +87,8 @@ class StandingStream(Reply):
         self.answered.set()
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
             self._events = EventReader(self._link.limits.message_bytes)
+        elif status == 401 and self._link.authorized is not None:
+            return  # Asked for again later, when a request may have brought a token.
         elif 400 <= status < 500 and status not in (408, 429):
             self.refused = True
             if status != 405:

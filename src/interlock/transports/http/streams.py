@@ -5,6 +5,7 @@ Event ids name the stream and the place in it; they are looked up inside one ses
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import deque
 from functools import partial
@@ -153,6 +154,10 @@ class SessionStream:
         self._streams.keep(self, self.place, event)
         if self._turn is not None and self._turn.send(event):
             self.delivered = self.place
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up, or has left the stream; otherwise a future that completes when it does."""
+        return None if self._turn is None else self._turn.drained()
 
     def end(self) -> None:
         """The last message was sent."""

@@ -5,6 +5,7 @@ Bytes written to a turn that is over, or whose client has gone, are dropped.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -77,6 +78,9 @@ class Connection(Protocol):
     def streams_to(self, turn: Turn) -> bool:
         """Whether the answer of this turn is an event stream."""
 
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+
 
 class Turn(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
@@ -118,6 +122,10 @@ class Turn(msgspec.Struct, eq=False):
     def send(self, event: bytes) -> bool:
         """Write to the stream. False when nobody reads it any more."""
         return self.connection is not None and self.connection.send(self, event)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+        return None if self.connection is None else self.connection.drained()
 
     def end(self) -> None:
         """Complete the stream."""

@@ -169,9 +169,10 @@ class StdioLink(OneStreamLink):
 
     # The reader of its output calls these (`server_lines.Taker`).
 
-    def take(self, message: Message) -> None:
+    def take(self, message: Message) -> bool:
         if type(message) is not Notification or not self._for_subscription(message):
-            self._take(message)
+            return self._take(message)
+        return False
 
     def fail(self, id: Id | None, why: str) -> bool:
         waiting = None if id is None else self._conversation.waiting.get(id)
@@ -197,6 +198,9 @@ class StdioLink(OneStreamLink):
 
     def read(self, *, on: bool) -> None:
         self._process.read(STDOUT, on=on)
+
+    def _hold_stream(self, *, on: bool) -> None:
+        self.output.hold(on=on)
 
     def large_read(self) -> None:
         if self._exit_pending:

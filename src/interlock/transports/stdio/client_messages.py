@@ -54,6 +54,9 @@ class Stream(Protocol):
     def offer(self, message: bytes) -> None:
         """Send a message, unless the client is not keeping up."""
 
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+
     def all_answered(self) -> None:
         """No request is open any more."""
 
@@ -71,6 +74,9 @@ class _ClosedStream:
 
     def offer(self, message: bytes) -> None:
         pass
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return None
 
     def all_answered(self) -> None:
         pass
@@ -220,6 +226,9 @@ class ClientMessages:
 
     def notify(self, method: str, params: bytes) -> None:
         self._stream.offer(encode_notification(method, one_line(params)))
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._stream.drained()
 
     def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
         if dialect.modern:

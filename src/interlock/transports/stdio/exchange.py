@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sized
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -26,7 +26,7 @@ class Client(Protocol):
     """The client at the other end of the stream."""
 
     @property
-    def owed(self) -> Sized:
+    def owed(self) -> Mapping[Id, OpenExchange | None]:
         """The requests that have no answer yet."""
 
     def ask_in_session(self, method: str, params: bytes) -> Waiter:
@@ -40,6 +40,9 @@ class Client(Protocol):
 
     def notify(self, method: str, params: bytes) -> None:
         """Send a notification, unless the client is not keeping up."""
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
 
     def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
         """Send a request of the server's own. Raises a `Fault`."""
@@ -136,6 +139,16 @@ class StreamExchange(OpenExchange):
     def notify(self, method: str, params: bytes) -> None:
         if self.open:
             self._client.notify(method, params)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._client.drained() if self.open else None
+
+    @property
+    def conversation(self) -> object:
+        return self._client
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._client.owed.get(id)
 
     def ask(self, method: str, params: bytes) -> Waiter:
         waiter = self._client.ask(self.dialect, method, params)

@@ -13,6 +13,7 @@ from time import thread_time
 from typing import Final, cast
 
 from interlock.transports.batching import Batching
+from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.stdio.client_messages import ClientMessages
@@ -25,6 +26,9 @@ from interlock.wire.ndjson import LineReader, Oversize
 
 HELD_BYTES: Final = 1024 * 1024
 """How much is kept for a client that does not read before notifications are dropped. Answers never are."""
+
+DRAIN_BYTES: Final = 64 * 1024
+"""What waits for the end of a turn of the loop is written before more than this is sent."""
 
 TURN_S: Final = 0.001
 """How much of the loop's time a client's lines may take at once."""
@@ -59,6 +63,7 @@ class StdioServer(asyncio.Protocol):
         self._out: list[bytes] = []
         self._held = 0
         self._full = False
+        self._drain = Drain()
         self._flushing = False
         self._later: Iterator[bytes | Oversize] | None = None
         """Lines that wait: for a large one before them to be read, or for the next turn of the loop."""
@@ -103,6 +108,8 @@ class StdioServer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
         self._flush()
+        if not self._full:
+            self._drain.release()
         if self._later is not None:
             self._go_on()
         elif not self._full:
@@ -122,6 +129,7 @@ class StdioServer(asyncio.Protocol):
         if self._last_answers is not None:
             self._last_answers.cancel()
         self._messages.close()
+        self._drain.release()
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -254,6 +262,14 @@ class StdioServer(asyncio.Protocol):
             self._flush()
         if self._held < HELD_BYTES:
             self.send(message)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
+        if self._closed.done() or not (self._full or self._held > DRAIN_BYTES):
+            return None
+        if not self._full:
+            self._flush()
+        return self._drain.wait() if self._full else None
 
     def all_answered(self) -> None:
         """Close the stream of a client that sends no more, once no line of it waits."""

@@ -46,8 +46,8 @@ class Taker(Protocol):
     gone: bool
     """Whether the link has been given up: nothing more is read."""
 
-    def take(self, message: Message) -> None:
-        """Take a message."""
+    def take(self, message: Message) -> bool:
+        """Take a message. Returns whether somebody waited for it."""
 
     def fail(self, id: Id | None, why: str) -> bool:
         """Fail the request of ours with this id. False where none waits."""
@@ -91,6 +91,8 @@ class ServerLines:
         """Bytes that were received and are not read yet, while the server rests."""
         self.reading = False
         """Whether a large message is being read; the lines behind it wait."""
+        self.held = False
+        """Whether nobody takes more from the server for now."""
         self.exited = False
         """Whether the server has exited: its last lines are read without a rest."""
 
@@ -98,7 +100,9 @@ class ServerLines:
         """Take the lines that these bytes complete."""
         if self._link.gone:
             return
-        if self._later is None:
+        if self._later is None and self.held:
+            self._rest(self._lines.each(data), data)
+        elif self._later is None:
             self._take_lines(data)
         else:
             self._later = (chain(self._later[0], self._lines.each(data)), data)
@@ -110,7 +114,24 @@ class ServerLines:
     def finish(self) -> None:
         """The server has exited: read what it wrote last."""
         self.exited = True
+        self.held = False
         self._go_on()
+
+    def hold(self, *, on: bool) -> None:
+        """Leave the server's lines unread, or go on reading."""
+        if on is self.held or self.exited:
+            return
+        self.held = on
+        if on:
+            self._link.read(on=False)
+        elif self._later is not None:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._link.read(on=True)
+
+    def _rest(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+        self._later = (lines, data)
+        self._link.read(on=False)
 
     def _take_lines(self, data: bytes, lines: Iterator[bytes | Oversize] | None = None) -> None:
         """Take the lines that `data` completes, or those of it that waited: until one is large, or the server has had
@@ -147,9 +168,11 @@ class ServerLines:
             else:
                 rest = 0.0
                 began = None
+            if self.held:
+                self._rest(lines, data)
+                return
             if (rest or thread_time() > ends) and not link.gone and not self.exited:
-                self._later = (lines, data)
-                link.read(on=False)
+                self._rest(lines, data)
                 self._loop.call_later(rest, self._go_on)
                 return
         self._bad_bytes += len(data)
@@ -164,7 +187,7 @@ class ServerLines:
             link.give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
     def _go_on(self) -> None:
-        if self.reading:
+        if self.reading or self.held:
             return
         later, self._later = self._later, None
         if later is None or self._link.gone:
@@ -205,7 +228,8 @@ class ServerLines:
                     continue
                 self._bad_lines = self._bad_bytes = 0
                 self._unasked = isinstance(message, Notification | Request)
-                self._link.take(message)
+                if self._link.take(message):
+                    self._unasked = False
             except Exception as cause:  # a fault of one receiver must not cost the next message
                 self._report(cause)
 

@@ -43,7 +43,7 @@ class Card(msgspec.Struct):
     def can_approve(self) -> bool:
         """Whether everything that an approval needs is on the page."""
         return self.row.state is DecisionState.OPEN and (
-            self.view is not None or self.row.kind not in ("tool_call", "proposal")
+            self.view is not None or self.row.kind not in ("tool_call", "proposal", "callback")
         )
 
     @property

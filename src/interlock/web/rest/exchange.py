@@ -15,13 +15,17 @@ from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST
+from interlock.protocols.mgp.streaming import CHUNK
+from interlock.transports.drain import Drain
 from interlock.transports.exchange import NEEDS_CLIENT, Exchange, unanswered
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
 
 MAX_UNREAD: Final = 1_000
-"""Unread progress events for one client. The oldest are dropped first."""
+"""Unread events for one client. The oldest are dropped first. Chunks wait for a client that has half of them unread."""
+
+_EVENTS: Final = {PROGRESS: "progress", CHUNK: "chunk"}
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
 
@@ -34,7 +38,7 @@ class RestEvent(msgspec.Struct, frozen=True):
 
 
 class RestExchange(Exchange):
-    __slots__ = ("_events", "_outcome", "_woken", "streams")
+    __slots__ = ("_drain", "_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
         # No log messages: for some servers, a caller that wants them needs its own connection, and so another process.
@@ -44,6 +48,7 @@ class RestExchange(Exchange):
         self._events: deque[RestEvent] = deque(maxlen=MAX_UNREAD)
         self._outcome: bytes | Fault | None = None
         self._woken = asyncio.Event()
+        self._drain = Drain()
 
     @property
     def open(self) -> bool:
@@ -62,9 +67,12 @@ class RestExchange(Exchange):
         self._finish(Fault(name, error.message, hint=hint, data={"retryable": says_retry(bytes(error.data))}))
 
     def notify(self, method: str, params: bytes) -> None:
-        if self.streams and self.open and method == PROGRESS:
-            self._events.append(RestEvent("progress", one_line(params)))
+        if self.streams and self.open and method in _EVENTS:
+            self._events.append(RestEvent(_EVENTS[method], one_line(params)))
             self._woken.set()
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._drain.wait() if self.open and len(self._events) >= MAX_UNREAD // 2 else None
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise unanswered(method, "over REST")
@@ -73,7 +81,10 @@ class RestExchange(Exchange):
         """The next event, and finally the answer."""
         while True:
             if self._events:
-                return self._events.popleft()
+                event = self._events.popleft()
+                if not self._events:
+                    self._drain.release()
+                return event
             if self._outcome is not None:
                 return self._outcome
             self._woken.clear()
@@ -91,6 +102,7 @@ class RestExchange(Exchange):
         if self._outcome is None:
             self._outcome = outcome
             self.on_cancel = None
+            self._drain.release()
             self._woken.set()
 
 

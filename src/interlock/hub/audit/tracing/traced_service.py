@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from opentelemetry.trace import Span
 
-from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.entries import Judged, Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
 from interlock.hub.audit.recorder import Answer
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
@@ -19,11 +19,11 @@ from interlock.hub.catalog.target import TargetKind
 from interlock.hub.sessions.session import Exchange, Service, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestMeta
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import Caller, OpenExchange
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Notification
+from interlock.wire.messages import Id, Notification
 
 
 class TracedService:
@@ -104,6 +104,16 @@ class TracedExchange(Exchange):
     def notify(self, method: str, params: bytes) -> None:
         self._real.notify(method, params)
 
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._real.drained()
+
+    @property
+    def conversation(self) -> object | None:
+        return self._real.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._real.sibling(id)
+
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         return self._real.ask(method, params)
 
@@ -122,10 +132,10 @@ class TracedRecording(Recording):
         self._spans = spans
         self._spans_of_calls: dict[Call, Span] = {}
 
-    def begin(self, call: Call, committed: Answer | None = None) -> None:
+    def begin(self, call: Call, judged: Judged, committed: Answer | None = None) -> None:
         self._start_span(call)
         try:
-            super().begin(call, committed)
+            super().begin(call, judged, committed)
         except Fault:
             self._end_span(call)
             raise

@@ -7,25 +7,23 @@ Information; in the order of MCP (Authorization: Authorization Server Metadata D
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from interlock.protocols.oauth.metadata import server_metadata_urls
 from interlock.transports.http.documents import fetch
 from interlock.transports.http.origin import split_url
 from interlock.transports.resolving import Resolver, guarded, guarded_for
 from interlock.wire.errors import Fault
 
 MAX_BYTES: Final = 64 * 1024
-_SERVER: Final = "/.well-known/oauth-authorization-server"
-_OPENID: Final = "/.well-known/openid-configuration"
 
 
 async def keys_url(issuer: str, resolver: Resolver, within_s: float) -> str:
     """The address of an issuer's keys. Raises Fault or ValueError if no document names it."""
     guard = guarded_for(issuer, resolver)
     why = ""
-    for address in metadata_urls(issuer):
+    for address in server_metadata_urls(issuer):
         try:
             document = await fetch(address, guard=guard, most_bytes=MAX_BYTES, within_s=within_s)
             return _read(document, issuer)
@@ -42,14 +40,6 @@ async def fetch_keys(url: str, issuer: str | None, resolver: Resolver, most_byte
     own = issuer is None or split_url(issuer)[0] == split_url(url)[0]
     guard = guarded_for(url, resolver) if own else guarded(resolver)
     return await fetch(url, guard=guard, most_bytes=most_bytes, within_s=within_s)
-
-
-def metadata_urls(issuer: str) -> list[str]:
-    """Where an issuer may publish its metadata: its path after the well-known part, for OpenID also before."""
-    parts = urlsplit(issuer)
-    path = parts.path.rstrip("/")
-    places = [_SERVER + path, _OPENID + path, path + _OPENID]
-    return [urlunsplit((parts.scheme, parts.netloc, place, "", "")) for place in dict.fromkeys(places)]
 
 
 class _Metadata(msgspec.Struct):

@@ -14,9 +14,10 @@ from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
 from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Exchange as AnyExchange
+from interlock.transports.exchange import OpenExchange
 from interlock.transports.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import one_line
+from interlock.wire.messages import Id, one_line
 
 SETTLE_SECONDS: Final = 0.02
 """How long further questions are waited for, so that a client gets them together."""
@@ -55,6 +56,16 @@ class ParkedExchange(Exchange):
         # While the client is asked nobody listens, and what is told of the call meanwhile is lost on it.
         if self._held.attended:
             self._held.exchange.notify(method, params)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        return self._held.exchange.drained() if self._held.attended else None
+
+    @property
+    def conversation(self) -> object | None:
+        return self._held.exchange.conversation
+
+    def sibling(self, id: Id) -> OpenExchange | None:
+        return self._held.exchange.sibling(id)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         if not self.open:

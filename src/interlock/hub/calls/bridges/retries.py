@@ -7,16 +7,27 @@ from typing import Final
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
+from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.callbacks import EXTENSION
+from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.call_parking import CallParking
 from interlock.wire.errors import Fault
 
 STATE: Final = "requestState"
 QUESTIONS: Final = "inputRequests"
 ANSWERS: Final = "inputResponses"
+
+
+class Bridges(msgspec.Struct, frozen=True):
+    """The parts that carry questions between the eras."""
+
+    states: RequestStates
+    retries: Retries
 
 
 class Retries:
@@ -44,6 +55,15 @@ class Retries:
             # It was asked something already, by the hub itself.
             return
         if METHODS[exchange.request.method].may_ask:
+            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+
+    def hold_for_callbacks(self, call: Call, connection: Connection) -> None:
+        """Let a new client answer callbacks of a server as elicitations, where it cannot answer them otherwise."""
+        exchange, mgp = call.exchange, connection.mgp
+        if mgp is None or EXTENSION not in mgp.extensions or agreed_on(exchange.dialect, EXTENSION):
+            return
+        answers = exchange.dialect.capabilities.can_answer("elicitation/create", b'{"mode":"form"}')
+        if answers and call.target.kind == "tool" and not isinstance(exchange, ParkedExchange):
             call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from interlock.hub.calls.call import Call, Plan
@@ -11,6 +12,7 @@ from interlock.hub.upstreams.client_requests import ClientRequest, judged_params
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.transports.exchange import check_capability
+from interlock.wire.errors import Fault
 
 
 class CallForwarder(Protocol):
@@ -18,6 +20,9 @@ class CallForwarder(Protocol):
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of the call."""
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer with a refusal, unless the call is over."""
 
     def extend(self, seconds: float) -> None:
         """Give the server so much time for its answer, from now on."""
@@ -53,12 +58,30 @@ class CallRequests:
         check_capability(self._call.exchange.dialect, method, said)
         return self._judged(method, params, said, leaves=False)
 
-    def leave(self, questions: Sequence[tuple[str, bytes]]) -> asyncio.Future[list[bytes]]:
-        """Let questions leave in the result of the call. Fails with the refusal of the first that may not."""
+    def call_back(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a callback of the server. Raises or fails with a `Fault`."""
+        dialect = self._call.exchange.dialect
+        said = params if dialect.modern else question_for_old(dialect.revision, method, params)
+        check_capability(dialect, method, said)
+        waiting = self._judged(method, params, said, leaves=False)
+        self._wait_for(waiting)
+        return waiting
+
+    def leave(self, questions: Sequence[tuple[str, bytes]], then: Callable[[], None]) -> None:
+        """Let questions leave in the result of the call, then go on. The first that may not leave refuses the call."""
         judged = [self._judged(method, params, b"", leaves=True) for method, params in questions]
         for each in judged:
             self._wait_for(each)
-        return asyncio.gather(*judged)
+        asyncio.gather(*judged).add_done_callback(partial(self._on_judged, then))
+
+    def _on_judged(self, then: Callable[[], None], judged: asyncio.Future[list[bytes]]) -> None:
+        cause = None if judged.cancelled() else judged.exception()
+        if judged.cancelled():
+            self._forwarder.refuse(Fault("CANCELLED", "the request is no longer wanted"))
+        elif cause is None:
+            then()
+        else:
+            self._forwarder.refuse(cause if isinstance(cause, Fault) else Fault("INTERNAL_ERROR", "a fault of ours"))
 
     def withdraw(self) -> None:
         """The call is over: nobody wants the answers."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from interlock.hub.audit.record import ASKED, CANCELLED, FETCHED, TIMED_OUT, UNREADABLE, Outcome
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.server_request import ServerRequestExchange
 from interlock.store import StoreError
@@ -31,12 +31,12 @@ class ClientForwarder:
         self._recording = recording
         self._dispatcher = dispatcher
 
-    def send(self, call: Call) -> None:
+    def send(self, call: Call, plan: Plan) -> None:
         """Record the intent and send the request: at once, or once the intent is committed. Raises a `Fault`."""
         if self._recording.strict:
-            self._recording.begin(call, partial(self._on_recorded, call))
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call))
         else:
-            self._recording.begin(call)
+            self._recording.begin(call, plan.judged)
             self._forward(call)
 
     def _on_recorded(self, call: Call, error: StoreError | None) -> None:

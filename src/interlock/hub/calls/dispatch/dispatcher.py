@@ -13,11 +13,12 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import STATE, Retries
+from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.callbacks import Callbacks
 from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
 from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
@@ -29,6 +30,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
@@ -64,23 +66,26 @@ class Dispatcher:
         self,
         upstreams: Upstreams,
         recording: Recording,
-        states: RequestStates,
-        retries: Retries,
+        bridges: Bridges,
         tasks: TaskPreparation,
         recovery: CallRecovery,
+        callbacks: Callbacks,
         quota: CallQuota,
         background: BackgroundTasks,
     ) -> None:
         self._upstreams = upstreams
         self._recording = recording
-        self.states = states
-        self._retries = retries
+        self.states = bridges.states
+        self._retries = bridges.retries
         self._tasks = tasks
         self.recovery = recovery
+        self.callbacks = callbacks
         self.quota = quota
         self._background = background
         self._client_forwarder = ClientForwarder(recording, self)
         self._clock = asyncio.get_running_loop().time
+        self.open_requests: OpenRequests[Forwarder] = OpenRequests()
+        """The calls that a client can cancel by their id."""
         self.open_calls = 0
         self.large_bytes = 0
         """The bytes of the large calls among them."""
@@ -160,13 +165,15 @@ class Dispatcher:
             self.large_bytes -= call.large_bytes
             upstream.open_calls -= 1
             if not upstream.open_calls:
-                upstream.on_idle()
+                upstream.last_use = self._clock()
+                if upstream.idle is not None:
+                    upstream.idle.set()
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
         if (ticket := call.ticket) is not None:
             self._recording.end(call)
-            upstream.outcomes.add(call.outcome, ticket.took_us)
+            upstream.outcomes.ended.append((call.outcome, ticket.took_us))
 
     def withdraw(self, call: Call, plan: Plan) -> None:
         """Give back everything that a call has taken: it is not sent after all."""
@@ -178,7 +185,7 @@ class Dispatcher:
         upstream, exchange = call.upstream, call.exchange
         assert upstream is not None, "only a committed call is sent"
         if call.target.kind in CLIENT_KINDS:
-            self._client_forwarder.send(call)
+            self._client_forwarder.send(call, plan)
             return
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
@@ -214,8 +221,12 @@ class Dispatcher:
             self.done(call)
 
     def _fail_unsent(self, call: Call, fault: Fault) -> None:
+        upstream = call.upstream
         self.done(call)
-        call.exchange.fail(fault)
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+        else:
+            call.exchange.fail(fault)
 
     def _forward(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
         """Record the intent and forward the call: at once, or with a strict audit log once the intent is committed."""
@@ -224,9 +235,9 @@ class Dispatcher:
         try:
             if call.ticket is None:
                 if self._recording.strict:
-                    self._recording.begin(call, partial(self._on_recorded, call, plan, line))
+                    self._recording.begin(call, plan.judged, partial(self._on_recorded, call, plan, line))
                     return
-                self._recording.begin(call)
+                self._recording.begin(call, plan.judged)
             if dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
                 self._tasks.prepare(call, line)
         except Fault as fault:
@@ -236,6 +247,8 @@ class Dispatcher:
             owner.used = self._clock()
             if dialect.modern:
                 self._retries.hold(call, line)
+        if dialect.modern and connection.mgp is not None:
+            self._retries.hold_for_callbacks(call, connection)
         Forwarder(call, plan, connection, owner, self).send()
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:

@@ -21,20 +21,27 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.call_requests import CallRequests
+from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
+from interlock.hub.calls.dispatch.login_answers import answer_with_login
+from interlock.hub.calls.dispatch.outgoing import outgoing_for
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.dispatch.translation import Translation, in_client_era, rewritten
+from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
+from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, read_answer
 from interlock.protocols.mcp.error_translation import URL_FIRST
-from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
+from interlock.protocols.mgp import streaming
+from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
+from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
+from interlock.transports.open_requests import OpenRequests
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.large import Read
@@ -50,9 +57,15 @@ class CallDispatcher(Protocol):
 
     states: RequestStates
     recovery: CallRecovery
+    open_requests: OpenRequests[Forwarder]
+    callbacks: Callbacks
 
     def done(self, call: Call) -> None:
         """Give the place of a call back, and record how it ended."""
+
+
+def _cancelled() -> Fault:
+    return Fault("CANCELLED", "the call was cancelled")
 
 
 class Forwarder(msgspec.Struct, eq=False):
@@ -69,6 +82,13 @@ class Forwarder(msgspec.Struct, eq=False):
     _client_questions: ClientQuestions | None = None
     _open_requests: CallRequests | None = None
     """Requests of the server to the client, if there were any."""
+    _cancelling: bool = False
+    """Whether its client has asked to cancel it by its id."""
+    _answered_cancelled: bool = False
+    _callbacks: CallbackRelay | None = None
+    """Answers callbacks of a server that agreed on them."""
+    _stream: StreamRelay | None = None
+    """Relays chunks and progress of a server that agreed on MGP's streaming."""
 
     @property
     def attended(self) -> bool:
@@ -80,36 +100,68 @@ class Forwarder(msgspec.Struct, eq=False):
         """Send the call, with additional members where it is repeated. A failure to send is its answer."""
         call = self._call
         try:
+            if self._connection.mgp is not None and self._handle is None:
+                self._stream = relay_for(call, self._plan, self._connection, self._translation())
+                self._callbacks = self._dispatcher.callbacks.relay_for(call, self._connection, self)
             outgoing = self._outgoing(more)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
+            if agreed_on(call.exchange.dialect, streaming.EXTENSION):
+                self._dispatcher.open_requests.add(call.exchange, self)
             if type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
                 asyncio.get_running_loop().call_soon(self._send_large, outgoing)
                 return
-            tool = call.target.tool
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
 
     def _send_large(self, outgoing: Outgoing) -> None:
         if self._finished:
             return
-        tool = self._call.target.tool
         try:
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
+
+    def _send_now(self, outgoing: Outgoing) -> None:
+        tool = self._call.target.tool
+        self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+        if self._stream is not None:
+            self._stream.begin(self._handle)
 
     def _fail(self, fault: Fault) -> None:
         self._finish()
         self._call.exchange.fail(fault)
 
+    async def cancel_for_client(self, reason: str) -> bytes | None:
+        """Cancel the call as its client asked (MGP, Cancellation). The call is answered with an error, and this returns
+        the content so far; None where the call was answered in the meantime."""
+        self._cancelling = True
+        content = None if self._stream is None else await self._stream.cancel(reason)
+        if self._finished and not self._answered_cancelled:
+            return None
+        self.cancelled(reason)
+        self._call.exchange.fail(_cancelled())
+        return b"[]" if content is None else await self._checked(content)
+
+    async def _checked(self, content: bytes) -> bytes:
+        """Content that passed the same checks as a result."""
+        processor, checked = self._plan.processor, asyncio.get_running_loop().create_future()
+        if processor is None:
+            return content
+        processor.finish(self._call, b'{"content":%b}' % content, checked.set_result)
+        return bytes(msgspec.json.decode(await checked, type=dict[str, msgspec.Raw])["content"])
+
     def on_response(self, answer: Result | Failure) -> None:
         """Answer the client in its own terms."""
         call, modern = self._call, self._connection.modern
         exchange = call.exchange
+        if self._cancelling and isinstance(answer, Failure):
+            call.outcome, self._answered_cancelled = CANCELLED, True
+            self._fail(_cancelled())
+            return
         modern_client = exchange.dialect.modern
         if modern and not modern_client and self._asks_client(answer):
             return
@@ -138,14 +190,16 @@ class Forwarder(msgspec.Struct, eq=False):
         call, members = self._call, read.members
         exchange = call.exchange
         try:
-            result = in_client_era(call, self._connection, self._dispatcher.states, read.result, members)
+            translation = self._translation()
+            result = read.result if self._stream is None else self._stream.finish(read.result)
+            result = translation.in_client_era(result, members)
             self._finish()
             reserved = has_reserved(members, result)
             addressed = not call.caller.bare and members.has_addresses(result)
             old = not exchange.dialect.modern
             structures = exchange.dialect.revision.structures
             if reserved or addressed or (old and (self._connection.modern or not structures)):
-                work = partial(rewritten, call, self._connection, reserved, addressed)
+                work = partial(translation.rewritten, reserved, addressed)
                 if type(result) is Read:
                     LargeReading.here().work(result, work, self._deliver)
                     return
@@ -164,8 +218,7 @@ class Forwarder(msgspec.Struct, eq=False):
         """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
         try:
             self._translation().check_may_ask()
-            questions = questions_in(read.result, self._call.exchange.dialect)
-            self._leave(questions, partial(self._answer, read))
+            self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer, read))
         except Fault as fault:
             self._fail(fault)
 
@@ -173,18 +226,12 @@ class Forwarder(msgspec.Struct, eq=False):
         """Go on once every question may leave for the client. If one may not, only the refusal leaves."""
         # The server has answered: there is no request that a cancellation could reach.
         self._handle = None
-        self._requests().leave(questions).add_done_callback(partial(self._on_judged, then))
+        self._requests().leave(questions, then)
 
-    def _on_judged(self, then: Callable[[], None], judged: asyncio.Future[list[bytes]]) -> None:
-        cause = None if judged.cancelled() else judged.exception()
-        if self._finished:
-            return
-        if judged.cancelled():
-            self._fail(Fault("CANCELLED", "the request is no longer wanted"))
-        elif cause is None:
-            then()
-        else:
-            self._fail(cause if isinstance(cause, Fault) else Fault("INTERNAL_ERROR", "a fault of ours"))
+    def refuse(self, fault: Fault) -> None:
+        """Answer with a refusal, unless the call is over."""
+        if not self._finished:
+            self._fail(fault)
 
     def _deliver(self, result: bytes | Fault) -> None:
         """Answer with a large result that a thread has rewritten."""
@@ -222,6 +269,10 @@ class Forwarder(msgspec.Struct, eq=False):
         no client. Any other notification on a call's stream is not about the call."""
         exchange, processor = self._call.exchange, self._plan.processor
         params = params_of_server(params)
+        if method == streaming.CHUNK:
+            if self._stream is not None:
+                self._stream.on_chunk(params)
+            return
         if processor is not None:
             params = processor.params(params)
         if method == PROGRESS:
@@ -234,6 +285,12 @@ class Forwarder(msgspec.Struct, eq=False):
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
                 exchange.notify(method, one_line(params))
+        elif method == CALLBACK:
+            if self._callbacks is not None:
+                self._callbacks.on_request(params)
+        elif method == streaming.PROGRESS:
+            if self._stream is not None:
+                self._stream.on_progress(params)
         else:
             self._connection.listener.on_notification(method, params)
 
@@ -256,7 +313,11 @@ class Forwarder(msgspec.Struct, eq=False):
             message = f"{call.target.server} lost its session with the hub"
             fault = Fault("UPSTREAM_UNAVAILABLE", message, hint="repeat the call, if it may be made twice")
         call.outcome = recording.lost(fault)
+        upstream = call.upstream
         self._finish()
+        if fault.name == "LOGIN_REQUIRED":
+            answer_with_login(call, fault, upstream)
+            return
         turned_away = fault.kind.retryable and "status" in fault.data
         if turned_away and self._dispatcher.recovery.takes(call, self._plan, fault.render(ErrorDialect.MGP)):
             return
@@ -272,6 +333,14 @@ class Forwarder(msgspec.Struct, eq=False):
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of this call."""
         return self._call.exchange.ask(method, params)
+
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a callback of the server, once the gates let it pass."""
+        return self._requests().call_back(method, params)
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server take longer: it waits for an answer."""
+        self.extend(max(seconds, self._plan.timeouts.tool_s))
 
     def extend(self, seconds: float) -> None:
         """Wait so long for the server's answer, from now on."""
@@ -341,6 +410,11 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._client_questions is not None:
             questions, self._client_questions = self._client_questions, None
             questions.stop()
+        if self._stream is not None:
+            self._stream.stop()
+        if self._callbacks is not None:
+            self._callbacks.stop()
+        self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
         if self._open_requests is not None:
@@ -349,39 +423,17 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with additional members where the call is repeated."""
-        call, connection = self._call, self._connection
-        target, exchange = call.target, call.exchange
-        tool, meta, modern = target.tool, exchange.preview.meta, connection.modern
-        headers: tuple[tuple[str, str], ...] = ()
-        if tool is not None and tool.param_headers and modern:
-            headers = tuple(param_values(tool.param_headers, call.arguments))
-        wants_progress = meta is not None and meta.progress_token is not None
-        rest: bytes | None = None
-        if call.plain and more is None and connection.mgp is None and modern is exchange.dialect.modern:
-            # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
-            trace = call.trace.encode()
-            head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)
-            tail = b"}" if meta is None else meta.tail
-            if meta is None or meta.traceparent is None:
-                head += b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
-                params, rest = (head + b",", tail + b"}") if wants_progress else (head + tail + b"}", None)
-            else:
-                params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
-        else:
-            params = self._translation().params({**call.members, **more} if more else call.members)
+        stream = self._stream is not None and self._stream.asks_for_chunks
+        outgoing = outgoing_for(self._call, self._connection, self._translation(), more, stream=stream)
         now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
-        return Outgoing(
-            exchange.request.method,
-            params,
-            now + patience,
-            None if target.kind == "completion" else target.name,
-            headers,
-            wants_progress,
-            now + patience * LONGEST_CALL_FACTOR,
-            True,
-            patience,
-            rest,
-        )
+        outgoing.deadline, outgoing.max_deadline = now + patience, now + patience * LONGEST_CALL_FACTOR
+        outgoing.patience, outgoing.accepts = patience, self._accepts()
+        return outgoing
+
+    def _accepts(self) -> frozenset[str]:
+        """The notifications about the call that the hub takes from the server."""
+        accepts = frozenset[str]() if self._stream is None else self._stream.accepts
+        return accepts if self._callbacks is None else accepts | {CALLBACK}
 
     def _requests(self) -> CallRequests:
         """The requests of the server to the client within this call."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.calls.bridges.retries import STATE
-from interlock.hub.calls.call import Call, Caller, Plan, ResultProcessor
+from interlock.hub.calls.call import Call, Caller, ChunkFilter, EveryChunk, Plan, ResultProcessor
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Pass
 from interlock.hub.catalog.offer import Tool
@@ -160,6 +160,9 @@ class _FallbackResult:
             deliver(named)
         else:
             self._processor.finish(call, named, deliver)
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        return EveryChunk() if self._processor is None else self._processor.chunks(call)
 
     def error(self, error: ErrorObject) -> ErrorObject:
         return error if self._processor is None else self._processor.error(error)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.config.settings import Mask
 from interlock.judge.findings import Finding
-from interlock.judge.masking import Masker
+from interlock.judge.masking import MaskedStream, Masker
 from interlock.wire.errors import ErrorObject
 
 UNREADABLE: Final = msgspec.json.encode(
@@ -40,6 +40,16 @@ class ResultMasker:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return UNREADABLE, Counter({"unreadable": 1})
         return (msgspec.json.encode({**kept, **masked}) if counts else result), counts
+
+    def stream(self) -> MaskedStream:
+        """Masks the text of one call that comes in pieces."""
+        return MaskedStream(self._masker)
+
+    def block(self, block: dict[str, object]) -> tuple[dict[str, object], Counter[str]]:
+        """A content block without what is masked, and how much was masked by kind."""
+        masked, counts = self._masker.mask_value(block)
+        assert isinstance(masked, dict)
+        return masked, counts
 
     def error(self, error: ErrorObject) -> ErrorObject:
         """A server's error without what is masked."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from interlock.config.settings import Server
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, ChunkFilter
+from interlock.hub.calls.dispatch.chunk_checks import ChunkChecks, text_of
 from interlock.hub.calls.dispatch.result_division import Division, left_over
 from interlock.hub.calls.dispatch.result_masking import UNREADABLE, ResultMasker, findings_of
 from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
@@ -21,8 +22,7 @@ from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.judge.findings import Finding
-from interlock.judge.results import judge_result
-from interlock.judge.text import show_hidden
+from interlock.judge.results import judge_result, made_visible
 from interlock.wire.errors import ErrorObject, Fault
 
 BYTES_PER_TOKEN: Final = 4
@@ -70,6 +70,20 @@ class ResultPostprocessor:
     def params(self, params: bytes) -> bytes:
         """Mask the params of a notification, if results are masked."""
         return params if self._masker is None else self._masker.params(params)
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        """The checks for the chunks of one call."""
+        most_bytes = None if self._most is None else self._most * BYTES_PER_TOKEN
+        return ChunkChecks(
+            call,
+            self._judging,
+            self._findings,
+            self._tasks,
+            self._masker,
+            scans=self._scans,
+            escapes=self._escapes,
+            most_bytes=most_bytes,
+        )
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         prepared = _Prepared(result if self._masker is None else UNREADABLE, ())
@@ -122,7 +136,7 @@ class ResultPostprocessor:
         found = judge_result(said)
         if self._escapes:
             # Findings are bounded, but all hidden text becomes visible: a thousand decoys hide nothing.
-            visible = _visible(said)
+            visible = made_visible(said)
             if visible != said:
                 result = msgspec.json.encode({**value, **visible})
         return result, found
@@ -195,7 +209,7 @@ def _read(result: bytes, most: int) -> _Long | None:
     """A result that may have more tokens than it may show. One with few bytes of text, beside pictures say, has not."""
     fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     blocks = msgspec.json.decode(fields.get("content", b"[]"), type=list[object])
-    texts = [_text_of(block) for block in blocks]
+    texts = [text_of(block) for block in blocks]
     structured = bytes(fields.pop("structuredContent", b""))
     whole = sum(len(text.encode()) for text in texts)
     if whole <= most and len(structured) <= most:
@@ -257,24 +271,3 @@ def _repeats(texts: list[str], structured: bytes) -> bool:
                 if msgspec.json.decode(text) in (value, inner):
                     return True
     return False
-
-
-def _text_of(block: object) -> str:
-    if not isinstance(block, dict):
-        return ""
-    resource = block.get("resource")
-    text = resource.get("text") if isinstance(resource, dict) else block.get("text")
-    return text if isinstance(text, str) else ""
-
-
-def _visible(value: T) -> T:
-    """Every text of a value, names included, with what is hidden in it made visible. What a script or an emoji needs
-    is left alone."""
-    made: object = value
-    if isinstance(value, str):
-        made = show_hidden(value)
-    elif isinstance(value, list):
-        made = [_visible(item) for item in value]
-    elif isinstance(value, dict):
-        made = {show_hidden(key): _visible(item) for key, item in value.items()}
-    return cast(T, made)

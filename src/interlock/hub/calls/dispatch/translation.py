@@ -27,12 +27,18 @@ from interlock.protocols.mcp.capability_projection import request_meta, with_req
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.meta import Members, with_trace
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.streaming import MEMBER as MGP
+from interlock.protocols.traces import as_uuid
 from interlock.transports.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import one_line
 
 _UNSET: Final = msgspec.UNSET
 _encode: Final = msgspec.json.Encoder().encode
+
+
+HUB_MEMBERS: Final = ("scope", "state", "checkpoint")
+"""Members of a call beside its arguments that MCPL gives the host alone. What a client writes there is removed."""
 
 
 class Translation:
@@ -45,14 +51,24 @@ class Translation:
         self._connection = connection
         self._states = states
 
-    def params(self, members: Members) -> bytes:
-        """The params for the server, made of these."""
+    def params(self, members: Members, *, stream: bool = False) -> bytes:
+        """The params for the server, made of these. A client's own `_mgp` never crosses the hub."""
         call, connection = self._call, self._connection
         target, fields = call.target, dict(members)
+        fields.pop(MGP, None)
+        if stream:
+            fields[MGP] = msgspec.Raw(b'{"stream":true}')
+        if connection.mgp is not None:
+            # MGP, Trace ID Propagation.
+            fields["trace_id"] = msgspec.Raw(_encode(as_uuid(call.trace)))
         if target.kind in ("tool", "prompt"):
             fields["name"] = msgspec.Raw(target.quoted)
         elif target.kind == "resource":
             fields["uri"] = msgspec.Raw(target.quoted)
+        for name in HUB_MEMBERS:
+            fields.pop(name, None)
+        if call.scope:
+            fields["scope"] = msgspec.Raw(call.scope)
         self._translate(fields)
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))
@@ -89,6 +105,53 @@ class Translation:
         method = self._call.exchange.request.method
         if not METHODS[method].may_ask:
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
+
+    def in_client_era(self, result: bytes, members: ResultMembers) -> bytes:
+        """A result on one line, with the members that results have in the client's era."""
+        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
+            result = one_line(result)
+        call = self._call
+        exchange = call.exchange
+        modern, modern_client = self._connection.modern, exchange.dialect.modern
+        if modern:
+            if members.result_type != COMPLETE:
+                kind = members.kind
+                if modern_client and kind == INPUT_REQUIRED:
+                    return self.sealed(result)
+                if kind is not None or modern_client:
+                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
+            if not modern_client:
+                result = results.plain(result, members)
+            elif call.target.kind == "resource":
+                result = results.cacheable(result)
+            elif members.scope is not _UNSET and not members.private:
+                result = results.narrowed(result)
+        elif modern_client:
+            ttl = 0 if exchange.request.method == "resources/read" else None
+            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
+        return result
+
+    def content(self, content: bytes) -> bytes:
+        """Content blocks in JSON with the hub's addresses, as the client's revision can carry them. Raises
+        msgspec.DecodeError."""
+        rewritten = self.rewritten(False, not self._call.caller.bare, b'{"content":%b}' % content)
+        return bytes(msgspec.json.decode(rewritten, type=_Content).content)
+
+    def rewritten(self, reserved: bool, addressed: bool, result: bytes) -> bytes:
+        """A result without the hub's own names and with the hub's addresses, as the client's revision can carry it.
+
+        Large ones run in a thread.
+        """
+        call, dialect = self._call, self._call.exchange.dialect
+        if reserved:
+            result = cleaned(result)
+        if addressed:
+            result = with_exposed_uris(call.target.server, result)
+        if not dialect.modern and (self._connection.modern or not dialect.revision.structures):
+            # Last, since older revisions get structures as text, addresses included.
+            tool = call.target.tool
+            result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
+        return result
 
     def _opened(self, raw: msgspec.Raw) -> str | None:
         try:
@@ -135,45 +198,5 @@ class Translation:
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
 
 
-def in_client_era(
-    call: Call, connection: Connection, states: RequestStates, result: bytes, members: ResultMembers
-) -> bytes:
-    """A result on one line, with the members that results have in the client's era."""
-    if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
-        result = one_line(result)
-    exchange = call.exchange
-    modern, modern_client = connection.modern, exchange.dialect.modern
-    if modern:
-        if members.result_type != COMPLETE:
-            kind = members.kind
-            if modern_client and kind == INPUT_REQUIRED:
-                return Translation(call, connection, states).sealed(result)
-            if kind is not None or modern_client:
-                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
-        if not modern_client:
-            result = results.plain(result, members)
-        elif call.target.kind == "resource":
-            result = results.cacheable(result)
-        elif members.scope is not _UNSET and not members.private:
-            result = results.narrowed(result)
-    elif modern_client:
-        ttl = 0 if exchange.request.method == "resources/read" else None
-        result = results.completed(result, members, ttl_ms=ttl, server_info=connection.peer.server_info)
-    return result
-
-
-def rewritten(call: Call, connection: Connection, reserved: bool, addressed: bool, result: bytes) -> bytes:
-    """A result without the hub's own names and with the hub's addresses, as the client's revision can carry it.
-
-    Large ones run in a thread.
-    """
-    dialect = call.exchange.dialect
-    if reserved:
-        result = cleaned(result)
-    if addressed:
-        result = with_exposed_uris(call.target.server, result)
-    if not dialect.modern and (connection.modern or not dialect.revision.structures):
-        # Last, since older revisions get structures as text, addresses included.
-        tool = call.target.tool
-        result = older.result_for(dialect.revision, result, tool is not None and tool.wraps)
-    return result
+class _Content(msgspec.Struct):
+    content: msgspec.Raw

@@ -18,6 +18,7 @@ from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.target import Target
 from interlock.judge.findings import Finding
+from interlock.protocols.mgp.security import VALIDATORS
 
 
 class ValidatorsGate:
@@ -53,6 +54,11 @@ class ValidatorsGate:
         cwd = None if server is None else server.cwd
         judging, attended = self._judging, self._attended
         return ToolCheck(target.server, target.name, chosen, judging, local=local, cwd=cwd, attended=attended)
+
+    def applied(self, target: Target) -> str:
+        """The standard validators that the arguments of a call pass, or `none`."""
+        used = dict.fromkeys(use.validator for use in self._chosen(target).uses if use.validator in VALIDATORS)
+        return ", ".join(used) or "none"
 
     def _chosen(self, target: Target) -> Chosen:
         tool = target.tool

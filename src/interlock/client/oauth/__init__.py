@@ -1,0 +1,1 @@
+"""Logging in to MCP servers: discovery, registration, grants, refresh and revocation (MCP, Authorization)."""

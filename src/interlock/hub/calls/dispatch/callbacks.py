@@ -1,0 +1,265 @@
+"""Callbacks of servers (MGP, Callback Requests): who answers them, and the relay of one call.
+
+A person answers a confirmation: in the approvals inbox, or at the caller's client where the operator says who sits
+there. A model never does. Input and selections are answered by a client that agreed on callbacks or on elicitation. A
+callback is answered once and in time: a repeated request gets the recorded answer, a late one `timed_out`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.states import DecisionEvent, DecisionState
+from interlock.hub.auth.principals import TOKEN, Principal, local_person
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Call
+from interlock.hub.upstreams.sharing import log_level_of
+from interlock.judge.fingerprints import fingerprint
+from interlock.judge.text import show_hidden
+from interlock.protocols.mcp.methods import is_severe
+from interlock.protocols.mgp import callbacks
+from interlock.protocols.mgp.callbacks import Callback, CallbackType, Response
+from interlock.protocols.mgp.methods import agreed_on
+from interlock.transports.open_callbacks import OpenCallbacks
+from interlock.wire.errors import Fault
+
+MOST_PER_CALL: Final = 64
+"""Callbacks of one call. Further ones are not answered by anyone."""
+RESPOND_S: Final = 30.0
+RULE: Final = "a person answers the confirmations of servers"
+ELICIT: Final = "elicitation/create"
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class CallClient(Protocol):
+    """The client of one call."""
+
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client. Raises a `Fault` where it answers no such question."""
+
+    def wait_longer(self, seconds: float) -> None:
+        """Let the server take longer: it waits for an answer."""
+
+
+class Callbacks:
+    """Answers the callbacks of all servers."""
+
+    def __init__(
+        self, inbox: Inbox, attended_by: Callable[[Principal], str | None], background: BackgroundTasks
+    ) -> None:
+        self.inbox = inbox
+        self.attended_by = attended_by
+        self.background = background
+        self.open = OpenCallbacks()
+        """The callbacks that clients can answer."""
+
+    def relay_for(self, call: Call, connection: Connection, client: CallClient) -> CallbackRelay | None:
+        """The relay for the callbacks of a call; None for a server that did not agree on them."""
+        mgp = connection.mgp
+        if mgp is None or callbacks.EXTENSION not in mgp.extensions or call.target.kind != "tool":
+            return None
+        return CallbackRelay(self, call, connection, client)
+
+
+class CallbackRelay:
+    """The callbacks of one call."""
+
+    __slots__ = ("_answers", "_call", "_client", "_connection", "_parts", "_tasks")
+
+    def __init__(self, parts: Callbacks, call: Call, connection: Connection, client: CallClient) -> None:
+        self._parts = parts
+        self._call = call
+        self._connection = connection
+        self._client = client
+        self._answers: dict[str, Response | None] = {}
+        """By the server's id: the recorded answer, None while it is open."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_request(self, params: bytes) -> None:
+        """Take a callback request of the server."""
+        try:
+            callback = callbacks.read_callback(params)
+        except Fault:
+            return  # it names nobody who could be answered
+        callback = msgspec.structs.replace(callback, message=show_hidden(callback.message))
+        if callback.type is CallbackType.NOTIFICATION:
+            self._tell(callback)
+            return
+        id_ = callback.callback_id
+        if id_ in self._answers:
+            recorded = self._answers[id_]
+            if recorded is not None:
+                self._begin(self._respond(recorded))
+        elif len(self._answers) < MOST_PER_CALL:
+            self._answers[id_] = None
+            self._begin(self._answer(callback))
+
+    def stop(self) -> None:
+        """The call is over: nobody waits for an answer any more."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, callback: Callback) -> None:
+        timeout_s = callback.timeout_ms / 1000
+        self._client.wait_longer(timeout_s + RESPOND_S)
+        try:
+            async with asyncio.timeout(timeout_s):
+                said = await self._asked(callback)
+            answer = Response(callback.callback_id, msgspec.Raw(msgspec.json.encode(said)))
+        except TimeoutError:
+            answer = Response(callback.callback_id, _NOTHING, timed_out=True)
+        except Fault:
+            # Nobody can be asked: the server decides whether it goes on.
+            answer = Response(callback.callback_id, _NOTHING)
+        self._answers[callback.callback_id] = answer
+        self._client.wait_longer(0)
+        await self._respond(answer)
+
+    async def _respond(self, answer: Response) -> None:
+        with contextlib.suppress(Fault):
+            await self._connection.request(callbacks.RESPOND, msgspec.json.encode(answer), timeout=RESPOND_S)
+
+    async def _asked(self, callback: Callback) -> object:
+        if callback.type is not CallbackType.CONFIRMATION:
+            return await self._from_client(callback)
+        if callbacks.option_for(callback.options, confirmed=True) is None:
+            return None  # the options are not a yes and a no, so nothing can be confirmed
+        confirmed = await self._confirmed(callback)
+        return callbacks.option_for(callback.options, confirmed=confirmed)
+
+    async def _confirmed(self, callback: Callback) -> bool:
+        """The answer of a person. Raises TimeoutError where none is given in time."""
+        inbox, view = self._parts.inbox, _view(self._call, callback)
+        decision = await inbox.ask(self._question(callback), view=view)
+        own_client = self._ask_own_client(callback, decision)
+        try:
+            while decision.state is DecisionState.OPEN:
+                decision = await inbox.settled(decision.id, callback.timeout_ms / 1000)
+            if decision.state is DecisionState.APPROVED:
+                return await inbox.use(decision.id)
+            if decision.state is DecisionState.DENIED:
+                return False
+            raise TimeoutError
+        finally:
+            if own_client is not None:
+                own_client.cancel()
+            if decision.state is DecisionState.OPEN:
+                # In the background: the relay may be cancelled already.
+                ending = inbox.end(decision.id, DecisionEvent.EXPIRE, "the server no longer waits")
+                self._parts.background.begin(ending, None)
+
+    def _ask_own_client(self, callback: Callback, decision: Decision) -> asyncio.Task[None] | None:
+        """Ask at the caller's client, where the operator says who sits before it."""
+        name = self._parts.attended_by(self._call.caller.principal)
+        if name is None:
+            return None
+        return asyncio.ensure_future(self._take_own_answer(callback, decision, local_person(name)))
+
+    async def _take_own_answer(self, callback: Callback, decision: Decision, person: Principal) -> None:
+        with contextlib.suppress(Fault, msgspec.DecodeError):
+            said = await self._from_client(callback)
+            if said is None:
+                return  # the request stays open in the inbox
+            confirmed = callbacks.is_confirmed(callback.options, said)
+            view = decision.question.view
+            await self._parts.inbox.answer(decision.id, "once" if confirmed else "no", person, "client", view)
+
+    async def _from_client(self, callback: Callback) -> object:
+        """The response of the caller's client. Raises MISSING_CAPABILITY where it answers no callbacks."""
+        exchange = self._call.exchange
+        if agreed_on(exchange.dialect, callbacks.EXTENSION):
+            renamed, answer = self._parts.open.open(self._call.caller.owner, exchange.request.id, callback)
+            exchange.notify(callbacks.REQUEST, callbacks.callback_params(renamed))
+            try:
+                return (await answer).response
+            finally:
+                answer.cancel()
+        asking = self._client.ask_client(ELICIT, _form(self._call, callback))
+        try:
+            return _elicited(callback, await asking)
+        finally:
+            asking.cancel()
+
+    def _tell(self, callback: Callback) -> None:
+        """Pass on a message that needs no answer: as it is, or as a log message."""
+        exchange = self._call.exchange
+        if agreed_on(exchange.dialect, callbacks.EXTENSION):
+            renamed = msgspec.structs.replace(callback, request_id=exchange.request.id)
+            exchange.notify(callbacks.REQUEST, callbacks.callback_params(renamed))
+            return
+        said = {"level": "notice", "logger": self._call.target.server, "data": callback.message}
+        params = msgspec.json.encode(said)
+        if is_severe(params, log_level_of(exchange)):
+            exchange.notify("notifications/message", params)
+
+    def _question(self, callback: Callback) -> Question:
+        call = self._call
+        principal, target = call.caller.principal, call.target
+        tool = target.tool
+        # Each callback of each call is a matter of its own.
+        matter = [call.trace, callback.callback_id, callback.message, callback.options, call.arguments]
+        return Question(
+            kind="callback",
+            asker=principal.id,
+            asker_kind=principal.kind,
+            server=target.server,
+            name=target.name,
+            shown=target.name if tool is None else tool.exposed,
+            text=f"{target.server} asks while {target.name} runs: {callback.message}",
+            rule=RULE,
+            fingerprint="" if tool is None else tool.fingerprint(),
+            arguments_hash=fingerprint(matter),
+            summary=callback.message,
+            asked_with="" if principal.key.startswith(TOKEN) else principal.key,
+            trace=call.trace,
+        )
+
+
+def _view(call: Call, callback: Callback) -> str:
+    """Everything that a person reads before confirming."""
+    options = ", ".join(show_hidden(option) for option in callback.options) or "confirm, cancel"
+    arguments = msgspec.json.format(msgspec.json.encode(call.arguments), indent=2).decode()
+    return f"{callback.message}\n\noptions: {options}\n{call.target.server} {call.target.name} {arguments}"
+
+
+def _form(call: Call, callback: Callback) -> bytes:
+    """The callback as an elicitation. The hub says who asks."""
+    match callback.type:
+        case CallbackType.CONFIRMATION:
+            member: dict[str, object] = {"confirm": {"type": "boolean", "title": "Confirm"}}
+        case CallbackType.SELECTION:
+            member = {"answer": {"type": "string", "enum": list(callback.options)}}
+        case _:
+            member = {"answer": {"type": "string"}}
+    schema = {"type": "object", "properties": member, "required": list(member)}
+    message = f"{call.target.server}: {callback.message}"
+    return msgspec.json.encode({"message": message, "requestedSchema": schema})
+
+
+def _elicited(callback: Callback, answer: bytes) -> object:
+    """The response in an elicitation's answer; None where the person gave none."""
+    said = msgspec.json.decode(answer, type=_Elicited)
+    if said.action == "decline" and callback.type is CallbackType.CONFIRMATION:
+        return False
+    if said.action != "accept":
+        return None
+    response = said.content.get("confirm" if callback.type is CallbackType.CONFIRMATION else "answer")
+    return response if callbacks.fits(callback, response) else None
+
+
+class _Elicited(msgspec.Struct):
+    action: str = ""
+    content: dict[str, object] = {}

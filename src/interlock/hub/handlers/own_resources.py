@@ -1,0 +1,30 @@
+"""Resources of the hub itself that clients subscribe to: those of rooms, and the events that wait for an agent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.target import Target
+from interlock.hub.handlers.rooms import RoomHandler
+from interlock.hub.live.deliveries import OWN as EVENTS
+from interlock.hub.live.tools import EVENTS_URI, LiveTools
+
+ROOMS: Final = "rooms:"
+"""Stands in the place of a server for the resources of rooms, which are the hub's own. No server has a colon."""
+OWN: Final = frozenset({ROOMS, EVENTS})
+"""Stand in the place of a server, where a resource is the hub's own."""
+
+
+class OwnResources:
+    """Finds the hub's own resources."""
+
+    def __init__(self, rooms: RoomHandler, live: LiveTools) -> None:
+        self._rooms = rooms
+        self._live = live
+
+    def target(self, caller: Caller, uri: str) -> Target | None:
+        """The target of an address, if it is the hub's own and the caller's. Events have the agent as their name."""
+        if uri == EVENTS_URI and self._live.offered(caller):
+            return Target("resource", EVENTS, caller.principal.id)
+        return Target("resource", ROOMS, uri) if self._rooms.owns(caller, uri) else None

@@ -1,0 +1,56 @@
+"""The live gate: after an event from outside reached an agent, its tools that change something ask a person.
+
+An event is untrusted text in the agent's context. That holds in every mode but `observe`, which only records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from interlock.config.settings import Mode
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Check
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.target import Target
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import now
+from interlock.protocols.mgp.permissions import Risk
+
+RULE = "live: after an event from outside, tools that change something need approval"
+
+
+class LiveGate:
+    """Asks before tools that write, for some time after an event."""
+
+    name = "live"
+
+    def __init__(
+        self,
+        mode: Mode,
+        ask_s: float,
+        deliveries: Deliveries,
+        risk_of: Callable[[Tool], Risk],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._mode = mode
+        self._ask_s = ask_s
+        self._deliveries = deliveries
+        self._risk_of = risk_of
+        self._note = note
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """The whole tool writes or not, whatever the arguments are. Plans are made anew when this ends."""
+        if target.tool is None or principal.kind not in ("agent", "service"):
+            return PASS
+        touched = self._deliveries.touched_at(principal.id)
+        if not touched or now() >= touched + self._ask_s or self._risk_of(target.tool) is Risk.SAFE:
+            return PASS
+        if self._mode == "observe":
+            self._note(target.server, f"would ask before {target.name} for {principal.id}: {RULE}")
+            return PASS
+        return Ask(f"{target.tool.exposed} needs a person's approval: {principal.id} was given an event.", RULE)
+
+    def check(self, target: Target) -> Check | None:
+        """Whatever the arguments are."""
+        return None

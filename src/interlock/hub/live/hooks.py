@@ -1,0 +1,119 @@
+"""Webhooks in: a signed message becomes an event for the one agent that its configuration names.
+
+Signature and timestamp are verified over the raw bytes before anything in them is read (Standard Webhooks). A message
+that is sent again is known by its id.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from standardwebhooks import Webhook
+
+from interlock.config.live_settings import Hook
+from interlock.config.settings import Rate
+from interlock.hub.live.addresses import PREFIX
+from interlock.hub.live.intake import Incoming, Intake
+from interlock.hub.live.refusals import RecordedRefusals
+from interlock.hub.rate_meter import Meter
+from interlock.protocols.mcpl.events import PushResult
+from interlock.wire.errors import Fault
+
+MAX_BYTES: Final = 64 * 1024
+MIN_SECRET_BYTES: Final = 24
+"""Standard Webhooks: a secret has 24 to 64 bytes."""
+MAX_ID: Final = 256
+UNVERIFIED: Final = Rate(per_minute=600)
+"""Messages to one webhook whose signature is looked at."""
+_TYPE: Final = re.compile(r"[A-Za-z0-9_:-]{1,60}(?:\.[A-Za-z0-9_:-]{1,60}){0,5}\Z")
+
+
+class Hooks:
+    """The webhooks of one hub."""
+
+    def __init__(self, settings: Callable[[], Mapping[str, Hook]], intake: Intake, refusals: RecordedRefusals) -> None:
+        self._settings = settings
+        self._intake = intake
+        self._refusals = refusals
+        self._meters: dict[tuple[str, bool], Meter] = {}
+
+    def check(self, name: str) -> None:
+        """Refuse a message before its body is read. Raises RATE_LIMITED, and AUTH_REQUIRED where nobody could sign."""
+        if name not in self._settings():
+            raise _not_signed()
+        self._count(name, UNVERIFIED, verified=False)
+
+    async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PushResult:
+        """Take a message. Raises a `Fault` to refuse it; the sender may send it again."""
+        hook = self._settings().get(name)
+        if hook is None:
+            raise _not_signed()
+        try:
+            id_ = _verified(hook, headers, body)
+            self._count(name, hook.rate, verified=True)
+            return await self._intake.take(_event(name, id_, body), (hook.agent,))
+        except Fault as fault:
+            claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
+            self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
+            raise
+
+    def _count(self, name: str, rate: Rate, *, verified: bool) -> None:
+        meter = self._meters.get((name, verified))
+        if meter is None or meter.rate != rate:
+            meter = self._meters[name, verified] = Meter("webhook", rate)
+        now = time.monotonic()
+        wait_s = meter.wait_s(now)
+        if wait_s > 0:
+            raise Fault("RATE_LIMITED", "the webhook's rate is used up", retry_after_ms=int(wait_s * 1000) + 1)
+        meter.take(now)
+
+
+def why_weak(secret: str) -> str:
+    """Why a secret cannot be used, to follow its name in a sentence; empty for a good one."""
+    if not secret:
+        return "is not set"
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_") + "==", validate=False)
+    except (binascii.Error, ValueError):
+        return "is not base64"
+    return "" if len(key) >= MIN_SECRET_BYTES else f"has less than {MIN_SECRET_BYTES} bytes"
+
+
+def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
+    """The id of a message whose signature and time are good. Raises AUTH_REQUIRED."""
+    secret = os.environ.get(hook.secret_env, "")
+    if weak := why_weak(secret):
+        raise Fault("SERVER_NOT_READY", f"the webhook's secret in ${hook.secret_env} {weak}")
+    lower = {name.lower(): value for name, value in headers.items()}
+    id_ = lower.get("webhook-id", "")
+    try:
+        Webhook(secret).verify(body, lower, json_parse=False)
+    except Exception:  # a library that reads what a stranger sent: whatever it raises, the message is not good
+        raise _not_signed() from None
+    if not 0 < len(id_) <= MAX_ID:
+        raise Fault("INVALID_PARAMS", f"webhook-id has at most {MAX_ID} characters")
+    return id_
+
+
+def _not_signed() -> Fault:
+    """The same for an unknown webhook: whoever has no secret learns no names."""
+    return Fault("AUTH_REQUIRED", "the signature or its time is not good, or there is no such webhook")
+
+
+def _event(name: str, id: str, body: bytes) -> Incoming:
+    """The event in a message. Its `type` takes the place of a feature set, so that rules can name it."""
+    try:
+        said = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise Fault("INVALID_PARAMS", "the body is no JSON object") from None
+    kind = said.get("type")
+    feature = kind if isinstance(kind, str) and _TYPE.match(kind) else "message"
+    content = [{"type": "text", "text": msgspec.json.format(body, indent=2).decode()}]
+    return Incoming(PREFIX + name, id, feature, content, len(body))

@@ -1,0 +1,75 @@
+"""Held events ride on the agent's next tool result, each in a content block of its own.
+
+A result never becomes a failure for that: if the events cannot be had, the result goes without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProcessor
+from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.rendering import blocks
+from interlock.wire.errors import ErrorObject
+
+MAX_EVENTS: Final = 3
+MAX_BYTES: Final = 8 * 1024
+MAX_TEXT: Final = 4_000
+
+_log = logging.getLogger(__name__)
+
+
+class RidingEvents:
+    """Processes the results of one agent's calls, after the processor of their server."""
+
+    def __init__(
+        self, inner: ResultProcessor | None, deliveries: Deliveries, judging: Judging, tasks: BackgroundTasks
+    ) -> None:
+        self._inner = inner
+        self._deliveries = deliveries
+        self._judging = judging
+        self._tasks = tasks
+
+    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        """Process a result, with the events that wait for its agent."""
+        if self._deliveries.anything(call.caller.principal.id) and not call.exchange.dialect.rest:
+            deliver = partial(self._begin, call, deliver)
+        if self._inner is None:
+            deliver(result)
+        else:
+            self._inner.finish(call, result, deliver)
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        """Events do not ride on chunks."""
+        return EveryChunk() if self._inner is None else self._inner.chunks(call)
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """Events do not ride on errors."""
+        return error if self._inner is None else self._inner.error(error)
+
+    def params(self, params: bytes) -> bytes:
+        """Events do not ride on notifications."""
+        return params if self._inner is None else self._inner.params(params)
+
+    def _begin(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+        self._tasks.begin(self._ride(call, deliver, result), call)
+
+    async def _ride(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+        try:
+            fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+            content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
+            if content is not None and call.exchange.open:
+                events, left = await self._deliveries.take(call.caller.principal.id, MAX_EVENTS, MAX_BYTES)
+                added: list[Any] = await self._judging.elsewhere(lambda: blocks(events, left, MAX_TEXT))
+                if added:
+                    result = msgspec.json.encode({**fields, "content": [*content, *added]})
+        except Exception:
+            _log.exception("events could not ride on a result")
+        deliver(result)

@@ -1,0 +1,251 @@
+"""The logins of the hub to its servers: who is logged in, and logins that wait for a person in a browser.
+
+A person comes back by the state of the login, which nobody can guess; a page that starts one has a ticket of the same
+kind. Both hold for ten minutes and once. No token leaves this module but in the header of its own server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+from urllib.parse import parse_qs, urlsplit
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from interlock.client.oauth.endpoints import Endpoints
+from interlock.client.oauth.login import Login, Pending, PendingDevice
+from interlock.config.settings import Config, Server
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, StoreHolder
+from interlock.protocols.oauth.challenges import Challenge
+from interlock.protocols.oauth.clients import ClientSettings
+from interlock.transports.http.outside import client_context
+from interlock.transports.resolving import Resolver
+from interlock.wire.encryption import Encryption
+from interlock.wire.errors import Fault
+
+VALID_S: Final = 600.0
+MOST_WAITING: Final = 256
+CALLBACK: Final = "/oauth/callback"
+START: Final = "/oauth/start/"
+
+
+class LoginHost(StoreHolder, Protocol):
+    """The part of the hub that logins stand on."""
+
+    config: Config
+    resolver: Resolver
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A login that a person has begun."""
+
+    server: str
+    principal: str
+    login: Login
+    pending: Pending
+    by: Principal
+    until: float
+    done: asyncio.Future[None]
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """The right to begin one login."""
+
+    server: str
+    principal: str
+    by: Principal
+    """The caller that needs it."""
+    until: float
+
+
+class LoginRow(msgspec.Struct, frozen=True):
+    """One stored login, without its tokens."""
+
+    server: str
+    principal: str
+    issuer: str
+
+
+class Logins:
+    """Every login of one hub. `address` gives the hub's own for browsers on this machine; empty for none."""
+
+    def __init__(self, host: LoginHost, encryption: Encryption, address: Callable[[], str]) -> None:
+        self._address = address
+        self._host = host
+        self._encryption = encryption
+        self._logins: WeakValueDictionary[tuple[str, str], _HubLogin] = WeakValueDictionary()
+        self._waiting: dict[str, Waiting] = {}
+        self._devices: dict[str, tuple[Login, PendingDevice, float]] = {}
+        self._tickets: dict[str, Ticket] = {}
+
+    def of(self, server: str, settings: Server, principal: str = "") -> Login:
+        """The login of a principal to a server; the one that all share where `principal` is empty."""
+        assert settings.url is not None
+        wanted = (settings.url, settings.oauth, settings.ca_bundle, settings.client_certificate, settings.client_key)
+        known = self._logins.get((server, principal))
+        if known is None or known.made_for != wanted:
+            record = LoginRecord(self._host, self._encryption, server, principal)
+            endpoints = Endpoints(settings.url, settings.oauth.trusted, self._host.resolver, tls_of(settings))
+            known = _HubLogin(settings.url, self._settings(settings), record, endpoints, hint=_hint(server, principal))
+            known.made_for = wanted
+            self._logins[server, principal] = known
+        return known
+
+    async def begin(self, server: str, principal: str, redirect_uri: str, by: Principal) -> Waiting:
+        """Begin a login in a browser. Raises a `Fault`."""
+        login = self.of(server, self._server(server), principal)
+        pending = await login.begin(login.wanted or Challenge(), redirect_uri)
+        self._forget_old()
+        if len(self._waiting) >= MOST_WAITING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        done = asyncio.get_running_loop().create_future()
+        waiting = Waiting(server, principal, login, pending, by, time.monotonic() + VALID_S, done)
+        self._waiting[pending.request.state] = waiting
+        return waiting
+
+    async def finish(self, callback: str) -> Waiting:
+        """Take the address that a browser was sent back to. Raises LOGIN_REQUIRED for one of no login under way."""
+        self._forget_old()
+        state = parse_qs(urlsplit(callback).query).get("state", [""])[0]
+        waiting = self._waiting.pop(state, None)
+        if waiting is None:
+            raise Fault("LOGIN_REQUIRED", "this page belongs to no login that is under way", hint="begin again")
+        try:
+            await waiting.login.finish(waiting.pending, callback)
+        except Fault as fault:
+            waiting.done.set_exception(fault)
+            waiting.done.exception()
+            raise
+        waiting.done.set_result(None)
+        return waiting
+
+    async def wait(self, state: str, within_s: float) -> bool:
+        """Wait for a login that was begun. False if the person is not done yet. Raises why it failed."""
+        waiting = self._waiting.get(state)
+        if waiting is None:
+            raise Fault("NOT_FOUND", "no such login is under way")
+        await asyncio.wait([waiting.done], timeout=within_s)
+        if not waiting.done.done():
+            return False
+        waiting.done.result()
+        return True
+
+    async def begin_device(self, server: str, principal: str) -> tuple[str, PendingDevice]:
+        """Begin a login with a code that a person types elsewhere. Returns the id to poll with."""
+        login = self.of(server, self._server(server), principal)
+        pending = await login.begin_device(login.wanted or Challenge())
+        self._forget_old()
+        if len(self._devices) >= MOST_WAITING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        id_ = secrets.token_urlsafe(24)
+        self._devices[id_] = login, pending, time.monotonic() + min(pending.code.expires_in, VALID_S)
+        return id_, pending
+
+    async def poll_device(self, id: str) -> float | None:
+        """Whether the person is done: None if so, else the seconds until the next question."""
+        self._forget_old()
+        found = self._devices.get(id)
+        if found is None:
+            raise Fault("LOGIN_REQUIRED", "the code has expired", hint="begin again")
+        wait_s = await found[0].poll_device(found[1])
+        if wait_s is None:
+            del self._devices[id]
+        return wait_s
+
+    def ticket(self, server: str, principal: str, by: Principal) -> str:
+        """A path that starts a login once. Raises RESOURCE_EXHAUSTED."""
+        self._forget_old()
+        if len(self._tickets) >= MOST_WAITING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        name = secrets.token_urlsafe(32)
+        self._tickets[name] = Ticket(server, principal, by, time.monotonic() + VALID_S)
+        return START + name
+
+    def redeem(self, name: str) -> Ticket | None:
+        """The login that a ticket starts; None for a ticket that was used or has expired."""
+        self._forget_old()
+        return self._tickets.pop(name, None)
+
+    def peek(self, name: str) -> Ticket | None:
+        """The login that a ticket would start."""
+        self._forget_old()
+        return self._tickets.get(name)
+
+    async def log_out(self, server: str, principal: str) -> None:
+        """Revoke and forget a login."""
+        await self.of(server, self._server(server), principal).log_out()
+
+    async def list(self) -> list[LoginRow]:
+        """Every stored login."""
+        rows = [document.value for document in await self._host.store.find(LOGINS)]
+        return [LoginRow(row.server, row.principal, row.issuer) for row in rows if row.sealed]
+
+    def shared_works(self, server: str) -> bool:
+        """Whether somebody is logged in for all callers."""
+        login = self._logins.get((server, ""))
+        return login is not None and login.wanted is None
+
+    def page(self, server: str, principal: str, by: Principal) -> str | None:
+        """The address of a page that starts a login once; None where browsers on this machine cannot reach the hub.
+
+        Nobody elsewhere may open it, so that no agent can have somebody else log in for it (MCP, Elicitation).
+        """
+        address = self._address()
+        return f"{address}{self.ticket(server, principal, by)}" if address else None
+
+    def _server(self, server: str) -> Server:
+        settings = self._host.config.servers.get(server)
+        if settings is None or settings.url is None:
+            hint = "`interlock status` shows all servers; a program gets its credentials from `env`"
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r} at a URL", hint=hint)
+        return settings
+
+    def _settings(self, server: Server) -> ClientSettings:
+        oauth = server.oauth
+        return ClientSettings(
+            grant=oauth.grant,
+            client_id=oauth.client_id,
+            client_secret=oauth.client_secret,
+            private_key=oauth.private_key,
+            algorithm=oauth.algorithm,
+            metadata_url=oauth.metadata_url or self._host.config.hub.login.metadata_url,
+            issuer=oauth.issuer,
+            scopes=oauth.scopes,
+            assertion=oauth.assertion,
+            idp_token_endpoint=oauth.idp_token_endpoint,
+            idp_client_id=oauth.idp_client_id,
+        )
+
+    def _forget_old(self) -> None:
+        now = time.monotonic()
+        self._waiting = {state: waiting for state, waiting in self._waiting.items() if waiting.until > now}
+        self._tickets = {name: ticket for name, ticket in self._tickets.items() if ticket.until > now}
+        self._devices = {id_: found for id_, found in self._devices.items() if found[2] > now}
+
+
+class _HubLogin(Login):
+    """A login that knows which settings it was made for."""
+
+    made_for: tuple[object, ...] = ()
+
+
+def tls_of(settings: Server) -> ssl.SSLContext | None:
+    """The TLS settings of a server; None for the usual ones. Raises SERVER_NOT_READY for files that cannot be used."""
+    if settings.ca_bundle is None and settings.client_certificate is None:
+        return None
+    try:
+        return client_context(settings.ca_bundle, settings.client_certificate, settings.client_key)
+    except OSError as cause:
+        hint = "check `ca_bundle`, `client_certificate` and `client_key`"
+        reason = cause.strerror or "they are no certificates"
+        raise Fault("SERVER_NOT_READY", f"the files for TLS cannot be used: {reason}", hint=hint) from None
+
+
+def _hint(server: str, principal: str) -> str:
+    return f"run `interlock login {server} --for {principal}`" if principal else f"run `interlock login {server}`"

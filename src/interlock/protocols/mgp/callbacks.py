@@ -1,0 +1,138 @@
+"""Callback requests (MGP, Callback Requests): a server asks for something while it works on a call.
+
+A callback is named by its id, and answered once: a repeated request gets the recorded answer, a late one `timed_out`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
+
+EXTENSION: Final = "bidirectional"
+REQUEST: Final = "notifications/mgp.callback.request"
+RESPOND: Final = "mgp/callback/respond"
+
+DEFAULT_MS: Final = 60_000
+LONGEST_MS: Final = 600_000
+"""Nobody waits for an answer for longer than ten minutes, whatever a server says."""
+LONGEST_MESSAGE: Final = 4_000
+MOST_OPTIONS: Final = 32
+LONGEST_OPTION: Final = 200
+LONGEST_ID: Final = 200
+LONGEST_RESPONSE: Final = 64 * 1024
+
+_REFUSALS: Final = frozenset({"cancel", "no", "deny", "abort", "decline", "reject", "refuse", "stop", "never"})
+
+
+class CallbackType(enum.Enum):
+    """The four types."""
+
+    CONFIRMATION = "confirmation"
+    INPUT = "input"
+    SELECTION = "selection"
+    NOTIFICATION = "notification"
+
+
+class Callback(msgspec.Struct, frozen=True):
+    """The params of a callback request."""
+
+    callback_id: str
+    type: CallbackType
+    message: str = ""
+    request_id: Id | None = None
+    options: tuple[str, ...] = ()
+    timeout_ms: int = DEFAULT_MS
+
+
+class Response(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The params of `mgp/callback/respond`."""
+
+    callback_id: str
+    response: msgspec.Raw = msgspec.Raw(b"null")
+    timed_out: bool = False
+
+
+class CallbackAnswer(msgspec.Struct, frozen=True):
+    """The answer to a callback, decoded."""
+
+    response: Any = None
+    timed_out: bool = False
+
+
+def read_callback(params: bytes) -> Callback:
+    """A callback request, bounded. Raises UPSTREAM_ERROR."""
+    try:
+        said = msgspec.json.decode(params, type=Callback)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"a callback request that cannot be read: {cause}") from None
+    if not said.callback_id or len(said.callback_id) > LONGEST_ID:
+        raise Fault("UPSTREAM_ERROR", f"a callback_id has 1 to {LONGEST_ID} characters")
+    if len(said.options) > MOST_OPTIONS or any(len(option) > LONGEST_OPTION for option in said.options):
+        raise Fault("UPSTREAM_ERROR", f"a callback has at most {MOST_OPTIONS} options of {LONGEST_OPTION} characters")
+    if said.type is CallbackType.SELECTION and not said.options:
+        raise Fault("UPSTREAM_ERROR", "a selection needs options")
+    return msgspec.structs.replace(
+        said,
+        message=said.message[:LONGEST_MESSAGE],
+        timeout_ms=min(max(said.timeout_ms, 1), LONGEST_MS),
+    )
+
+
+def callback_params(callback: Callback) -> bytes:
+    """The params of a callback request."""
+    params: dict[str, object] = {"callback_id": callback.callback_id}
+    if callback.request_id is not None:
+        params["request_id"] = callback.request_id
+    params |= {"type": callback.type.value, "message": callback.message}
+    if callback.options:
+        params["options"] = callback.options
+    if callback.type is not CallbackType.NOTIFICATION:
+        params["timeout_ms"] = callback.timeout_ms
+    return msgspec.json.encode(params)
+
+
+def read_response(params: bytes) -> Response:
+    """The params of `mgp/callback/respond`. Raises INVALID_PARAMS."""
+    try:
+        said = msgspec.json.decode(params, type=Response)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("INVALID_PARAMS", f"{RESPOND}: {cause}") from None
+    if len(bytes(said.response)) > LONGEST_RESPONSE:
+        raise Fault("INVALID_PARAMS", f"{RESPOND}: a response has at most {LONGEST_RESPONSE} bytes")
+    return said
+
+
+def accepted(callback_id: str, *, taken: bool) -> bytes:
+    """The members of the answer to `mgp/callback/respond`: whether the response counts."""
+    return b'"callback_id":%b,"accepted":%b' % (msgspec.json.encode(callback_id), b"true" if taken else b"false")
+
+
+def option_for(options: tuple[str, ...], *, confirmed: bool) -> str | None:
+    """The one option that says yes, or the first that says no. None where that is not certain."""
+    if not options:
+        return "confirm" if confirmed else "cancel"
+    found = [option for option in options if (option.strip().lower() in _REFUSALS) is not confirmed]
+    return found[0] if found and (len(found) == 1 or not confirmed) else None
+
+
+def is_confirmed(options: tuple[str, ...], response: object) -> bool:
+    """Whether a response to a confirmation says yes: the word for it, or `true`."""
+    return response is True or (isinstance(response, str) and response == option_for(options, confirmed=True))
+
+
+def fits(callback: Callback, response: object) -> bool:
+    """Whether a response is one that the callback allows."""
+    match callback.type:
+        case CallbackType.CONFIRMATION:
+            return isinstance(response, bool) or response in (callback.options or ("confirm", "cancel"))
+        case CallbackType.SELECTION:
+            return response in callback.options
+        case CallbackType.INPUT:
+            return response is not None
+        case CallbackType.NOTIFICATION:
+            return False

@@ -1,0 +1,137 @@
+"""Who we are to an authorization server: registered before, known by a metadata document, or registered now.
+
+Credentials belong to the issuer that gave them, and are used with no other (MCP, Authorization Server Binding).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from interlock.protocols.oauth.metadata import ServerMetadata, is_loopback
+from interlock.wire.errors import Fault
+
+AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+GrantKind = Literal["authorization_code", "device_code", "client_credentials", "jwt_bearer", "id_jag"]
+_BASIC: Final = "client_secret_basic"
+_METHODS: Final[dict[str, AuthMethod]] = {
+    "none": "none",
+    "client_secret_basic": "client_secret_basic",
+    "client_secret_post": "client_secret_post",
+}
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """How to log in, as far as it was configured."""
+
+    grant: GrantKind = "authorization_code"
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    """A key in PEM, for `private_key_jwt`."""
+    algorithm: str = "ES256"
+    metadata_url: str | None = None
+    """An https address of our client ID metadata document."""
+    issuer: str | None = None
+    """The only authorization server that may be used; the one that credentials above belong to."""
+    scopes: tuple[str, ...] = ()
+    """Asked for besides those that the server asks for."""
+    name: str = "Interlock"
+    assertion: str | None = None
+    """The workload's JWT, for `jwt_bearer`; a person's ID token, for `id_jag`."""
+    idp_token_endpoint: str | None = None
+    idp_client_id: str | None = None
+
+
+class RegisteredClient(msgspec.Struct, frozen=True):
+    """A client that an authorization server knows."""
+
+    client_id: str
+    client_secret: str | None = None
+    auth_method: AuthMethod = "none"
+    redirect_uri: str | None = None
+    """The redirect URI that it was registered with; None where that is not bound."""
+    secret_expires_at: float = 0.0
+
+
+def known_client(settings: ClientSettings, metadata: ServerMetadata) -> RegisteredClient | None:
+    """The client that needs no registration: configured, or known by its metadata document."""
+    if settings.client_id is not None:
+        if settings.issuer is not None and settings.issuer != metadata.issuer:
+            message = f"the client id belongs to {settings.issuer}, and the server now names {metadata.issuer[:200]}"
+            raise Fault("UPSTREAM_ERROR", message, hint="register with the new authorization server")
+        method = auth_method(settings.client_secret, settings.private_key, metadata)
+        return RegisteredClient(settings.client_id, settings.client_secret, method)
+    if settings.metadata_url is not None and metadata.client_id_metadata_document_supported:
+        return RegisteredClient(settings.metadata_url)
+    return None
+
+
+def auth_method(secret: str | None, key: str | None, metadata: ServerMetadata) -> AuthMethod:
+    """How the client proves at the token endpoint who it is: the strongest way that both sides have."""
+    # RFC 8414: a server that names no methods takes Basic.
+    offered = metadata.token_endpoint_auth_methods_supported or (_BASIC,)
+    if key is not None:
+        return "private_key_jwt"
+    if secret is None:
+        return "none"
+    if _BASIC not in offered and "client_secret_post" in offered:
+        return "client_secret_post"
+    return "client_secret_basic"
+
+
+def registration_request(settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None) -> bytes:
+    """The body of a dynamic registration (RFC 7591)."""
+    offered = metadata.token_endpoint_auth_methods_supported or (_BASIC,)
+    method = next((each for each in ("none", _BASIC, "client_secret_post") if each in offered), "none")
+    grants = [DEVICE_GRANT] if redirect_uri is None else ["authorization_code"]
+    document: dict[str, object] = {
+        "client_name": settings.name,
+        "grant_types": [*grants, "refresh_token"],
+        "response_types": [] if redirect_uri is None else ["code"],
+        "redirect_uris": [] if redirect_uri is None else [redirect_uri],
+        "token_endpoint_auth_method": method,
+        "application_type": _application_type(redirect_uri),
+    }
+    return msgspec.json.encode(document)
+
+
+class _Registered(msgspec.Struct):
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: str | None = None
+    client_secret_expires_at: float = 0.0
+
+
+def read_registration(body: bytes, metadata: ServerMetadata, redirect_uri: str | None) -> RegisteredClient:
+    """The client that a server registered. Raises UPSTREAM_ERROR."""
+    try:
+        given = msgspec.json.decode(body, type=_Registered)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the answer to the registration cannot be read: {cause}") from None
+    method = auth_method(given.client_secret, None, metadata)
+    said = _METHODS.get(given.token_endpoint_auth_method or "")
+    if said == "none" or (said is not None and given.client_secret is not None):
+        method = said
+    return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, given.client_secret_expires_at)
+
+
+def metadata_document(url: str, name: str, redirect_uris: tuple[str, ...]) -> dict[str, object]:
+    """Our client ID metadata document, for whoever hosts it."""
+    return {
+        "client_id": url,
+        "client_name": name,
+        "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": _application_type(redirect_uris[0] if redirect_uris else None),
+    }
+
+
+def _application_type(redirect_uri: str | None) -> str:
+    host = urlsplit(redirect_uri or "").hostname
+    return "native" if host is None or is_loopback(host) else "web"

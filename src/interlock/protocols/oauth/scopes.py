@@ -1,0 +1,29 @@
+"""Which scopes to ask for (MCP, Scope Selection Strategy and Step-Up Authorization Flow)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+OFFLINE: Final = "offline_access"
+
+
+def initial_scopes(
+    challenged: str | None, supported: Iterable[str] | None, configured: Iterable[str], server_scopes: Iterable[str]
+) -> tuple[str, ...]:
+    """The scopes of a first login: those of the challenge, else all that the resource knows; never more than asked.
+
+    `offline_access` is added only where the authorization server knows it: it gives a refresh token.
+    """
+    chosen = challenged.split() if challenged is not None else list(supported or ())
+    chosen += configured
+    if OFFLINE in server_scopes:
+        chosen.append(OFFLINE)
+    return tuple(dict.fromkeys(chosen))
+
+
+def stepped_up(requested: Iterable[str], challenged: str | None) -> tuple[str, ...] | None:
+    """What was asked for before, and what a request needs besides. None if nothing new would be asked for."""
+    before = tuple(dict.fromkeys(requested))
+    new = [scope for scope in (challenged or "").split() if scope not in before]
+    return (*before, *dict.fromkeys(new)) if new else None

@@ -1,0 +1,185 @@
+"""Token requests of every grant, and their answers. A token belongs to one issuer and one resource."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+
+from interlock.protocols.oauth.authorization import AuthorizationRequest
+from interlock.protocols.oauth.clients import DEVICE_GRANT, RegisteredClient
+from interlock.wire.errors import Fault
+
+EARLY_S: Final = 60.0
+"""A token is renewed so long before it expires, or at three quarters of a shorter life."""
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - the name of a type
+_ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_JWT_CLIENT: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+LASTING_ERRORS: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope"})
+"""Errors after which the same request would fail again."""
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The tokens of one login."""
+
+    access_token: str
+    refresh_token: str | None = None
+    received_at: float = 0.0
+    """By our own clock; the server's does not matter."""
+    lifetime_s: float | None = None
+    scopes: tuple[str, ...] = ()
+    """Those that were granted, as far as the server said; else those that were asked for."""
+    requested: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Tokens(…)"
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to renew."""
+        if self.lifetime_s is None:
+            return False
+        return now >= self.received_at + self.lifetime_s - min(EARLY_S, self.lifetime_s / 4) or now < self.received_at
+
+    def expired(self, now: float) -> bool:
+        """Whether the server will no longer take the access token."""
+        return self.lifetime_s is not None and not self.received_at <= now < self.received_at + self.lifetime_s
+
+
+class TokenRequest(msgspec.Struct, frozen=True):
+    """A form for a token endpoint."""
+
+    fields: dict[str, str]
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "TokenRequest(…)"
+
+    @property
+    def body(self) -> bytes:
+        return urlencode(self.fields).encode()
+
+
+def code_request(request: AuthorizationRequest, code: str, resource: str) -> dict[str, str]:
+    return {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": request.redirect_uri,
+        "code_verifier": request.verifier,
+        "resource": resource,
+    }
+
+
+def refresh_request(tokens: Tokens, resource: str) -> dict[str, str]:
+    assert tokens.refresh_token is not None
+    return {"grant_type": "refresh_token", "refresh_token": tokens.refresh_token, "resource": resource}
+
+
+def device_request(device_code: str, resource: str) -> dict[str, str]:
+    return {"grant_type": DEVICE_GRANT, "device_code": device_code, "resource": resource}
+
+
+def credentials_request(resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
+    return _scoped({"grant_type": "client_credentials", "resource": resource}, scopes)
+
+
+def assertion_request(assertion: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
+    """A JWT for a token (RFC 7523, Using JWTs as Authorization Grants)."""
+    return _scoped({"grant_type": JWT_BEARER, "assertion": assertion, "resource": resource}, scopes)
+
+
+def exchange_request(id_token: str, issuer: str, resource: str, scopes: tuple[str, ...]) -> dict[str, str]:
+    """A person's ID token for a grant at another server (Identity Assertion Authorization Grant, Token Exchange)."""
+    fields = {
+        "grant_type": _EXCHANGE,
+        "requested_token_type": _ID_JAG,
+        "subject_token": id_token,
+        "subject_token_type": _ID_TOKEN,
+        "audience": issuer,
+        "resource": resource,
+    }
+    return _scoped(fields, scopes)
+
+
+def as_client(fields: dict[str, str], client: RegisteredClient, assertion: str | None = None) -> TokenRequest:
+    """The form with the proof of who asks. `assertion` is the signed JWT of `private_key_jwt`."""
+    if client.auth_method == "client_secret_basic":
+        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
+        basic = base64.b64encode(pair.encode()).decode()
+        return TokenRequest(fields, {"Authorization": f"Basic {basic}"})
+    named = {**fields, "client_id": client.client_id}
+    if client.auth_method == "client_secret_post":
+        return TokenRequest({**named, "client_secret": client.client_secret or ""})
+    if client.auth_method == "private_key_jwt":
+        assert assertion is not None
+        return TokenRequest({**named, "client_assertion_type": _JWT_CLIENT, "client_assertion": assertion})
+    return TokenRequest(named)
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+    token_type: str = "Bearer"  # noqa: S105 - the name of a type
+    expires_in: float | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+
+
+class _Refusal(msgspec.Struct):
+    error: str
+    error_description: str = ""
+
+
+def read_tokens(
+    status: int, body: bytes, now: float, requested: tuple[str, ...], before: Tokens | None = None
+) -> Tokens:
+    """The tokens in an answer. Raises LOGIN_REQUIRED with the server's `error`, or UPSTREAM_ERROR.
+
+    A refresh that gives no new refresh token leaves the old one in force (RFC 6749, Refreshing an Access Token).
+    """
+    if status != 200:
+        raise refusal(status, body)
+    try:
+        answer = msgspec.json.decode(body, type=_Answer, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # The decoder's message may quote the body, which holds a token.
+        raise Fault("UPSTREAM_ERROR", "the answer of the token endpoint cannot be read") from None
+    if answer.token_type.lower() not in ("bearer", "n_a") or not is_token(answer.access_token):
+        raise Fault("UPSTREAM_ERROR", "the token endpoint gave a token that is no Bearer token")
+    granted = tuple(answer.scope.split()) if answer.scope is not None else (before.scopes if before else requested)
+    kept = before.refresh_token if before is not None else None
+    lifetime = answer.expires_in if answer.expires_in is None or answer.expires_in > 0 else 0.0
+    return Tokens(answer.access_token, answer.refresh_token or kept, now, lifetime, granted, requested)
+
+
+def refusal(status: int, body: bytes) -> Fault:
+    """Why a token endpoint refused, in the server's words but never with what we sent."""
+    try:
+        said = msgspec.json.decode(body, type=_Refusal)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Fault("UPSTREAM_UNAVAILABLE", f"the authorization server answered with HTTP {status}")
+    name = "LOGIN_REQUIRED" if status < 500 else "UPSTREAM_UNAVAILABLE"
+    text = said.error_description or said.error
+    return Fault(name, f"the authorization server refused: {text[:300]}", data={"error": said.error[:100]})
+
+
+def is_token(text: str) -> bool:
+    """Whether a header can carry it (RFC 6750, Authorization Request Header Field)."""
+    return bool(text) and len(text) <= 65_536 and all("!" <= char <= "~" for char in text)
+
+
+class DeviceCode(msgspec.Struct, frozen=True):
+    """What a person types where they have a browser (RFC 8628)."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str | None = None
+    expires_in: float = 600.0
+    interval: float = 5.0
+
+
+def _scoped(fields: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str]:
+    return {**fields, "scope": " ".join(scopes)} if scopes else fields

@@ -1,0 +1,67 @@
+"""Callbacks that wait for a client's answer, by their ids (MGP, Callback Requests).
+
+An answer counts once, from the owner of the call, while the callback is open. The same answer again is as good as the
+first, so that a client that lost our answer may repeat its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mgp.callbacks import Callback, CallbackAnswer, Response, fits
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
+
+KEPT: Final = 1_024
+"""Answered callbacks that are remembered."""
+
+
+class _Open(msgspec.Struct, eq=False):
+    owner: str
+    callback: Callback
+    answer: asyncio.Future[CallbackAnswer]
+
+
+class OpenCallbacks:
+    """The callbacks of one service."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._answered: dict[str, tuple[str, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, owner: str, request_id: Id, callback: Callback) -> tuple[Callback, asyncio.Future[CallbackAnswer]]:
+        """Open a callback under a new id for a request of this owner: as the client gets it, and its answer."""
+        renamed = msgspec.structs.replace(callback, callback_id=new_id(), request_id=request_id)
+        waiting = _Open(owner, renamed, asyncio.get_running_loop().create_future())
+        self._open[renamed.callback_id] = waiting
+        waiting.answer.add_done_callback(lambda _: self._open.pop(renamed.callback_id, None))
+        return renamed, waiting.answer
+
+    def respond(self, owner: str, said: Response) -> bool:
+        """Take an answer. Returns whether it counts; raises INVALID_PARAMS for one that does not fit."""
+        id_, raw = said.callback_id, bytes(said.response)
+        waiting = self._open.get(id_)
+        if waiting is None or waiting.owner != owner or waiting.answer.done():
+            return self._answered.get(id_) == (owner, raw)
+        answer = CallbackAnswer(msgspec.json.decode(raw), said.timed_out)
+        if answer.response is not None and not fits(waiting.callback, answer.response):
+            options = waiting.callback.options
+            hint = f"one of {', '.join(options)}" if options else ""
+            raise Fault("INVALID_PARAMS", "the response does not fit the callback", hint=hint)
+        while len(self._answered) >= KEPT:
+            del self._answered[next(iter(self._answered))]
+        self._answered[id_] = (owner, raw)
+        waiting.answer.set_result(answer)
+        return True
+
+
+def new_id() -> str:
+    """An id for a callback that nobody can guess."""
+    return f"cb-{secrets.token_urlsafe(16)}"

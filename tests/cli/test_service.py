@@ -1,0 +1,65 @@
+"""`interlock service`: the unit that systemd gets, the agent that launchd gets, and how both are started."""
+
+from __future__ import annotations
+
+import plistlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.service import launchd_agent, systemd_unit
+
+from .conftest import User
+
+COMMAND = ["/opt/a b/python", "-m", "interlock.cli", "up", "--config", "/home/me/50%/$x.toml"]
+
+
+@pytest.fixture
+def systemctl(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A systemctl that notes what it is told."""
+    folder = user.root / "bin"
+    folder.mkdir()
+    said = user.root / "said"
+    program = folder / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="systemd")
+def test_a_unit_is_written_started_and_taken_away(user: User, systemctl: Path) -> None:
+    user.configure()
+    assert user.run("service", "install", "--config", str(user.config)).exit_code == 0
+    unit = user.root / "c" / "systemd" / "user" / "interlock.service"
+    text = unit.read_text()
+    assert f"--config {user.config}" in text
+    assert f"INTERLOCK_HOME={user.home}" in text
+    assert systemctl.read_text().splitlines() == ["--user daemon-reload", "--user enable --now interlock.service"]
+    printed = user.run("service", "install", "--print", "--config", str(user.config))
+    assert printed.output == text
+    assert user.run("service", "uninstall").exit_code == 0
+    assert not unit.exists()
+    assert "--user disable --now interlock.service" in systemctl.read_text()
+    assert user.run("service", "uninstall").exit_code == 1
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd's own check")
+def test_systemd_takes_the_unit_with_unusual_paths(tmp_path: Path) -> None:
+    program = tmp_path / "a b" / "python"
+    program.parent.mkdir()
+    program.symlink_to(sys.executable)
+    unit = tmp_path / "interlock.service"
+    unit.write_bytes(systemd_unit([str(program), *COMMAND[1:]], {"PATH": "/usr/bin", "NO_PROXY": "a, b"}))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    ours = [line for line in done.stderr.splitlines() if "interlock.service" in line]
+    assert ours == []
+
+
+def test_launchd_gets_each_word_as_it_is() -> None:
+    agent = plistlib.loads(launchd_agent(COMMAND, {"PATH": "/usr/bin"}))
+    assert agent["ProgramArguments"] == COMMAND
+    assert agent["KeepAlive"] == {"SuccessfulExit": False}

@@ -1,0 +1,116 @@
+"""Secrets in the operator's own file: where they come from, and that no other file may name them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.config import Confirmations, Loaded
+from interlock.config.secret_store import SecretStore
+
+from .conftest import UserFiles
+
+Own = Callable[..., Loaded]
+URL = '[servers.a]\nurl = "https://a.example"\n'
+
+
+def header_of(loaded: Loaded) -> str:
+    assert loaded.problems == ()
+    return loaded.config.servers["a"].headers["X-Key"]
+
+
+def test_values_come_from_the_store_a_file_and_a_program(user_files: UserFiles, tmp_path: Path) -> None:
+    SecretStore(user_files.home).put("key", "from the store")
+    file = tmp_path / "key.txt"
+    file.write_text("from a file\n")
+    file.chmod(0o600)
+    program = tmp_path / "program.py"
+    program.write_text("import sys; print('from', *sys.argv[1:])")
+    for reference, value in (
+        ("${secret:key}", "from the store"),
+        (f"${{file:{file}}}", "from a file"),
+        (f"Bearer ${{cmd:{sys.executable} {program} 'a program'}}", "Bearer from a program"),
+    ):
+        assert header_of(user_files.own(f'{URL}headers = {{ X-Key = "{reference}" }}\n')) == value
+
+
+def test_a_secret_of_a_login_is_filled_in_too(user_files: UserFiles) -> None:
+    SecretStore(user_files.home).put("client", "s3cret")
+    text = (
+        URL + '[servers.a.oauth]\ngrant = "client_credentials"\nclient_id = "hub"\nclient_secret = "${secret:client}"\n'
+    )
+    assert user_files.own(text).config.servers["a"].oauth.client_secret == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("${secret:none}", "there is no secret `none`"),
+        ("${file:/nowhere/at/all}", "cannot be read"),
+        ("${cmd:/nowhere/at/all}", "cannot be run"),
+        ("${cmd:false}", "gave no usable value"),
+        ("${op://vault/item/field}", "`op`"),
+    ],
+)
+def test_a_secret_that_cannot_be_had_keeps_only_its_server_from_starting(own: Own, reference: str, words: str) -> None:
+    loaded = own(f'{URL}headers = {{ X-Key = "{reference}" }}\n', {"PATH": "/usr/bin:/bin"})
+    (problem,) = loaded.problems
+    assert words in problem.message
+    assert loaded.usable
+    assert loaded.config.servers["a"].problem == problem
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of files")
+def test_a_file_that_every_user_can_read_is_no_secret(own: Own, tmp_path: Path) -> None:
+    file = tmp_path / "key.txt"
+    file.write_text("known to all")
+    file.chmod(0o644)
+    (problem,) = own(f'{URL}headers = {{ X-Key = "${{file:{file}}}" }}\n').problems
+    assert "every user" in problem.message
+    assert "known to all" not in str(problem)
+
+
+def test_stored_secrets_are_encrypted_private_and_bound_to_their_names(user_files: UserFiles) -> None:
+    store = SecretStore(user_files.home)
+    store.put("one", "first-value")
+    store.put("two", "second-value")
+    file = user_files.home / "secrets.json"
+    assert b"value" not in file.read_bytes()
+    if sys.platform != "win32":
+        assert os.stat(file).st_mode & 0o077 == 0
+    kept = json.loads(file.read_bytes())
+    file.write_text(json.dumps({"one": kept["two"], "two": kept["one"]}))
+    assert store.get("one") is None
+    assert store.remove("one")
+    assert store.names() == ["two"]
+
+
+@pytest.mark.parametrize("reference", ["${cmd:touch MARK}", "${file:SECRET}", "${secret:key}", "${op://a/b/c}"])
+def test_t45_no_file_but_the_operators_own_reads_secrets_or_runs_programs(
+    user_files: UserFiles, tmp_path: Path, reference: str
+) -> None:
+    SecretStore(user_files.home).put("key", "the-stored-value")
+    (tmp_path / "secret.txt").write_text("the-file-value")
+    mark = tmp_path / "mark"
+    reference = reference.replace("MARK", str(mark)).replace("SECRET", str(tmp_path / "secret.txt"))
+    foreign = {"mcpServers": {"a": {"url": "https://a.example", "headers": {"X-Key": reference}}}}
+    path = user_files.write(".mcp.json", json.dumps(foreign))
+    user_files.write(
+        "interlock.toml", f'{URL.replace("[servers.a]", "[servers.b]")}headers = {{ X-Key = "{reference}" }}\n'
+    )
+    # Imported by the operator's own file, found in a project, and a project's file that a person confirmed.
+    loads = [user_files.own(f'import = ["{path}"]\n'), user_files.in_project()]
+    for unconfirmed in loads[1].unconfirmed:
+        Confirmations(user_files.home).add(Path(unconfirmed.path), unconfirmed.hash)
+    loads.append(user_files.in_project())
+    for loaded in loads:
+        assert "the-stored-value" not in repr([server.headers for server in loaded.config.servers.values()])
+        assert "the-file-value" not in repr([server.headers for server in loaded.config.servers.values()])
+    assert "only your own interlock.toml" in str(loads[0].problems)
+    assert "only your own interlock.toml" in str(loads[2].problems)
+    assert not mark.exists()

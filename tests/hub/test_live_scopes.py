@@ -1,0 +1,98 @@
+"""Scopes through a whole hub: tools of feature sets, labels from arguments, and servers that ask for more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from interlock.config.settings import Approvals, Hub, Scopes, Timeouts, Tools
+from interlock.hub.auth.principals import local_person
+
+from .people import read_and_answer
+from .running_hub import RawClient, RunningHub, child, running_hub
+from .test_journal import entries
+from .test_live import call, disable, enable
+
+FILES = {"version": "0.4", "featureSets": {"files.edit": {"description": "Edit", "uses": ["tools"], "scoped": True}}}
+RULES = Scopes(("/project/**", "/tmp/**"), ("**/.env", "**/secrets/**"), "{path}")
+
+
+@contextlib.asynccontextmanager
+async def scoped_hub(folder: Path) -> AsyncIterator[RunningHub]:
+    capabilities = json.dumps({"experimental": {"mcpl": FILES}})
+    meta = json.dumps({"_meta": {"dev.interlock/featureSet": "files.edit"}})
+    tools = Tools(feature_sets={"look": "files.edit"})
+    server = child("live_server.py", capabilities, meta, scopes={"files.edit": RULES}, tools=tools)
+    hub = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=0, valid_s=600))
+    async with running_hub(folder, {"s": server}, hub=hub) as running:
+        yield running
+
+
+async def write(hub: RunningHub, path: Any, tool: str = "write", **more: Any) -> Any:
+    """What a call of an agent comes to: its result, or the details of its refusal."""
+    client = RawClient(hub.url + "/mcp", hub.key("local"))
+    arguments = {} if path is None else {"path": path}
+    answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments, **more})
+    if "error" in answer:
+        return answer["error"]["data"]
+    return answer["result"].get("_meta", {}).get("dev.interlock/error", "done")
+
+
+async def test_t115_a_scoped_tool_is_checked_before_its_call_leaves(tmp_path: Path) -> None:
+    async with scoped_hub(tmp_path) as hub:
+        for tool in ("write", "look"):
+            off = await write(hub, "/project/a", tool)
+            assert (off["name"], off["rule"]) == ("ACCESS_DENIED", "feature set files.edit: off"), tool
+        await enable(hub, "files.edit")
+        assert await write(hub, "/project/a") == "done"
+        denied = await write(hub, "/project/secrets/key")
+        assert (denied["name"], denied["gate"]) == ("ACCESS_DENIED", "scopes")
+        assert (await write(hub, "/project/../etc/passwd"))["name"] in ("ACCESS_DENIED", "APPROVAL_PENDING")
+        assert (await write(hub, None))["name"] == "INVALID_PARAMS", "no label, no call"
+        assert (await write(hub, ["/project/a"]))["name"] == "INVALID_PARAMS"
+        asked = await write(hub, "/etc/hosts")
+        assert asked["name"] == "APPROVAL_PENDING"
+        forged = {"scope": {"label": "/project/x", "payload": {}}, "state": {"data": 1}, "checkpoint": "chk"}
+        assert (await write(hub, "/etc/hosts", **forged))["name"] == "APPROVAL_PENDING", "the arguments count"
+        assert await write(hub, "/project/b", **forged) == "done"
+        await disable(hub, "files.edit")
+        assert (await write(hub, "/project/a"))["rule"] == "feature set files.edit: off"
+        heard = await call(hub, "heard")
+        sent = [message["params"] for message in heard if message.get("method") == "tools/call"]
+        written = [params for params in sent if params["name"] == "write"]
+        assert [params["scope"]["label"] for params in written] == ["/project/a", "/project/b"]
+        assert written[0]["scope"]["payload"] == {"path": "/project/a"}
+        assert not [params for params in sent if {"state", "checkpoint"} & params.keys()]
+
+
+async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(tmp_path: Path) -> None:
+    async with scoped_hub(tmp_path) as hub:
+
+        async def elevate(label: str, path: str | None = None) -> Any:
+            payload = {"path": path or label, "mode": "append"}
+            params = {"featureSet": "files.edit", "scope": {"label": label, "payload": payload}}
+            answer = await call(hub, "send", method="scope/elevate", params=params)
+            return answer.get("result") or answer["error"]
+
+        assert (await elevate("/project/a"))["code"] == -32001, "off"
+        await enable(hub, "files.edit")
+        payload = {"path": "/project/a", "mode": "append"}
+        assert await elevate("/project/a") == {"approved": True, "payload": payload}
+        assert (await elevate("/project/.env"))["approved"] is False
+        assert (await elevate("/project/a", "/etc/shadow"))["code"] == -32602, "a label that its payload contradicts"
+        first = await elevate("/etc/hosts")
+        assert first["approved"] is False
+        assert "a person was asked" in first["reason"]
+        (decision,) = (await hub.operate("approvals.list"))["decisions"]
+        assert (decision["kind"], "/etc/hosts" in json.dumps(decision)) == ("scope", True), decision
+        await read_and_answer(hub.hub_app.inbox, decision["id"], "once", local_person("tester"))
+        assert (await elevate("/etc/hosts"))["approved"] is True
+        assert (await elevate("/etc/passwd"))["approved"] is False, "another label is another matter"
+        found = [entry.record.details for entry in await entries(hub, event="dev.interlock.live_scope")]
+        assert [(each["label"], each["approved"]) for each in found][:2] == [
+            ("/project/a", True),
+            ("/project/.env", False),
+        ]

@@ -1,0 +1,167 @@
+"""Webhooks: signed messages in become events for one agent, and wakes are told to an address of yours."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from standardwebhooks import Webhook
+
+from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
+from interlock.config.settings import Rate
+
+from .running_hub import RawClient, RunningHub, running_hub
+from .test_journal import entries
+from .test_live_clients import client, texts, use
+
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+WAKE = {"w": LiveRule(then="wake", servers=("hook:*",), quiet_s=0)}
+
+
+@contextlib.asynccontextmanager
+async def hook_hub(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rate: Rate | None = None, agent: str = "mine", **live: Any
+) -> AsyncIterator[RunningHub]:
+    monkeypatch.setenv("CI_SECRET", SECRET)
+    hooks = {"ci": Hook(agent=agent, secret_env="CI_SECRET", rate=rate or Rate(per_minute=1000))}
+    settings = Live(rules=WAKE, wakes_per_hour=None, **live)
+    async with running_hub(folder, {}, live=settings, hooks=hooks) as hub:
+        yield hub
+
+
+def signed(body: bytes, id: str = "m1", at: datetime | None = None, secret: str = SECRET) -> dict[str, str]:
+    """The headers of a message."""
+    at = at or datetime.now(UTC)
+    signature = Webhook(secret).sign(id, at, body.decode())
+    return {"webhook-id": id, "webhook-timestamp": str(int(at.timestamp())), "webhook-signature": signature}
+
+
+async def post(hub: RunningHub, body: bytes, headers: dict[str, str], name: str = "ci") -> tuple[int, Any]:
+    status, _, answer = await RawClient(f"{hub.url}/hooks/{name}").post(body, headers)
+    return status, json.loads(answer)
+
+
+BODY = json.dumps({"type": "build.failed", "data": {"branch": "main"}}).encode()
+
+
+async def test_a_signed_message_reaches_the_agent_it_names_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hook_hub(tmp_path, monkeypatch) as hub:
+        assert await post(hub, BODY, signed(BODY)) == (200, {"accepted": True})
+        assert await post(hub, BODY, signed(BODY)) == (200, {"accepted": True}), "again, with the same id"
+        assert texts(await use(client(hub, "mine"), "wait_for_events"))[0].count('"branch": "main"') == 1
+        assert texts(await use(client(hub, "mine"), "read_events")) == []
+        nobody = await client(hub, "other").modern("tools/call", {"name": "read_events", "arguments": {}})
+        assert nobody["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        (found,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_event")]
+        assert (found.server, found.details["featureSet"], found.details["eventId"]) == (
+            "hook:ci",
+            "build.failed",
+            "m1",
+        )
+
+
+async def test_t110_a_message_that_is_not_signed_for_this_webhook_now_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "whsec_" + base64.b64encode(b"another secret of enough bytes..").decode()
+    now = datetime.now(UTC)
+    async with hook_hub(tmp_path, monkeypatch) as hub:
+        attempts = {
+            "nothing": {},
+            "another secret": signed(BODY, secret=other),
+            "another body": signed(b"{}"),
+            "old": signed(BODY, at=now - timedelta(minutes=10)),
+            "future": signed(BODY, at=now + timedelta(minutes=10)),
+            "another id": {**signed(BODY), "webhook-id": "m2"},
+            "another version": {
+                **signed(BODY),
+                "webhook-signature": signed(BODY)["webhook-signature"].replace("v1", "v9"),
+            },
+            "rubbish": {**signed(BODY), "webhook-signature": "v1,%%%, x"},
+            "no number": {**signed(BODY), "webhook-timestamp": "nan"},
+        }
+        for why, headers in attempts.items():
+            status, answer = await post(hub, BODY, headers)
+            assert (status, answer["error"]) == (401, "AUTH_REQUIRED"), why
+        assert (await post(hub, b"\xff\xfe", signed(b"{}")))[0] == 401
+        assert (await post(hub, BODY, signed(BODY), "none"))[0] == 401
+        assert (await post(hub, b"[1]", signed(b"[1]")))[0] == 400, "signed, and no object"
+        large = json.dumps({"data": "x" * 70_000}).encode()
+        assert (await post(hub, large, signed(large)))[0] == 413
+        assert hub.hub_app.live.deliveries.all() == []
+        refused = [entry.record for entry in await entries(hub, event="dev.interlock.live_refused")]
+        assert {found.server for found in refused} == {"hook:ci"}
+        monkeypatch.setenv("CI_SECRET", "short")
+        assert (await post(hub, BODY, signed(BODY)))[0] == 503
+
+
+async def test_t111_a_webhook_has_a_rate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hook_hub(tmp_path, monkeypatch, Rate(per_minute=2)) as hub:
+        statuses = [(await post(hub, BODY, signed(BODY, f"m{number}")))[0] for number in range(3)]
+        assert statuses == [200, 200, 429]
+
+
+async def test_a_webhook_reaches_a_waiting_official_client_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hook_hub(tmp_path, monkeypatch, agent="local") as hub:
+        took: list[float] = []
+        waiting = hub.hub_app.live.deliveries
+        async with Client(hub.url + "/mcp") as session:
+            names = [tool.name for tool in (await session.list_tools()).tools]
+            assert "wait_for_events" in names
+            for number in range(12):
+                call = asyncio.create_task(session.call_tool("wait_for_events", {"timeout_s": 50}))
+                while not (found := waiting._agents.get("local")) or not found.changed:
+                    await asyncio.sleep(0.002)
+                body = json.dumps({"type": "tick", "data": number}).encode()
+                began = time.perf_counter()
+                assert (await post(hub, body, signed(body, f"t{number}")))[0] == 200
+                result = await call
+                took.append(time.perf_counter() - began)
+                assert f'"data": {number}' in result.content[0].text  # type: ignore[union-attr]
+        print(f"p50 {statistics.median(took) * 1000:.1f} ms")
+        assert statistics.median(took) < 5, "the figure is bench/live.py's; here only that nobody waits for a timeout"
+
+
+async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
+    statuses = iter(["503 Later", "200 OK"])
+    monkeypatch.setenv("OUT_SECRET", SECRET)
+    monkeypatch.setattr("interlock.hub.live.outgoing.PAUSE_S", 0.01)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        headers = {name.lower(): value for name, value in lines}
+        body = await reader.readexactly(int(headers["content-length"]))
+        status = next(statuses)
+        got.put_nowait((headers, body))
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/woken"
+    webhook = LiveWebhook(url, "OUT_SECRET")
+    async with server, hook_hub(tmp_path, monkeypatch, webhook=webhook) as hub:
+        await post(hub, BODY, signed(BODY))
+        first, body = await asyncio.wait_for(got.get(), 60)
+        second, again = await asyncio.wait_for(got.get(), 60)
+        assert (first["webhook-id"], body) == (second["webhook-id"], again), "the same message"
+        said = Webhook(SECRET).verify(again, second)
+        assert (said["type"], said["data"]["agent"], said["data"]["server"]) == ("agent.woken", "mine", "hook:ci")
+        assert "main" not in again.decode(), "nothing of the event"

@@ -1,0 +1,255 @@
+"""Logins of the hub to its servers: a server that wants one says so, a person gives it, and it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
+from interlock.client.oauth.login import Login
+from interlock.config.settings import Server
+from interlock.hub.foundation import COLLECTIONS
+from interlock.hub.upstreams.login_records import LOGINS, LoginRecord
+from interlock.hub.upstreams.states import ServerState
+from interlock.protocols.oauth.challenges import Challenge
+from interlock.store import Store
+from interlock.transports.http.authorized_calls import Refused
+from interlock.wire.encryption import Encryption
+from interlock.wire.errors import Fault
+from protected_server import ProtectedServer, visit
+
+
+@pytest.fixture
+async def protected() -> AsyncIterator[ProtectedServer]:
+    async with ProtectedServer() as server:
+        yield server
+
+
+def behind(tmp_path: Path, protected: ProtectedServer, **settings: Any) -> Any:
+    return running_hub(tmp_path, {"docs": Server(url=protected.url, **settings)}, wait=False)
+
+
+async def log_in(hub: RunningHub, principal: str = "") -> tuple[int, bytes]:
+    """What a person does: begin, open the page, and let the browser go where it is sent."""
+    page = await hub.operate("logins.begin", server="docs", principal=principal)
+    return await go(await visit(page["url"]))
+
+
+async def go(url: str, method: str = "GET") -> tuple[int, bytes]:
+    status, _, body = await RawClient(url).send(method)
+    return status, body
+
+
+async def call(hub: RunningHub, key: str | None = None, **meta: Any) -> Any:
+    client = RawClient(f"{hub.url}/mcp", key)
+    return await client.modern("tools/call", {"name": "docs__whoami", "arguments": {}, **meta})
+
+
+def stored_bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+async def status_of(hub: RunningHub) -> dict[str, Any]:
+    (row,) = (await hub.operate("status"))["servers"]
+    assert isinstance(row, dict)
+    return row
+
+
+async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be_read(
+    tmp_path: Path, protected: ProtectedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shown: list[object] = []
+    configured = "configured-5ecret-value"
+    async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        row = await status_of(hub)
+        assert (row["needs_login"], row["hint"]) == (True, "run `interlock login docs`")
+        assert "interlock login docs" in json.dumps(await call(hub))
+        status, body = await log_in(hub)
+        assert (status, body) == (200, b"You are logged in to docs. You can close this page.\n")
+        await hub.state("docs", ServerState.CONNECTED)
+        assert text_of(await call(hub)) == "you are client-1"
+        shown += [await status_of(hub), await hub.operate("logins.list"), await hub.operate("logs", lines=1000)]
+        shown.append((await RawClient(f"{hub.url}/metrics").send("GET"))[2])
+        assert (await hub.operate("logins.list"))["logins"] == [
+            {"server": "docs", "principal": "", "issuer": protected.base}
+        ]
+    protected.expire()
+    async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
+        await hub.state("docs", ServerState.CONNECTED)
+        assert text_of(await call(hub)) == "you are client-1"
+        assert (await status_of(hub))["needs_login"] is False
+        shown.append(await hub.operate("audit.search"))
+        await hub.operate("logins.remove", server="docs")
+        assert "interlock login docs" in json.dumps(await call(hub))
+    assert len(protected.revoked) == 2
+    files = stored_bytes(tmp_path)
+    said = repr(shown) + caplog.text
+    for secret in (
+        configured,
+        *{header.removeprefix("Bearer ") for header in protected.authorized if header},
+        *protected.revoked,
+    ):
+        assert secret.encode() not in files
+        assert secret not in said
+
+
+async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        await hub.state("docs", ServerState.CONNECTED)
+        protected.forget_all()
+        answer = await call(hub)
+        assert answer["result"]["isError"]
+        assert "interlock login docs" in text_of(answer)
+        listed = await RawClient(f"{hub.url}/mcp").modern("tools/list")
+        assert "docs__whoami" in [tool["name"] for tool in listed["result"]["tools"]]
+        assert (await status_of(hub))["needs_login"]
+        await log_in(hub)
+        assert text_of(await call(hub)) == "you are client-1"
+        assert not (await status_of(hub))["needs_login"]
+        # A call that needs more asks for a login with the old scopes and the new.
+        protected.needed["tools/call"] = "write"
+        assert "interlock login docs" in text_of(await call(hub))
+        page = await hub.operate("logins.begin", server="docs")
+        assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
+        assert (await go(await visit(page["url"])))[0] == 200
+        assert text_of(await call(hub)) == "you are client-1"
+
+
+async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    async with behind(tmp_path, protected, login="per-user") as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        await hub.state("docs", ServerState.CONNECTED)
+        alice, bob = hub.key("alice"), hub.key("bob")
+        before = len(protected.authorized)
+        assert "--for agent:alice" in text_of(await call(hub, alice))
+        # Neither the shared login nor another principal's is used for her.
+        assert set(protected.authorized[before:]) == {""}
+        await log_in(hub, "agent:alice")
+        assert text_of(await call(hub, alice)) == "you are client-2"
+        assert "--for agent:bob" in text_of(await call(hub, bob))
+        await log_in(hub, "agent:bob")
+        assert text_of(await call(hub, bob)) == "you are client-3"
+        assert text_of(await call(hub, alice)) == "you are client-2"
+
+
+async def test_t105_a_callback_counts_once_and_only_for_a_login_that_was_begun(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        assert (await go(f"{hub.url}/oauth/callback?code=stolen&state=guessed"))[0] == 400
+        page = await hub.operate("logins.begin", server="docs")
+        callback = await visit(page["url"])
+        state = dict(parse_qsl(urlsplit(callback).query))["state"]
+        assert (await go(callback.replace(state, state[::-1])))[0] == 400
+        assert protected.forms == []
+        assert (await go(callback))[0] == 200
+        assert (await go(callback))[0] == 400
+        assert len(protected.forms) == 1
+
+
+async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login_once_on_this_machine(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    capabilities = {f"{PREFIX}clientCapabilities": {"elicitation": {"url": {}}}}
+    async with behind(tmp_path, protected, login="per-user") as hub:
+        await hub.state("docs", ServerState.ERROR)
+        await log_in(hub)
+        await hub.state("docs", ServerState.CONNECTED)
+        alice = hub.key("alice")
+        asked = (await call(hub, alice, _meta=capabilities))["result"]["inputRequests"]["page-1"]["params"]
+        assert (asked["mode"], asked["message"]) == ("url", "docs needs a login")
+        status, _, page = await RawClient(asked["url"]).send("GET")
+        assert status == 200
+        assert b"alice called a tool of docs" in page
+        status, head, _ = await RawClient(asked["url"]).send("POST")
+        assert status == 303
+        assert (await go(await visit(head["location"])))[0] == 200
+        assert text_of(await call(hub, alice)) == "you are client-2"
+        assert [(await go(asked["url"], method))[0] for method in ("GET", "POST")] == [404, 404]
+        # The error of the handshake era says the same.
+        bob = RawClient(f"{hub.url}/mcp", hub.key("bob"))
+        await bob.initialize({"elicitation": {"url": {}}})
+        refused = (await bob.legacy("tools/call", {"name": "docs__whoami", "arguments": {}}))["error"]
+        assert refused["code"] == -32042
+        assert refused["data"]["elicitations"][0]["url"].startswith(f"{hub.url}/oauth/start/")
+
+
+async def test_a_code_logs_in_where_there_is_no_browser(tmp_path: Path, protected: ProtectedServer) -> None:
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        page = await hub.operate("logins.device", server="docs")
+        assert not (await hub.operate("logins.poll", id=page["id"], server="docs"))["done"]
+        protected.devices = dict.fromkeys(protected.devices, True)
+        assert (await hub.operate("logins.poll", id=page["id"], server="docs"))["done"]
+        await hub.state("docs", ServerState.CONNECTED)
+        assert text_of(await call(hub)) == "you are client-1"
+
+
+async def test_hubs_of_one_store_refresh_once_and_never_use_a_spent_refresh_token(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
+    encryption = Encryption(bytes(32))
+
+    class Holder:
+        def __init__(self, store: Store) -> None:
+            self.store = store
+
+    logins = [Login(protected.url, store=LoginRecord(Holder(store), encryption, "docs", "")) for store in stores]
+    pending = await logins[0].begin(Challenge(), "http://127.0.0.1:9/callback")
+    await logins[0].finish(pending, await visit(pending.request.url))
+    for number in range(1, 11):
+        await asyncio.gather(*(login.renew() for login in logins))
+        refused = [Refused(401, Challenge(), login.header) for login in logins]
+        protected.expire()
+        await asyncio.gather(*(login.refused(each) for login, each in zip(logins, refused, strict=True)))
+        assert protected.refreshes() == number
+        assert logins[0].header == logins[1].header
+    # A row that was moved to another server or principal opens for nobody.
+    (row,) = await stores[0].find(LOGINS)
+    for server, principal in (("mail", ""), ("docs", "agent:mallory")):
+        other = LoginRecord(Holder(stores[0]), encryption, server, principal)
+        async with stores[0].transaction() as change:
+            moved = {"id": other._id, "server": server, "principal": principal}
+            change.put(LOGINS, LOGINS.kind(**{**{name: getattr(row.value, name) for name in ("sealed",)}, **moved}))
+        assert await other.load() is None
+    for store in stores:
+        await store.close()
+
+
+async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, protected: ProtectedServer) -> None:
+    """Client credentials: the hub's own client, with no question to anybody."""
+    from interlock.config.settings import ServerOAuth
+
+    oauth = ServerOAuth(grant="client_credentials", client_id="robot", client_secret="s3cret", issuer=protected.base)
+    protected.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+    protected.machines = {"robot": "s3cret"}
+    async with behind(tmp_path, protected, oauth=oauth) as hub:
+        await hub.state("docs", ServerState.CONNECTED)
+        assert text_of(await call(hub)) == "you are robot"
+        protected.forget_all()
+        assert text_of(await call(hub)) == "you are robot"
+
+
+async def test_a_wrong_server_is_named(tmp_path: Path, protected: ProtectedServer) -> None:
+    async with behind(tmp_path, protected) as hub:
+        with pytest.raises(Fault, match="no server"):
+            await hub.operate("logins.begin", server="mail")
+        await until(lambda: hub.hub_app.upstreams["docs"].needs_login)
