@@ -52,6 +52,8 @@ per_hour = 1000000000
 IDLE = """
 [rooms.topics.idle{number}]
 visibility = "public"
+[rooms.topics.idle{number}.rate]
+per_hour = 1000000000
 """
 IN_TOPIC = 100
 BUSY_TOPICS = range(8)
@@ -235,6 +237,8 @@ def reconnect_s(server: Server, topics: list[str]) -> float:
                 data = peer.recv(1 << 18)
             except BlockingIOError:
                 continue
+            if not data:
+                raise SystemExit(f"a participant was refused: {waiting.get(peer, b'')[:300]!r}")
             if peer in waiting:
                 waiting[peer] += data
                 if b"system/welcome" in waiting[peer]:

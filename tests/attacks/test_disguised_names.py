@@ -64,9 +64,9 @@ async def asked(hub: RunningHub, way: Way, method: str) -> Any:
 
 
 async def ending(hub: RunningHub, records: CommittedRecords) -> Any:
-    """How the last call ended, as the audit log has it."""
+    """How the last call ended, as the audit log has it, without the size: a disguise is longer."""
     await hub.hub_app.recorder.flushed()
-    return [record.outcome for record in records if record.outcome is not None][-1]
+    return msgspec.structs.replace([record.outcome for record in records if record.outcome is not None][-1], size=0)
 
 
 @pytest.mark.parametrize("texts", [False, True], ids=["names", "names and texts"])

@@ -7,6 +7,7 @@ import json
 import socket
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from websockets.asyncio.client import connect
@@ -14,6 +15,7 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
+from interlock.transports.websocket import WebSocketConnection, text_frame
 
 from .running import RunningRooms, running_rooms
 
@@ -143,6 +145,15 @@ async def test_a_pong_keeps_its_place_among_the_answers(tmp_path: Path) -> None:
         writer.close()
         order = [got.index(b"\x8a\x03one"), got.index(b"not_json"), got.index(b"\x8a\x03two"), got.index(b"\x88\x02")]
         assert order == sorted(order)
+
+
+async def test_nothing_is_written_to_a_connection_that_is_being_lost() -> None:
+    """A peer that vanished is only told of in the next turn of the loop; until then every write would be logged."""
+    transport = Mock(asyncio.Transport, **{"is_closing.return_value": True, "get_write_buffer_size.return_value": 0})
+    connection = WebSocketConnection(b"", Mock())
+    connection.transport = transport
+    assert connection.send(text_frame(b"{}"))
+    transport.write.assert_not_called()
 
 
 async def test_a_message_beyond_all_bounds_ends_the_connection(tmp_path: Path) -> None:

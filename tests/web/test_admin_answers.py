@@ -11,7 +11,9 @@ import jsonschema
 import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
+from hub.test_live import event, offer, push
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
+from interlock.rooms import Participant
 
 from .test_admin import ADDRESSED, CALL, Admin
 
@@ -36,7 +38,7 @@ async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
     settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     needs = Permissions(require=("network.outbound",), policy="auto_approve")
-    servers = {"busy": child("busy_server.py", permissions=needs)}
+    servers = {"busy": child("busy_server.py", permissions=needs), "s": child("live_server.py", offer(), "{}")}
     rooms = Rooms(topics={"build": Topic(members={"careful": "proposal-only"})})
     async with running_hub(folder, servers, hub=settings, agents=agents, rooms=rooms) as running:
         yield running
@@ -136,6 +138,20 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     path = "/admin/participants/{id}/capabilities"
     more = {"add": ["mcp/request:tools/*"], "remove": ["chat"]}
     await admin.good("POST", path.replace("{id}", "careful") + "?topic=build", more, template=path)
+    async with Participant(hub.url, "build", hub.key("careful")):
+        path = "/admin/participants/{id}"
+        body = {"mode": "directed"}
+        await admin.good("POST", path.replace("{id}", "careful") + "?topic=build", body, template=path)
+    assert (await admin.good("GET", "/admin/features"))["features"]
+    switched = {"features": ["news.push"], "agent": "local", "because": "x"}
+    path = "/admin/servers/{server}/features/"
+    for act in ("enable", "disable", "enable"):
+        await admin.good("POST", f"{path.replace('{server}', 's')}{act}", switched, template=path + act)
+    assert (await push(hub, event()))[0]["result"]["accepted"]
+    assert (await admin.good("GET", "/admin/events"))["events"]
+    assert (await admin.good("GET", "/admin/usage"))["usage"]
+    await admin.good("GET", "/admin/logins")
+    await admin.good("GET", "/admin/health")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
     assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from hub.running_hub import RawClient, RunningHub, child, running_hub, until
+from interlock.config.settings import Agent, Approvals, Hub, Rooms, Timeouts, Topic
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.states import DecisionState
+from interlock.rooms import Participant
 from interlock.web.console.comparison import MAX_LINES, compare
 
 from .console_visitor import Visitor, forms_of, tags_of
@@ -70,6 +72,27 @@ async def test_a_request_is_read_and_approved_once_without_a_script(hub: Running
         hub.operations.owner.id,
         "console",
     )
+
+
+async def test_a_proposal_of_a_room_is_fulfilled_in_the_console(tmp_path: Path) -> None:
+    topic = Topic(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))
+    rooms = Rooms(topics={"build": topic})
+    async with running_hub(tmp_path, {"busy": child("busy_server.py")}, rooms=rooms) as hub:
+        visitor, inbox = await Visitor(hub).log_in(), hub.hub_app.inbox
+        async with Participant(hub.url, "build", hub.key("coder")) as coder:
+            params = {"name": "echo", "arguments": {"text": "from the room"}}
+            await coder.propose("tools/call", params, ["server:busy"])
+            await until(lambda: inbox.open_count == 1)
+            page = unescape((await visitor.get("/console/approvals")).text)
+            for text in ("tools/call:echo in build", "from the room", "server:busy"):
+                assert text in page, text
+            assert (await visitor.press("/console/approvals", "once")).status == 303
+            async for envelope in coder:
+                if envelope.kind.type == "mcp/response":
+                    assert b"from the room" in envelope.payload
+                    break
+        (decision,) = inbox.all(only_open=False)
+        assert (decision.state, decision.answered_in) == (DecisionState.USED, "console")
 
 
 async def test_a_denial_carries_its_reason_into_the_audit_log(hub: RunningHub, visitor: Visitor) -> None:

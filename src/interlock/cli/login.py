@@ -78,7 +78,7 @@ def _list(as_json: bool) -> None:
 
 def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) -> None:
     page = perform("logins.begin", {"server": server, "principal": principal}, 60)
-    say(f"Open this page to log in:\n  {bold(plain(page['url']))}")
+    say(f"Open this page to log in:\n  {bold(plain(page['url']))}", err=True)
     if not no_open and _has_screen():
         import webbrowser
 
@@ -96,7 +96,7 @@ def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) 
 
 def _by_code(server: str, principal: str | None) -> None:
     page = perform("logins.device", {"server": server, "principal": principal}, 60)
-    say(f"Open {bold(plain(page['url']))} and type {bold(plain(page['user_code']))}")
+    say(f"Open {bold(plain(page['url']))} and type {bold(plain(page['user_code']))}", err=True)
     deadline, wait_s = time.monotonic() + WITHIN_S, float(page["interval"])
     while time.monotonic() < deadline:
         time.sleep(wait_s)

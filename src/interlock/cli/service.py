@@ -148,7 +148,9 @@ def _stop(path: Path) -> list[list[str]]:
 
 def _domain() -> str:
     """launchd's name for the services of this user's session."""
-    return f"gui/{os.getuid() if sys.platform != 'win32' else 0}"
+    if sys.platform == "win32":
+        raise Failure("there is no launchd here", "run `interlock up -d` at login, with your own means")
+    return f"gui/{os.getuid()}"
 
 
 def _run(command: list[str], *, may_fail: bool = False) -> None:

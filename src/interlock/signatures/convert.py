@@ -31,6 +31,7 @@ from .members import (
 )
 from .pydantic_types import is_any_json, is_pydantic, loader_of
 from .type_schema import SchemaWriter, is_hashable
+from .typed_checks import typed_checks
 from .validate import Validator
 
 Converter: TypeAlias = Callable[[Any], Any]
@@ -69,7 +70,8 @@ class Converters:
             return lambda value: decimal.Decimal(str(value))
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is Annotated:
-            return _checked(self.make(arguments[0]), checks_of(arguments[1:]))
+            checks = (*checks_of(arguments[1:]), *typed_checks(arguments[0], arguments[1:]))
+            return _checked(self.make(arguments[0]), checks)
         if origin is Literal and all(type(value) in (str, bool, type(None)) for value in arguments):
             return None
         if origin is list and self.make(arguments[0]) is None:

@@ -95,6 +95,9 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
             known = around.get("properties")
             return [_unknown(path, name, list(known) if isinstance(known, dict) else []) for name in kind.unexpected]
         case "anyOf" | "oneOf" if depth < 4 and (arms := [arm for arm in getattr(kind, "context", None) or () if arm]):
+            told = _unknown_variant(arms, path)
+            if told is not None:
+                return (told,)
             # Explain the form that came closest: the fewest mistakes, and if possible none at the value itself.
             apart = [arm for arm in arms if arm[0].kind.name == "type" and len(arm[0].instance_path) == len(path)]
             if len(apart) < len(arms):
@@ -124,6 +127,24 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
             explanation = _out_of_bounds(keyword, kind.limit, around)
     title, expected, suggestions = explanation
     return (Problem(path, f"{title}: expected {expected}, got {got}", expected, got, suggestions, keyword),)
+
+
+def _unknown_variant(arms: list[Any], path: Path) -> Problem | None:
+    """A value whose tag names none of the forms: the problem names the tags of all of them."""
+    tags: dict[Path, dict[str, object]] = {}
+    for arm in arms:
+        for error in arm:
+            if error.kind.name == "const" and len(error.instance_path) == len(path) + 1:
+                found = tags.setdefault(tuple(error.instance_path), {})
+                found[shown(error.kind.expected_value)] = error.instance
+    for place, choices in tags.items():
+        if len(choices) == len(arms) > 1:
+            wanted, got = list(choices), shown(next(iter(choices.values())))
+            expected = f"one of {', '.join(wanted)}"
+            return Problem(
+                place, f"Wrong value: expected {expected}, got {got}", expected, got, (f"use {expected}",), "const"
+            )
+    return None
 
 
 def _wrong_type(types: Sequence[str], value: object) -> Explanation:

@@ -19,6 +19,7 @@ from .fields import InputField, OutputField
 from .marks import marks_of
 from .problems import DefinitionError, shown
 from .pydantic_types import is_any_json, validates
+from .typed_checks import typed_checks
 
 Kind: TypeAlias = Literal["function", "coroutine", "generator", "async_generator"]
 
@@ -163,7 +164,9 @@ def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> In
     if type(default).__module__.startswith("pydantic") and hasattr(default, "metadata"):
         # `days: int = Field(1, ge=1)`: the field is the default's place, not the default.
         marks = marks_of([default, marks])
+        metadata.append(default)
         default = inspect.Parameter.empty
+    marks = msgspec.structs.replace(marks, constraints=(*marks.constraints, *typed_checks(kind, metadata)))
     return msgspec.structs.replace(
         marks,
         name=parameter.name,

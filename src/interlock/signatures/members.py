@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from .marks import checks_of
 from .pydantic_types import validates
+from .typed_checks import typed_checks
 
 _QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
@@ -126,7 +127,8 @@ def holds_validators(annotation: Any) -> bool:
 
 def holds_checks(annotation: Any) -> bool:
     """Whether a check that only code can make occurs anywhere in a type."""
-    return any(checks_of([mark]) for _, marks in _types_in(annotation, has_members) for mark in marks)
+    found = _types_in(annotation, has_members)
+    return any(typed_checks(kind, marks) or any(checks_of([mark]) for mark in marks) for kind, marks in found)
 
 
 def unwrapped(annotation: Any) -> Any:

@@ -36,7 +36,34 @@ def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) ->
     written: Schema = _adapter(kind).json_schema(
         mode="validation" if mode == "input" else "serialization", ref_template=ref_template
     )
-    return written
+    return _with_names(kind, written) if mode == "input" else written
+
+
+def _with_names(kind: Any, schema: Schema) -> Schema:
+    """The schema of a model with `populate_by_name`, which takes fields by their own names; pydantic leaves it out."""
+    config = getattr(kind, "model_config", None) or {}
+    if not (config.get("populate_by_name") or config.get("validate_by_name")):
+        return schema
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return schema
+    either: list[Schema] = []
+    named = dict(properties)
+    for name, field in kind.model_fields.items():
+        alias = field.validation_alias or field.alias
+        if isinstance(alias, str) and alias != name and alias in properties and name not in properties:
+            named[name] = properties[alias]
+            if alias in required:
+                either.append({"anyOf": [{"required": [alias]}, {"required": [name]}]})
+    if len(named) == len(properties):
+        return schema
+    renamed = {key: value for key, value in schema.items() if key != "required"} | {"properties": named}
+    given = {name for one in either for name in one["anyOf"][0]["required"]}  # type: ignore[index]
+    if rest := [name for name in required if name not in given]:
+        renamed["required"] = rest
+    if either:
+        renamed["allOf"] = either
+    return renamed
 
 
 def loader_of(kind: Any) -> Callable[[Any], Any]:

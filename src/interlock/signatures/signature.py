@@ -22,6 +22,7 @@ from .mistakes import find_mistake
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
 from .tool import ToolDetails, tool_definition
 from .type_schema import SchemaWriter, as_json
+from .typed_checks import encoded_lengths
 from .validate import Validator
 
 RESULT = "result"
@@ -305,7 +306,8 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
     if field.schema is not None:
         return field.schema
     written = writer.write(str if field.type is UNSET else field.type)
-    schema = field.decorate(constrain(written, field.all_constraints()))
+    constraints = field.all_constraints()
+    schema = field.decorate(constrain(written, encoded_lengths(constraints) if field.type is bytes else constraints))
     plain = UNSET if field.default is UNSET else as_json(field.default)
     # `x: str = None` says that it may be left out, and not that it may be null.
     if plain is not UNSET and (plain is not None or "null" in str(schema.get("type", "null"))):

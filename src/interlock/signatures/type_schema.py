@@ -29,6 +29,7 @@ from .marks import marks_of
 from .members import Member, alias_value, has_members, is_named_tuple, members_of, summary_of, unwrapped
 from .problems import DefinitionError
 from .pydantic_types import dumped, is_any_json, is_pydantic, schema_of
+from .typed_checks import encoded_lengths
 
 MAX_TYPE_DEPTH = 64
 
@@ -114,7 +115,8 @@ class SchemaWriter:
         marks = marks_of(metadata)
         if marks.schema is not None:
             return marks.decorate(marks.schema)
-        schema = constrain(self.write(inner), marks.all_constraints())
+        constraints = marks.all_constraints()
+        schema = constrain(self.write(inner), encoded_lengths(constraints) if inner is bytes else constraints)
         for mark in metadata:
             extra = getattr(mark, "extra_json_schema", None)
             if isinstance(extra, dict):

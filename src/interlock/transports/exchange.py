@@ -83,6 +83,11 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         self.on_cancel: Callable[[str], None] | None = None
         """Called once, with the reason, when the client no longer wants the answer."""
 
+    @property
+    def reachable(self) -> bool:
+        """Whether an answer would reach the client now, as far as the transport can tell."""
+        return True
+
     @abc.abstractmethod
     def result(self, result: bytes) -> None:
         """The good answer: the result object as JSON."""

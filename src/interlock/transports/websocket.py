@@ -125,8 +125,8 @@ class WebSocketConnection(asyncio.Protocol):
 
     def send(self, frame: bytes) -> bool:
         """Send a frame of `text_frame`. False for a peer that left too much unread: the caller ends it."""
-        if self._closing:
-            return True
+        if self._closing or self.transport.is_closing():
+            return True  # it is about to be lost
         if self.transport.get_write_buffer_size() > self._bounds.unread_bytes:
             return False
         self.transport.write(frame)

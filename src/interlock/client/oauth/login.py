@@ -105,6 +105,8 @@ class Login:
         self._loaded = False
         self._not_before = 0.0
         self._hint = hint
+        self._challenge = Challenge()
+        """The last challenge: it says where the server's metadata is."""
         self.wanted: Challenge | None = None
         """The challenge that only a person can answer, until one has."""
         self._header = ""
@@ -220,6 +222,7 @@ class Login:
             stored = await self._reload()
             self._tokens, self._header = None, ""
             await self._store.save(None)
+            self.wanted = self._challenge
         tokens = None if stored is None else stored.tokens
         if stored is None or tokens is None or stored.revocation_endpoint is None:
             return
@@ -327,6 +330,7 @@ class Login:
     # Discovery and registration.
 
     async def _discover(self, challenge: Challenge) -> Discovered:
+        self._challenge = challenge
         resource = await self._endpoints.resource(challenge.resource_metadata)
         issuer = self._issuer(resource)
         server = await self._endpoints.server(issuer)

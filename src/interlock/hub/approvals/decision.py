@@ -28,6 +28,7 @@ Kind: TypeAlias = Literal[
     "elicitation",
     "tool_access",
     "proposal",
+    "registration",
     "callback",
     "scope",
 ]

@@ -18,6 +18,7 @@ from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.sessions import HttpSession
+from interlock.transports.http.streams import SessionStream
 from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -102,6 +103,12 @@ class HttpExchange(OpenExchange):
         except Exception:
             _log.exception("%s failed", self.request.method)
             self.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the client's connection, or the stream that it came back to, is open."""
+        outlet = self._outlet
+        return outlet.attached if isinstance(outlet, SessionStream) else self._turn.connection is not None
 
     def result(self, result: bytes) -> None:
         """The good answer."""

@@ -20,6 +20,7 @@ from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
@@ -79,6 +80,7 @@ class Dispatcher:
         self._retries = bridges.retries
         self._tasks = tasks
         self.recovery = recovery
+        self.late_results = LateResults()
         self.callbacks = callbacks
         self.quota = quota
         self._background = background

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in, sized
+from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in, sized
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
@@ -27,6 +27,7 @@ from interlock.hub.calls.dispatch.outgoing import outgoing_for
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
+from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
@@ -57,6 +58,7 @@ class CallDispatcher(Protocol):
 
     states: RequestStates
     recovery: CallRecovery
+    late_results: LateResults
     open_requests: OpenRequests[Forwarder]
     callbacks: Callbacks
 
@@ -175,17 +177,14 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
             return
         members = read.members
-        size = len(read.result)
-        if members.error is _UNSET:
-            call.outcome = Outcome("answered", "result", "ok", 0, size)
-        else:
-            call.outcome = sized(outcome_in(members), size)
+        outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
+        call.outcome = sized(outcome, len(read.result))
         if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
             self._judge_questions(read)
         else:
-            self._answer(read)
+            self._answer_read(read)
 
-    def _answer(self, read: ReadResult) -> None:
+    def _answer_read(self, read: ReadResult) -> None:
         """Answer the client with a result that may leave."""
         call, members = self._call, read.members
         exchange = call.exchange
@@ -209,16 +208,13 @@ class Forwarder(msgspec.Struct, eq=False):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             self._fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
-            if self._plan.processor is None:
-                exchange.result(result)
-            else:
-                self._plan.processor.finish(call, result, exchange.result)
+            self._deliver(result)
 
     def _judge_questions(self, read: ReadResult) -> None:
         """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
         try:
             self._translation().check_may_ask()
-            self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer, read))
+            self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer_read, read))
         except Fault as fault:
             self._fail(fault)
 
@@ -234,14 +230,20 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(fault)
 
     def _deliver(self, result: bytes | Fault) -> None:
-        """Answer with a large result that a thread has rewritten."""
-        exchange, processor = self._call.exchange, self._plan.processor
+        """Answer with a result, as the settings of its server say; a thread may have rewritten a large one."""
         if isinstance(result, Fault):
-            exchange.fail(result)
-        elif processor is None:
-            exchange.result(result)
+            self._call.exchange.fail(result)
+        elif self._plan.processor is None:
+            self._answer(result)
         else:
-            processor.finish(self._call, result, exchange.result)
+            self._plan.processor.finish(self._call, result, self._answer)
+
+    def _answer(self, result: bytes) -> None:
+        """Answer the client. A result that does not reach it is kept for an identical call."""
+        call = self._call
+        if not call.exchange.reachable:
+            self._dispatcher.late_results.keep(call, result)
+        call.exchange.result(result)
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))

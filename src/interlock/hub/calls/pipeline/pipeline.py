@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.hub.audit.record import COERCED, MASKED
+from interlock.hub.audit.record import COERCED, LATE, MASKED
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, Caller, Check, Plan
 from interlock.hub.calls.dispatch.dispatcher import Dispatcher
@@ -157,6 +157,8 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""
         verdict, gate = self.judge(call, plan)
+        if self.dispatcher.late_results and self._answers_late(call, verdict):
+            return
         if verdict is not PASS:
             self._proceed(call, plan, verdict, gate)
         elif self._batching.running:
@@ -196,6 +198,17 @@ class Pipeline:
             self.refuse(call, Refuse(fault, "bounds of calls that wait"), gate)
         else:
             self._waiting.begin(self._wait(call, plan, verdict, gate), call)
+
+    def _answers_late(self, call: Call, verdict: Verdict) -> bool:
+        """Whether a call was answered with the result of an identical one whose client had gone."""
+        if not isinstance(verdict, Pass | Ask) or call.target.kind != "tool":
+            return False
+        result = self.dispatcher.late_results.take(call)
+        if result is None:
+            return False
+        self._recording.found(LATE, call, ["an identical call ran after its client had gone"])
+        call.exchange.result(result)
+        return True
 
     # Approvals
 

@@ -1,0 +1,48 @@
+"""`login` and `logout` at the terminal: what they ask of the hub, and what they show."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+PAGE = {"url": "https://login.example/\x1b[2Jauthorize?state=s", "state": "s", "redirect_uri": "http://127.0.0.1:1/cb"}
+
+
+def test_a_login_shows_the_page_and_waits_until_the_hub_has_the_tokens(user: User, hub: FakeHub) -> None:
+    answers = iter([{"done": False, "wait_s": 0}, {"done": True, "wait_s": 0}])
+    hub.answers["hub/logins.begin"] = PAGE
+    hub.answers["hub/logins.wait"] = lambda params: next(answers)
+    result = user.run("login", "docs", "--no-open", "--for", "agent:ada")
+    assert result.exit_code == 0, result.output
+    assert "https://login.example/\\u001b[2Jauthorize" in result.output
+    assert "Logged in to docs" in result.output
+    assert hub.params_of("hub/logins.begin") == [{"server": "docs", "principal": "agent:ada"}]
+    assert hub.params_of("hub/logins.wait") == [{"state": "s"}] * 2
+
+
+def test_a_code_is_shown_and_asked_about_until_it_was_typed(user: User, hub: FakeHub) -> None:
+    answers = iter([{"done": False, "wait_s": 0.01}, {"done": True, "wait_s": 0}])
+    hub.answers["hub/logins.device"] = {
+        "id": "d",
+        "user_code": "AB-CD",
+        "url": "https://login.example",
+        "interval": 0.01,
+    }
+    hub.answers["hub/logins.poll"] = lambda params: next(answers)
+    result = user.run("login", "docs", "--device", "--json")
+    assert result.exit_code == 0, result.output
+    assert "AB-CD" in result.stderr
+    assert json.loads(result.stdout) == {"server": "docs", "logged_in": True}
+    assert hub.params_of("hub/logins.poll") == [{"id": "d", "server": "docs"}] * 2
+
+
+def test_logins_are_listed_and_ended(user: User, hub: FakeHub) -> None:
+    rows = [{"server": "docs", "principal": "", "issuer": "https://login.example"}]
+    hub.answers["hub/logins.list"] = {"logins": rows}
+    hub.answers["hub/logins.remove"] = {"done": True, "wait_s": 0}
+    assert "all callers" in user.run("login").output
+    assert json.loads(user.run("login", "--json").stdout) == rows
+    assert "Logged out of docs" in user.run("logout", "docs").output
+    assert hub.params_of("hub/logins.remove") == [{"server": "docs"}]

@@ -1,0 +1,117 @@
+"""Bounds of values that travel as texts: of the value, and not of its text."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+from msgspec import Meta
+
+from interlock.server import Server
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    bark: str
+
+
+@dataclasses.dataclass
+class Inside:
+    price: Annotated[Decimal, Meta(ge=0, le=10)]
+    key: Annotated[bytes, Meta(min_length=2, max_length=4)]
+
+
+server = Server("test", "1")
+
+
+@server.tool
+def bounded(x: Annotated[Decimal, pydantic.Field(gt=0, lt=10)]) -> str:
+    return repr(x)
+
+
+@server.tool
+def digits(x: Annotated[Decimal, pydantic.Field(max_digits=4, decimal_places=2)]) -> str:
+    return repr(x)
+
+
+@server.tool
+def key(x: Annotated[bytes, Meta(min_length=2, max_length=3)]) -> str:
+    return repr(x)
+
+
+@server.tool
+def zoned(x: Annotated[datetime, Meta(tz=True)]) -> str:
+    return repr(x)
+
+
+@server.tool
+def nested(x: list[Inside]) -> str:
+    return repr(x)
+
+
+class Named(pydantic.BaseModel):
+    model_config = {"populate_by_name": True, "extra": "forbid"}
+    user_id: int = pydantic.Field(alias="userId")
+    note: str = pydantic.Field("", alias="theNote")
+
+
+@server.tool
+def by_name(x: Named) -> str:
+    return repr(x)
+
+
+@server.tool
+def pet(x: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]) -> str:
+    return repr(x)
+
+
+def problems(name: str, value: Any) -> list[str]:
+    tool = next(tool for tool in server._offers.tools if tool.key == name)
+    return [problem.words for problem in tool.check({"x": value})]
+
+
+def text(count: int) -> str:
+    return base64.b64encode(b"a" * count).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("bounded", ["5", 5, "0.001", "9.999"], ["50", "-1", "0", "10", 10, "1e2"]),
+        ("digits", ["12.34", 12.34, "1.5", "0.05", "99"], ["123.45", "1.234", "12345", "1e4", "0.005"]),
+        ("key", [text(2), text(3)], [text(0), text(1), text(4), text(30)]),
+        ("zoned", ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00+02:00"], ["2024-01-01T00:00:00"]),
+        (
+            "by_name",
+            [{"user_id": 1}, {"userId": 1}, {"user_id": 1, "note": "x"}],
+            [{}, {"note": "x"}, {"user_id": "y"}, {"user_id": 1, "other": 2}],
+        ),
+        (
+            "nested",
+            [[], [{"price": "9.5", "key": text(4)}]],
+            [[{"price": "11", "key": text(4)}], [{"price": "1", "key": text(5)}], [{"price": "1", "key": text(1)}]],
+        ),
+    ],
+)
+def test_the_value_is_bounded_whichever_way_it_is_written(name: str, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert problems(name, value) == [], value
+    for value in bad:
+        assert problems(name, value), value
+
+
+def test_an_unknown_variant_is_told_the_names_of_all() -> None:
+    [said] = problems("pet", {"kind": "bird"})
+    assert "x.kind" in said
+    assert "'cat'" in said
+    assert "'dog'" in said
