@@ -31,6 +31,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "add": Entry("servers:add", "Add a server: a program or a URL."),
         "remove": Entry("servers:remove", "Remove a server."),
         "import": Entry("importing:import_", "Import the servers of another program's file."),
+        "discovery": Entry("discovery:discovery", "List, register and deregister servers while the hub runs."),
+        "install": Entry("contained:install", "Install the packages of a contained server."),
         "start": Entry("supervise:start", "Start a server that was stopped or is down."),
         "stop": Entry("supervise:stop", "Stop a server, or without SERVER the hub."),
         "restart": Entry("supervise:restart", "End a server's present run and start it again."),

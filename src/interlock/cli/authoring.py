@@ -14,6 +14,7 @@ from .failures import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from interlock.containment.policy import Containment
     from interlock.server import Server
 
 START_TIMEOUT_S = 30.0
@@ -50,7 +51,9 @@ def load_server(file: Path) -> Server:
     return next(iter(servers.values()))
 
 
-def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> list[str]:
+def tools_when_started(
+    command: tuple[str, ...], env: Mapping[str, str], cwd: str | None, containment: Containment | None = None
+) -> list[str]:
     """Start a server as the hub would, and list its tools. Raises Failure with the server's last output."""
     import asyncio
 
@@ -59,7 +62,7 @@ def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: st
     from interlock.wire.errors import Fault
 
     async def ask() -> list[str]:
-        async with Client(Command(command, env, cwd), timeout=START_TIMEOUT_S) as client:
+        async with Client(Command(command, env, cwd, containment), timeout=START_TIMEOUT_S) as client:
             return [str(tool["name"]) for tool in await client.list_tools()]
 
     try:

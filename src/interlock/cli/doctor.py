@@ -56,7 +56,8 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     home = home_folder()
     running = None if config is not None else _running_configuration(home)
     loaded = load(config or running, home=home, folder=Path.cwd())
-    checks = [_python(), _home(home), *_configuration(loaded), *_start(home, loaded), *_hub(home, loaded)]
+    checks = [_python(), _home(home), *_containment(loaded), *_configuration(loaded), *_start(home, loaded)]
+    checks += _hub(home, loaded)
     misread = {problem.server for problem in loaded.problems if problem.fatal}
     readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
     with ThreadPoolExecutor(16) as many:
@@ -102,6 +103,21 @@ def _home(home: Path) -> Check:
         if state.st_mode & 0o022:
             return Check("home", "warning", f"other users may write to {home}", f"chmod go-w {home}")
     return Check("home", "ok", str(home))
+
+
+def _containment(loaded: Loaded) -> Iterator[Check]:
+    """What this kernel can contain. Only a configured server that cannot be contained is wrong."""
+    from interlock.containment.backends import landlock_abi, reports
+
+    found = reports()
+    serving = [report.backend for report in found if not report.missing]
+    if serving:
+        yield Check("containment", "ok", f"{' and '.join(serving)} (Landlock version {landlock_abi()})")
+    needed = any(server.isolation == "sandbox" for server in loaded.config.servers.values())
+    for report in found:
+        if report.missing:
+            verdict = "ok" if serving else ("wrong" if needed else "warning")
+            yield Check("containment", verdict, f"{report.backend} does not serve here: {report.missing}", report.hint)
 
 
 def _configuration(loaded: Loaded) -> Iterator[Check]:
@@ -242,7 +258,7 @@ def _server(name: str, server: Server) -> Check:
         return Check(title, "wrong", f"the program `{program}` was not found", hint)
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
-    return Check(title, "ok", f"runs {found}")
+    return Check(title, "ok", f"runs {found}" + (", contained" if server.isolation == "sandbox" else ""))
 
 
 def _address(title: str, url: str) -> Check:

@@ -33,6 +33,10 @@ config_option = click.option("--config", type=click.Path(path_type=Path), help="
 @click.option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="A header for the URL.")
 @click.option("--cwd", type=click.Path(), help="The folder that the program runs in.")
 @click.option("--on-demand", is_flag=True, help="Start it at its first call.")
+@click.option("--sandbox", is_flag=True, help="Run it contained: no network, no files but its own.")
+@click.option("--read", multiple=True, metavar="PATH", help="With --sandbox: a folder or file that it may read.")
+@click.option("--write", multiple=True, metavar="PATH", help="With --sandbox: a folder that it may change.")
+@click.option("--host", multiple=True, metavar="HOST[:PORT]", help="With --sandbox: a host that it may reach.")
 @config_option
 @json_option
 def add(
@@ -42,6 +46,10 @@ def add(
     header: tuple[str, ...],
     cwd: str | None,
     on_demand: bool,
+    sandbox: bool,
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    host: tuple[str, ...],
     config: Path | None,
     as_json: bool,
 ) -> None:
@@ -54,9 +62,12 @@ def add(
     Examples:
       interlock add ./weather.py
       interlock add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+      interlock add files --sandbox --write ~/notes -- npx -y @modelcontextprotocol/server-filesystem ~/notes
       interlock add github https://api.example.com/mcp/ -H 'Authorization=Bearer ${GITHUB_TOKEN}'
     """
     from interlock.config import Server
+
+    from .contained import install_packages, sandbox_settings
 
     name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
@@ -67,9 +78,12 @@ def add(
         headers=read_pairs(header),
         cwd=str(Path(cwd).absolute()) if cwd else None,
         start="on-demand" if on_demand else "eager",
+        isolation="sandbox" if sandbox else "none",
+        sandbox=sandbox_settings(sandbox, is_url, read, write, host),
     )
     warnings = start_warnings(name, server)
-    tools = _start_once(server) if file else None
+    install_packages(name, server)
+    tools = _start_once(name, server) if file else None
     changed = write_servers(config, {name: server})
     offered = "" if tools is None else f" It starts and offers {', '.join(tools) or 'no tools'}."
     outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
@@ -126,14 +140,16 @@ def _parse_target(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, .
     raise WrongUsage(f"`{name}` needs a URL or a command", f"for example: interlock add {name} -- npx -y PACKAGE")
 
 
-def _start_once(server: Server) -> list[str]:
+def _start_once(name: str, server: Server) -> list[str]:
     """Start a server as the hub would, and return its tools."""
+    from interlock.config import home_folder
     from interlock.config.expand import all_variables, expand
+    from interlock.hub.upstreams.contained_servers import containment_of
 
     from .authoring import tools_when_started
 
     env = {variable: expand(value, all_variables(os.environ)).text for variable, value in server.env.items()}
-    return tools_when_started(server.command, env, server.cwd)
+    return tools_when_started(server.command, env, server.cwd, containment_of(name, server, home_folder()))
 
 
 def _absolute_program(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:

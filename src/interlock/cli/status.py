@@ -78,6 +78,8 @@ def server_lines(servers: list[Json]) -> list[str]:
         lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {summary}")
         if server.get("problem") and server.get("hint"):
             lines.append(f"{indent}→ {plain(server['hint'])}")
+        if server.get("isolation") == "sandbox":
+            lines.append(f"{indent}contained: {plain(server['limits'])}")
         if state == "connected" and (health := server.get("health")) in ("degraded", "unhealthy"):
             why = f"{health}: {'; '.join(server.get('health_reasons') or [])}"
             lines.append("      " + coloured(one_line(why, 160), "yellow"))

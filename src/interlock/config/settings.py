@@ -235,6 +235,14 @@ class Retention(msgspec.Struct, frozen=True):
     """The oldest entries are deleted when the audit log is larger than this."""
 
 
+class Registration(msgspec.Struct, frozen=True):
+    """`[hub.registration]`: servers that agents register while the hub runs (`mgp/discovery/register`)."""
+
+    packages: tuple[str, ...] = ()
+    """Packages that an agent may register as an `npx` or `uvx` command, as the command names them
+    (`mcp-server-time==1.0`). A person approves each one. Other commands need a source that the hub can judge."""
+
+
 class HubLogin(msgspec.Struct, frozen=True):
     """`[hub.login]`: how people log in to servers through the hub."""
 
@@ -283,6 +291,7 @@ class Hub(msgspec.Struct, frozen=True):
     login: HubLogin = HubLogin()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
+    registration: Registration = Registration()
     rate: Rate = Rate()
 
     @property
@@ -405,6 +414,29 @@ class Validation(msgspec.Struct, frozen=True):
     """Arguments that must be refused, for `interlock check --config`."""
 
 
+class Sandbox(msgspec.Struct, frozen=True):
+    """`[servers.ID.sandbox]`: what a server with `isolation = "sandbox"` may use. A limit that this machine cannot
+    enforce refuses the start."""
+
+    backend: Literal["auto", "sandlock", "bubblewrap"] = "auto"
+    """The program that contains it. `auto` takes the first that enforces every limit here."""
+    read: tuple[str, ...] = ()
+    """Folders and files that it may read, besides the system's programs and libraries."""
+    write: tuple[str, ...] = ()
+    """Folders that it may read and write, besides its private home. Folders whose files other programs execute are
+    refused."""
+    hosts: tuple[str, ...] = ()
+    """The only hosts that it may connect to, as `host` (port 443) or `host:port`. Empty: no network."""
+    memory_mb: Annotated[int, Meta(ge=16, le=1 << 20)] = 512
+    """Memory of all its processes together."""
+    cpus: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Processors that it may use."""
+    processes: Annotated[int, Meta(ge=1, le=4096)] = 32
+    """Processes at a time."""
+    time_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long one process of it may run. After that it is ended, and started again as `restart` says."""
+
+
 class Mask(msgspec.Struct, frozen=True):
     """What `scan_results = "mask"` replaces, besides secrets of every known form. The audit log counts it by kind."""
 
@@ -500,6 +532,9 @@ class Server(msgspec.Struct, frozen=True):
     trust: TrustLevel = "standard"
     """How far the hub believes the server. A `trusted` server's statements about the risk of its tools count. A
     `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
+    isolation: Literal["none", "sandbox"] = "none"
+    """`sandbox` runs the program contained: without network, files and processes that `sandbox` does not allow."""
+    sandbox: Sandbox = Sandbox()
     permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;

@@ -18,7 +18,7 @@ from .problems import KeyPath, Report
 from .room_tables import read_rooms
 from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators
+from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
 T = TypeVar("T")
 B = TypeVar("B", Profile, Agent)
@@ -106,6 +106,8 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
             wrong("headers", f"the header `{header}` of `{name}` is malformed", "write a plain name and one line")
     if len(server.command) > MAX_ARGUMENTS or sum(map(len, server.command)) > MAX_COMMAND_CHARS:
         wrong("args", f"the command of `{name}` is too long", f"use at most {MAX_ARGUMENTS} words")
+    for key, message, hint in wrong_sandbox(server):
+        wrong(key, message, hint)
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
         wrong("", f"server `{name}` has a NUL character in a value", "remove it")
 

@@ -15,7 +15,7 @@ from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Report
-from .settings import Mask, Permissions, ToolTimeouts, Validation
+from .settings import Mask, Permissions, Sandbox, Server, ToolTimeouts, Validation
 from .shape import S, build, kind
 
 _MASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
@@ -75,6 +75,24 @@ def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, 
                 expand([name])
             except Fault as fault:
                 report.add((*at, key, number), f"`{name}` in `{key}` is not a permission", fault.hint, server=server)
+
+
+def wrong_sandbox(server: Server) -> Iterator[tuple[str, str, str]]:
+    """The settings of a contained server: key, message and hint of each mistake."""
+    sandbox = server.sandbox
+    if server.isolation == "none":
+        if sandbox != Sandbox():
+            yield "sandbox", '`sandbox` has no effect without `isolation = "sandbox"`', 'add isolation = "sandbox"'
+        return
+    if server.url is not None:
+        yield "isolation", "only a program can run contained, not a `url`", "remove `isolation`"
+    for key, paths in (("read", sandbox.read), ("write", sandbox.write)):
+        for path in paths:
+            if "\0" in path or not PurePosixPath(path.removeprefix("~")).is_absolute():
+                yield "sandbox", f"`{path}` in `{key}` is not an absolute path", "write /folder or ~/folder"
+    for host in sandbox.hosts:
+        if not _HOST_AND_PORT.fullmatch(host):
+            yield "sandbox", f"`{host}` in `hosts` is not a host", 'write "example.com" or "example.com:8443"'
 
 
 def check_mask(mask: Mask, at: KeyPath, report: Report, *, server: str) -> None:
@@ -145,4 +163,5 @@ def _why_bad_dialect(dialect: str) -> str | None:
 _TRUST = re.compile(rf".+@[0-9a-f]{{{MIN_FINGERPRINT_CHARS},64}}", re.DOTALL)
 _RULE = re.compile(r"[a-z]+\.[a-z_]+")
 _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?")
 _DIALECTS = ("postgres", "mysql", "sqlite", "tsql", "bigquery", "snowflake", "redshift", "duckdb", "oracle")

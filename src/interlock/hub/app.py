@@ -24,7 +24,9 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.readiness import Readiness
+from interlock.hub.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
@@ -80,6 +82,9 @@ class HubApp:
         )
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
+        self._configured = config
+        """The configuration without the registered servers."""
+        self._registering: set[asyncio.Task[list[str]]] = set()
 
     def _build(self, states: RequestStates) -> None:
         """Build the parts, each from those before it."""
@@ -135,8 +140,31 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
+        self._registrations = Registrations(
+            approvals.inbox,
+            authentication.access,
+            lambda: foundation.config.hub.registration.packages,
+            foundation.home,
+        )
+        self.registration = RegistrationMethods(
+            self._registrations,
+            upstreams,
+            listings.catalog,
+            authentication.access,
+            approvals.server_policies,
+            foundation.journal,
+            lambda: foundation.config,
+        )
         self.hub = build_service(
-            foundation, authentication, calls, listings, upstreams, self.limits, self.readiness, self.live
+            foundation,
+            authentication,
+            calls,
+            listings,
+            upstreams,
+            self.limits,
+            self.readiness,
+            self.registration,
+            self.live,
         )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
@@ -199,6 +227,7 @@ class HubApp:
         await self._approvals.start()
         self._listings.start()
         await self.live.start(self.inbox, self._listings.access_changed)
+        await self._registrations.start(self.store, self._register)
         await self.apply(self.config)
         self.hub.clients.resumable.discard_file(self.home)
         self.readiness.begin()
@@ -215,7 +244,9 @@ class HubApp:
     async def apply(self, config: Config) -> list[str]:
         """Apply a configuration. Open calls continue; unchanged servers are not touched."""
         async with self._applying:
-            self.config = config
+            self._configured = config
+            await asyncio.to_thread(self._registrations.write_scripts)
+            self.config = config = self._registrations.merged(config)
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calls.reload(config)
@@ -242,8 +273,16 @@ class HubApp:
         self.hub.drain(refusal[1])
         self._listings.lifecycle_notifier.on_hub_stopping()
 
+    def _register(self) -> None:
+        """Apply the configuration again, with the registrations as they are now."""
+        task = asyncio.ensure_future(self.apply(self._configured))
+        self._registering.add(task)
+        task.add_done_callback(self._registering.discard)
+
     async def stop(self) -> None:
         """Stop everything, open calls first."""
+        await self._registrations.close()
+        await asyncio.gather(*self._registering, return_exceptions=True)
         self._maintenance.stop()
         await self.health_monitor.close()
         await self._listings.stop()
@@ -288,9 +327,8 @@ class HubApp:
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
-        return Upstream(
-            id, settings, self.config.hub, Dialer(id, settings, self.limits, self.logins), starts, self.logs, self._host
-        )
+        dialer = Dialer(id, settings, self.limits, self.logins, self.home)
+        return Upstream(id, settings, self.config.hub, dialer, starts, self.logs, self._host)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:

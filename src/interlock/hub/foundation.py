@@ -25,6 +25,7 @@ from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.policy_version import PolicyVersion
+from interlock.hub.registrations import REGISTRATIONS
 from interlock.hub.room_capabilities import ROOM_CAPABILITIES
 from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
 from interlock.hub.tasks.ledger import TASKS
@@ -53,6 +54,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     EMBEDDINGS,
     LEARNED,
     ROOM_CAPABILITIES,
+    REGISTRATIONS,
     HISTORY_HEADS,
     HISTORY_SEGMENTS,
     FEATURES,

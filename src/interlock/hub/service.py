@@ -24,6 +24,7 @@ from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
@@ -68,6 +69,7 @@ class Handlers(msgspec.Struct, frozen=True):
     streams: StreamHandler
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
+    registration: RegistrationMethods
     events: EventMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
@@ -85,6 +87,7 @@ class Handlers(msgspec.Struct, frozen=True):
                     **self.streams.methods,
                     **self.callbacks.methods,
                     **self.lifecycle.methods,
+                    **self.registration.methods(background),
                     **self.events.methods,
                 }
             ),

@@ -76,6 +76,7 @@ class Operations:
             SessionOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
+            hub_app.registration,
             LoginOperations(hub_app),
             self.console,
         )

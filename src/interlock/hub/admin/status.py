@@ -21,6 +21,7 @@ from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.catalog.offer import QuarantinedItem
 from interlock.hub.memory import resident_mb
 from interlock.hub.tool_search.pinned_tools import pins_over_budget
+from interlock.hub.upstreams.contained_servers import limits_shown
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.version import VERSION
@@ -96,6 +97,8 @@ class StatusOperations:
             restarts=upstream.restarts.total,
             pid=upstream.pid,
             source=settings.source,
+            isolation=settings.isolation,
+            limits=limits_shown(settings),
         )
 
     def _list_scope(self, principal: Principal, address: str) -> ListScope:
@@ -198,6 +201,8 @@ class ServerStatus(msgspec.Struct):
     restarts: int
     pid: int | None
     source: str
+    isolation: str
+    limits: str | None
 
 
 class ConfigStatus(msgspec.Struct):

@@ -38,6 +38,7 @@ from interlock.hub.audit.record import (
     RULE_REVOKED,
     SESSION_ENDED,
 )
+from interlock.hub.handlers.registration import RegistrationMethods as Registrations
 from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
@@ -83,6 +84,29 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "End a session, or everything that a principal has open",
             "DELETE /admin/sessions/{id}",
             SESSION_ENDED,
+        ),
+        row(
+            "discovery.list",
+            READ,
+            Registrations.list,
+            "Servers, also registered ones and those that were never started",
+            "POST /admin/discovery/list",
+        ),
+        row(
+            "discovery.register",
+            WRITE,
+            Registrations.register,
+            "Register a server while the hub runs; it runs contained",
+            "POST /admin/discovery",
+            OPERATED,
+        ),
+        row(
+            "discovery.deregister",
+            WRITE,
+            Registrations.deregister,
+            "Remove a registered server",
+            "DELETE /admin/discovery/{id}",
+            OPERATED,
         ),
         row("rooms.list", READ, Rooms.list, "Topics, with their participants", "GET /admin/rooms"),
         row(

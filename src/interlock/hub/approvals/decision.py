@@ -24,6 +24,7 @@ Kind: TypeAlias = Literal[
     "elicitation",
     "tool_access",
     "proposal",
+    "registration",
     "callback",
     "scope",
 ]

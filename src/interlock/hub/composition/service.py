@@ -20,6 +20,7 @@ from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.own_resources import OwnResources
+from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
@@ -45,6 +46,7 @@ def build_service(
     upstreams: Upstreams,
     limits: Limits,
     readiness: Readiness,
+    registration: RegistrationMethods,
     live: LiveParts,
 ) -> HubService:
     """The hub as a service."""
@@ -85,6 +87,7 @@ def build_service(
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
+        registration,
         EventMethods(listings.event_subscriptions, background),
     )
     sessions = SessionServices(

@@ -9,7 +9,16 @@ from interlock.protocols.mgp.agreement import spoken_with
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.wire.bounded_cache import remembers_short
 
-OFFERED: Final = ("security", "access_control", "audit", "lifecycle", "streaming", "bidirectional", "tool_discovery")
+OFFERED: Final = (
+    "security",
+    "access_control",
+    "audit",
+    "lifecycle",
+    "streaming",
+    "bidirectional",
+    "discovery",
+    "tool_discovery",
+)
 """The MGP extensions that the hub offers to clients."""
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.oauth.login import Login
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.contained_servers import containment_of
 from interlock.hub.upstreams.logins import Logins, tls_of
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
@@ -18,11 +20,12 @@ from interlock.wire.limits import Limits
 class Dialer:
     """The ways to one server."""
 
-    def __init__(self, server: str, settings: Server, limits: Limits, logins: Logins) -> None:
+    def __init__(self, server: str, settings: Server, limits: Limits, logins: Logins, home: Path) -> None:
         self._server = server
         self._settings = settings
         self._limits = limits
         self._logins = logins
+        self._containment = containment_of(server, settings, home)
         self._context: ssl.SSLContext | None = None
         """TLS to the server, where it is not the usual; made with the first connection."""
         self.login = self._shared_login()
@@ -42,7 +45,8 @@ class Dialer:
         if settings.url is not None:
             return self._to_url(settings.url, self.login)
         inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
-        return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), self._limits)
+        env = {**inherited, **settings.env}
+        return to_command(Command(settings.command, env, settings.cwd, self._containment), self._limits)
 
     def login_page(self, owner: str, by: Principal) -> str | None:
         """A page that starts a login for a caller, once."""

@@ -16,10 +16,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
+
+from interlock.containment.launching import ContainedProcess, start_contained
+from interlock.containment.policy import Containment
 
 if sys.platform == "win32":
     raise ImportError("event loops of Windows start processes by themselves")
+
+Started: TypeAlias = subprocess.Popen[bytes] | ContainedProcess
 
 THREADS: Final = 4
 """So many programs are loaded at once. One that lies on a slow disk keeps one thread, not the others."""
@@ -30,7 +35,7 @@ _STARTERS: Final = ThreadPoolExecutor(THREADS, "start-process")
 class Child(asyncio.SubprocessTransport):
     """A running child, as `loop.subprocess_exec` would give it. Made by `start`."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], protocol: asyncio.SubprocessProtocol) -> None:
+    def __init__(self, popen: Started, protocol: asyncio.SubprocessProtocol) -> None:
         super().__init__()
         self._popen = popen
         self._protocol = protocol
@@ -46,10 +51,22 @@ class Child(asyncio.SubprocessTransport):
 
     @classmethod
     async def start(
-        cls, protocol: asyncio.SubprocessProtocol, argv: Sequence[str], env: Mapping[str, str], cwd: str | None
+        cls,
+        protocol: asyncio.SubprocessProtocol,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        cwd: str | None,
+        containment: Containment | None = None,
     ) -> Child:
-        """Run a program in a session of its own, all three streams as pipes. Raises OSError or ValueError."""
-        starting = _STARTERS.submit(_popen, argv, env, cwd)
+        """Run a program in a session of its own, all three streams as pipes.
+
+        Raises OSError, ValueError, or `Refused` if it cannot be contained.
+        """
+        starting: Future[Started]
+        if containment is None:
+            starting = _STARTERS.submit(_popen, argv, env, cwd)
+        else:
+            starting = _STARTERS.submit(start_contained, containment, argv, env, cwd)
         try:
             popen = await asyncio.wrap_future(starting)
         except asyncio.CancelledError:
@@ -122,7 +139,7 @@ class Child(asyncio.SubprocessTransport):
     def _give_up(self) -> None:
         """Nobody wants it any more, and nobody has it yet."""
         self._early = []
-        _kill(self._popen.pid)
+        _kill(self._popen)
         self.close()
         _close_pipes(self._popen)
 
@@ -142,6 +159,9 @@ class Child(asyncio.SubprocessTransport):
         self._lose()
 
     def _watch_exit(self) -> None:
+        if isinstance(self._popen, ContainedProcess):
+            self._popen.ended.add_done_callback(self._told_end)
+            return
         if sys.platform == "linux" and hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):  # an old kernel, or no descriptor left
                 self._handle = os.pidfd_open(self._popen.pid)
@@ -159,6 +179,12 @@ class Child(asyncio.SubprocessTransport):
 
     def _wait(self) -> None:
         self._popen.wait()
+        self._tell_exit()
+
+    def _told_end(self, ended: Future[int]) -> None:
+        self._tell_exit()
+
+    def _tell_exit(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
             self._loop.call_soon_threadsafe(self.happened, self._exit)
 
@@ -206,22 +232,25 @@ def _popen(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> subp
     )
 
 
-def _abandon(starting: Future[subprocess.Popen[bytes]]) -> None:
+def _abandon(starting: Future[Started]) -> None:
     """End a process that was started for somebody who no longer waits for it."""
     if starting.cancelled() or starting.exception() is not None:
         return
     popen = starting.result()
-    _kill(popen.pid)
+    _kill(popen)
     _close_pipes(popen)
     popen.wait()
 
 
-def _close_pipes(popen: subprocess.Popen[bytes]) -> None:
+def _close_pipes(popen: Started) -> None:
     for pipe in (popen.stdin, popen.stdout, popen.stderr):
         if pipe is not None:
             pipe.close()
 
 
-def _kill(pid: int) -> None:
+def _kill(popen: Started) -> None:
+    if isinstance(popen, ContainedProcess):
+        popen.kill()
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(popen.pid, signal.SIGKILL)

@@ -17,6 +17,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from interlock.containment.policy import Containment, Refused
 from interlock.transports.batching import Batching, Receiver
 from interlock.transports.descriptors import as_given
 from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
@@ -59,6 +60,8 @@ class Command(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     """On top of the few variables that every server inherits."""
     cwd: str | None = None
+    containment: Containment | None = None
+    """What it may use, if it runs contained."""
 
 
 class Owner(Protocol):
@@ -105,6 +108,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._ended = False
         self._linger: asyncio.TimerHandle | None = None
         self._mark = ""
+        self._contained = False
+        """Whether the launcher started it, and ends what it leaves behind."""
         self._clearing: asyncio.Future[None] | None = None
         """The hub is ending processes that it left behind in other sessions."""
         self._transport: asyncio.SubprocessTransport
@@ -118,9 +123,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
             raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", hint="name the program to run")
         process = cls(owner, write_limit)
         env = environment(command)
-        process._mark = env.get(MARK, "")
+        if command.containment is None:
+            process._mark = env.get(MARK, "")
+        else:
+            process._contained = True
         try:
-            await _run(process, command.argv, env, command.cwd)
+            await _run(process, command, env)
+        except Refused as refused:
+            raise Fault("UPSTREAM_UNAVAILABLE", refused.message, hint=refused.hint) from None
         except (OSError, ValueError) as cause:
             raise _cannot_start(command, cause) from None
         return process
@@ -170,7 +180,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # uvloop's transports are none of asyncio's classes.
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self.pid = self._transport.get_pid()
-        as_given(self.pid)
+        if not self._contained:
+            as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
         # One that ended at once has closed it already, which uvloop minds; its end is told in its own time.
         with contextlib.suppress(RuntimeError):
@@ -193,8 +204,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._owner.paused(False)
 
     def process_exited(self) -> None:
-        # Its leftover children end with it, before the number of the group can belong to another process.
-        self._signal(_KILL)
+        if not self._contained:
+            # Its leftover children end with it, before the number of the group can belong to another process.
+            self._signal(_KILL)
         if self._mark:
             self._clearing = asyncio.wrap_future(LEFTOVERS.end(self._mark), loop=self._loop)
         self._owner.exited()
@@ -220,6 +232,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if self._transport.get_returncode() is None:
                 _end_tree(self.pid, self._transport)
             return
+        if self._contained:
+            self._transport.send_signal(number)
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -235,10 +250,13 @@ else:
     _marking = new_mark
 
 
-async def _run(process: ServerProcess, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> None:
+async def _run(process: ServerProcess, command: Command, env: Mapping[str, str]) -> None:
+    argv, cwd = command.argv, command.cwd
     if sys.platform != "win32":
-        await Child.start(process, argv, env, cwd)
+        await Child.start(process, argv, env, cwd, command.containment)
         return
+    if command.containment is not None:
+        raise Refused("containment needs Linux", "run the hub on Linux, or in a virtual machine")
     # Windows by itself looks for `npx.exe` alone, and not for `npx.cmd`.
     found = await asyncio.to_thread(shutil.which, argv[0], path=env.get("PATH"))
     await asyncio.get_running_loop().subprocess_exec(

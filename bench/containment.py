@@ -1,0 +1,82 @@
+"""How much longer a contained server takes to start than a plain one: from the command to its first answer.
+
+python -m bench.containment
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from interlock.containment.backends import reports
+from interlock.containment.launching import ContainedProcess, start_contained
+from interlock.containment.policy import BackendName, Containment
+
+ROUNDS = 20
+PAUSE_S = 0.25
+"""Between starts, as a hub that starts one server now and then."""
+COMMAND = ("/bin/cat",)
+
+
+def plain() -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(COMMAND, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+
+
+def contained(backend: BackendName, folder: Path) -> ContainedProcess:
+    asked = Containment(
+        folder=str(folder),
+        backend=backend,
+        read=(),
+        write=(),
+        hosts=(),
+        memory_bytes=512 << 20,
+        cpus=1,
+        processes=32,
+        time_s=60,
+    )
+    return start_contained(asked, COMMAND, {"PATH": os.defpath}, None)
+
+
+def answered(process: subprocess.Popen[bytes] | ContainedProcess, began: float) -> float:
+    """Milliseconds until the program has answered; then it is ended."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"x\n")
+    process.stdout.read(2)
+    took = time.perf_counter() - began
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+    process.wait()
+    return took * 1000
+
+
+def main() -> None:
+    serving = [report.backend for report in reports() if not report.missing]
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "hub", "contained", "cat")
+        for backend in serving:  # starts the launcher
+            answered(contained(backend, folder), 0)
+        times: dict[str, list[float]] = {"plain": [], **{backend: [] for backend in serving}}
+        for _ in range(ROUNDS):  # in turn, so that all meet the same load of the machine
+            for name, measured in times.items():
+                time.sleep(PAUSE_S)
+                began = time.perf_counter()
+                if name == "plain":
+                    measured.append(answered(plain(), began))
+                else:
+                    measured.append(answered(contained(name, folder), began))  # type: ignore[arg-type]
+    base = statistics.median(times["plain"])
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    for name, measured in times.items():
+        median = statistics.median(measured)
+        print(f"{name:12} median {median:6.1f} ms, fastest {min(measured):6.1f} ms, over plain {median - base:6.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Control groups: bounds for the memory and the processes of one server together, where this process may make them.
+
+Version 2 of the kernel's interface is used where its controllers are, version 1 elsewhere. A folder that cannot be
+written means that there is no control group to be had, never that a limit is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+MOUNT: Final = Path("/sys/fs/cgroup")
+CONTROLLERS: Final = ("memory", "pids")
+THREADS_PER_PROCESS: Final = 16
+"""The kernel counts threads as processes. Node starts eleven."""
+
+
+def parents(mount: Path = MOUNT, own: Path = Path("/proc/self/cgroup")) -> tuple[str, ...]:
+    """The folders in which control groups for servers can be made, together bounding memory and processes.
+
+    Empty where this process may not make any.
+    """
+    try:
+        groups = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return ()
+    unified = next((path for number, _, path in groups if number == "0"), None)
+    if unified is not None and (mount / "cgroup.controllers").exists():
+        place = mount / unified.lstrip("/")
+        # A group that holds processes cannot hand out controllers, so a server's group stands beside the hub's own.
+        for parent in (place.parent, place):
+            if parent.is_relative_to(mount) and _hands_out(parent) and os.access(parent, os.W_OK):
+                return (str(parent),)
+        return ()
+    found = []
+    for controller in CONTROLLERS:
+        path = next((path for _, names, path in groups if controller in names.split(",")), None)
+        if path is None:
+            return ()
+        group = mount / controller / path.lstrip("/")
+        if not os.access(group, os.W_OK) or not (group / "cgroup.procs").exists():
+            return ()
+        found.append(str(group))
+    return tuple(found)
+
+
+def _hands_out(parent: Path) -> bool:
+    try:
+        return set(CONTROLLERS) <= set((parent / "cgroup.subtree_control").read_text().split())
+    except OSError:
+        return False
+
+
+def make(parents: tuple[str, ...], name: str) -> list[Path]:
+    """Make the groups of one server. Raises OSError."""
+    made = [Path(parent) / name for parent in parents]
+    for group in made:
+        group.mkdir()
+    return made
+
+
+def bound(groups: list[Path], memory_bytes: int, processes: int) -> None:
+    """Set the bounds of one server. Raises OSError if one cannot be set."""
+    tasks = str(processes * THREADS_PER_PROCESS)
+    for group in groups:
+        if (group / "memory.max").exists():  # version 2
+            (group / "memory.max").write_text(str(memory_bytes))
+            _write_if_there(group / "memory.swap.max", "0")
+            (group / "pids.max").write_text(tasks)
+        elif (group / "memory.limit_in_bytes").exists():
+            (group / "memory.limit_in_bytes").write_text(str(memory_bytes))
+            _write_if_there(group / "memory.memsw.limit_in_bytes", str(memory_bytes))
+        else:
+            (group / "pids.max").write_text(tasks)
+
+
+def join(groups: list[Path]) -> None:
+    """Move this process into the groups."""
+    for group in groups:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def members(groups: list[Path]) -> set[int]:
+    """The processes in the groups."""
+    found: set[int] = set()
+    for group in groups:
+        try:
+            found |= {int(pid) for pid in (group / "cgroup.procs").read_text().split()}
+        except OSError:
+            continue
+    return found
+
+
+def remove(groups: list[Path]) -> bool:
+    """Remove empty groups. Whether all are gone."""
+    gone = True
+    for group in groups:
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            gone = False
+    return gone
+
+
+def _write_if_there(file: Path, text: str) -> None:
+    """Bound swap too, where the kernel counts it."""
+    if file.exists():
+        file.write_text(text)

@@ -1,0 +1,293 @@
+"""The launcher: a process that starts contained servers for the hub and ends everything that they leave behind.
+
+It reads one request per packet from its control socket, with the server's three pipes attached, and writes when a
+server has started or ended. It adopts processes whose parents are gone, so no contained process outlives its server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.containment import bubblewrap, cgroups, sandlock_backend
+from interlock.containment.policy import Plan, Request
+
+if sys.platform != "linux":
+    raise ImportError("containment needs Linux")
+
+PACKET: Final = 1 << 20
+"""Bytes of the largest request."""
+PATIENCE_S: Final = 2.0
+"""Between SIGTERM and SIGKILL for a server whose time is over."""
+CLEARING_S: Final = 1.0
+"""How long the end of a server waits for what it left behind."""
+QUIET_S: Final = 0.1
+"""After a start, so long nothing else is prepared: a process that joins a control group holds up every new process."""
+FAILED: Final = 126
+"""Exit code of a server whose containment could not be made."""
+
+_REQUEST: Final = msgspec.json.Decoder(Request)
+_PLAN: Final = msgspec.json.Decoder(Plan)
+_SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+
+
+class Spare:
+    """A forked process that waits for its server: in a session and control groups of its own, with all else closed.
+
+    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for.
+    """
+
+    def __init__(self, name: str) -> None:
+        parents = cgroups.parents()
+        self.groups = cgroups.make(parents, name)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        launcher = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(theirs, self.groups, launcher)
+        theirs.close()
+        self._socket = ours
+
+    def hand_over(self, plan: bytes, pipes: list[int]) -> None:
+        """Let it become the server. Raises OSError."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET)
+        with self._socket:
+            socket.send_fds(self._socket, [plan], pipes)
+
+    def discard(self) -> None:
+        self._socket.close()
+
+
+class Running:
+    """A server that was started and has not ended."""
+
+    def __init__(self, groups: list[Path], ends_at: float) -> None:
+        self.groups = groups
+        self.ends_at = ends_at
+        self.killed = False
+
+
+class Launcher:
+    """Starts, watches and ends contained servers."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._hub = control.fileno()
+        self._running: dict[int, Running] = {}
+        self._leftover_groups: list[Path] = []
+        self._number = 0
+        self._woken, waking = os.pipe()
+        for end in (self._woken, waking):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(waking)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+        self._spare: Spare | None = self._new_spare()
+        self._spare_at = 0.0
+        """When the next spare process is made."""
+
+    def run(self) -> None:
+        """Serve until the hub closes the socket, then end everything."""
+        try:
+            while True:
+                ready, _, _ = select.select([self._hub, self._woken], [], [], self._until_next_end())
+                if self._woken in ready:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._woken, 4096)
+                    self._reap()
+                if self._hub in ready and not self._receive():
+                    return
+                self._end_overdue()
+                if self._spare is None and time.monotonic() >= self._spare_at:
+                    self._spare = self._new_spare()
+        finally:
+            if self._spare is not None:
+                self._spare.discard()
+                self._leftover_groups += self._spare.groups
+            for pid, running in self._running.items():
+                _kill(pid, signal.SIGKILL)
+                self._leftover_groups += running.groups
+            self._clear(set())
+
+    def _receive(self) -> bool:
+        packet, pipes, _, _ = socket.recv_fds(self._control, PACKET, 3)
+        if not packet:
+            return False
+        request = _REQUEST.decode(packet)
+        if request.signal:
+            if request.pid in self._running:
+                _kill(request.pid, request.signal)
+            return True
+        answer: dict[str, Any]
+        try:
+            answer = {"id": request.id, "pid": self._start(bytes(request.plan), pipes)}
+        except OSError as cause:
+            answer = {"id": request.id, "error": str(cause)}
+        finally:
+            for pipe in pipes:
+                os.close(pipe)
+        self._send(answer)
+        return True
+
+    def _start(self, packet: bytes, pipes: list[int]) -> int:
+        plan = _PLAN.decode(packet)
+        spare = self._spare or self._new_spare()
+        self._spare, self._spare_at = None, time.monotonic() + QUIET_S
+        cgroups.bound(spare.groups, plan.memory_bytes, plan.processes)
+        spare.hand_over(packet, pipes)
+        self._running[spare.pid] = Running(spare.groups, time.monotonic() + plan.time_s)
+        return spare.pid
+
+    def _new_spare(self) -> Spare:
+        self._number += 1
+        return Spare(f"interlock-{os.getpid()}-{self._number}")
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                break
+            if self._spare is not None and pid == self._spare.pid:  # somebody killed it
+                self._leftover_groups += self._spare.groups
+                self._spare = None
+            running = self._running.pop(pid, None)
+            if running is not None:
+                sandlock_backend.forget(pid)
+                self._leftover_groups += running.groups
+                self._clear(self._kept)
+                self._send({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+        self._kill_strays(self._kept)
+        self._leftover_groups = [group for group in self._leftover_groups if not cgroups.remove([group])]
+
+    @property
+    def _kept(self) -> set[int]:
+        return {*self._running, *(() if self._spare is None else (self._spare.pid,))}
+
+    def _clear(self, kept: set[int]) -> None:
+        """End what servers left behind, and remove their groups."""
+        until = time.monotonic() + CLEARING_S
+        while self._kill_strays(kept) and time.monotonic() < until:
+            for pid in _children() - kept:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
+        self._leftover_groups = [group for group in self._leftover_groups if not cgroups.remove([group])]
+
+    def _kill_strays(self, kept: set[int]) -> set[int]:
+        strays = (_children() - kept) | cgroups.members(self._leftover_groups)
+        for pid in strays:
+            _kill(pid, signal.SIGKILL, group=False)
+        return strays
+
+    def _until_next_end(self) -> float | None:
+        ends = [running.ends_at for running in self._running.values()]
+        if self._spare is None:
+            ends.append(self._spare_at)
+        return None if not ends else min(max(min(ends) - time.monotonic(), 0.0), 3600.0)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for pid, running in self._running.items():
+            if now >= running.ends_at:
+                _kill(pid, signal.SIGKILL if running.killed else signal.SIGTERM)
+                running.killed = True
+                running.ends_at = now + PATIENCE_S
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the hub is gone: the next read says so
+            self._control.send(msgspec.json.encode(message))
+
+
+def _child(launcher: socket.socket, groups: list[Path], parent: int) -> None:
+    """Wait for a plan, then turn into the contained server or into its supervisor. Never returns."""
+    code = FAILED
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        library = ctypes.CDLL(None)
+        library.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        library.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(FAILED)
+        cgroups.join(groups)
+        kept = launcher.fileno()
+        os.closerange(3, kept)
+        os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        packet, pipes, _, _ = socket.recv_fds(launcher, PACKET, 3)
+        if not packet:
+            os._exit(0)
+        for number, pipe in enumerate(pipes):
+            os.dup2(pipe, number)
+        os.closerange(3, max(kept, *pipes) + 1)
+        code = _become(_PLAN.decode(packet))
+    except BaseException as cause:
+        # The boundary of this process. The hub logs what is written here.
+        with contextlib.suppress(OSError):
+            os.write(2, f"interlock: the server cannot be contained: {cause}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def _become(plan: Plan) -> int:
+    _bound(plan)
+    os.umask(0o077)
+    os.chdir(plan.cwd)
+    available = sorted(os.sched_getaffinity(0))
+    processors = random.sample(available, min(plan.cpus, len(available)))
+    if plan.backend == "bubblewrap":
+        bubblewrap.become(plan, processors)
+    return sandlock_backend.become(plan, processors)
+
+
+def _bound(plan: Plan) -> None:
+    """Set the limits that the kernel keeps for each process, whatever the backend."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (plan.memory_bytes, plan.memory_bytes))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = plan.open_files if hard == resource.RLIM_INFINITY else min(plan.open_files, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+
+def _children() -> set[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as listed:
+            return {int(pid) for pid in listed.read().split()}
+    except OSError:
+        return set()
+
+
+def _kill(pid: int, number: int, *, group: bool = True) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        (os.killpg if group else os.kill)(pid, number)
+
+
+def main() -> None:
+    with contextlib.suppress(ImportError):
+        import sandlock  # noqa: F401 - loaded once here, not in each server's supervisor
+
+        sandlock_backend.filter_below()
+    bubblewrap.filter_below()
+    gc.freeze()
+    gc.disable()
+    Launcher(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The hub's end of the launcher: starts contained servers, and tells when they end.
+
+One launcher serves a process. It is started with the first contained server, and again should it die.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import IO, Any, Final, NamedTuple
+
+import msgspec
+
+from interlock.containment.plan import plan
+from interlock.containment.policy import Containment, Plan, Refused, Request
+
+if sys.platform == "win32":
+    raise ImportError("containment needs Linux")
+
+PACKET: Final = 1 << 20
+START_S: Final = 30.0
+"""How long the launcher may take to start a server."""
+
+
+class Started(NamedTuple):
+    """A server that the launcher started."""
+
+    pid: int
+    ended: Future[int]
+    """Its exit code, when it has ended and nothing of it is left."""
+
+
+class ContainedProcess:
+    """A contained server, with the attributes of `subprocess.Popen` that its owner uses."""
+
+    def __init__(self, started: Started, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: Launcher) -> None:
+        self.pid = started.pid
+        self.stdin, self.stdout, self.stderr = pipes
+        self.ended = started.ended
+        self._launcher = launcher
+
+    @property
+    def returncode(self) -> int | None:
+        return self.ended.result() if self.ended.done() else None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self) -> int:
+        return self.ended.result()
+
+    def send_signal(self, number: int) -> None:
+        self._launcher.signal(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(_KILL)
+
+
+_KILL: Final = signal.SIGKILL
+
+
+class Launcher:
+    """A running launcher process, and the servers that it started."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET)
+        nothing = subprocess.DEVNULL
+        command = (sys.executable, "-I", "-m", "interlock.containment.launcher", str(theirs.fileno()))
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._control = ours
+        self._lock = threading.Lock()
+        self._number = 0
+        self._starting: dict[int, Future[Started]] = {}
+        self._running: dict[int, Started] = {}
+        self.alive = True
+        threading.Thread(target=self._read, name="launcher", daemon=True).start()
+
+    def start(self, plan: Plan, pipes: tuple[int, int, int]) -> Started:
+        """Start a server on its ends of three pipes. Raises `Refused`."""
+        starting: Future[Started] = Future()
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._starting[number] = starting
+        packet = msgspec.json.encode(Request(number, msgspec.Raw(msgspec.json.encode(plan))))
+        if len(packet) > PACKET:
+            raise Refused("the server's command and variables are too long to contain it", "shorten them")
+        try:
+            socket.send_fds(self._control, [packet], pipes)
+            return starting.result(START_S)
+        except OSError as cause:
+            raise Refused(f"the server cannot be contained: {cause}") from None
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a server and its group, unless it has ended."""
+        with contextlib.suppress(OSError):
+            self._control.send(msgspec.json.encode(Request(pid=pid, signal=number)))
+
+    def _read(self) -> None:
+        while True:
+            try:
+                packet = self._control.recv(PACKET)
+            except OSError:
+                packet = b""
+            if not packet:
+                break
+            self._take(msgspec.json.decode(packet))
+        self._process.wait()
+        with self._lock:
+            self.alive = False
+            starting, running = [*self._starting.values()], [*self._running.values()]
+        for one in starting:
+            one.set_exception(ConnectionError("the launcher of contained servers ended"))
+        for server in running:
+            server.ended.set_result(-_KILL)  # they die with it
+
+    def _take(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            if "ended" in message:
+                self._running.pop(message["ended"]).ended.set_result(message["code"])
+                return
+            starting = self._starting.pop(message["id"])
+            if "pid" in message:
+                started = self._running[message["pid"]] = Started(message["pid"], Future())
+        if "pid" in message:
+            starting.set_result(started)
+        else:
+            starting.set_exception(OSError(message["error"]))
+
+
+_launcher: Launcher | None = None
+_making = threading.Lock()
+
+
+def launcher() -> Launcher:
+    """The launcher of this process."""
+    global _launcher
+    with _making:
+        if _launcher is None or not _launcher.alive:
+            _launcher = Launcher()
+        return _launcher
+
+
+def start_contained(
+    containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None
+) -> ContainedProcess:
+    """Start a program contained, its three streams as pipes. Blocks. Raises `Refused`, OSError or ValueError."""
+    planned = plan(containment, argv, env, cwd)
+    serving = launcher()
+    stdin_read, stdin_write = os.pipe()
+    stdout_read, stdout_write = os.pipe()
+    stderr_read, stderr_write = os.pipe()
+    ours = (stdin_write, stdout_read, stderr_read)
+    try:
+        started = serving.start(planned, (stdin_read, stdout_write, stderr_write))
+    except BaseException:
+        for pipe in ours:
+            os.close(pipe)
+        raise
+    finally:
+        for pipe in (stdin_read, stdout_write, stderr_write):
+            os.close(pipe)
+    stdin, stdout, stderr = (os.fdopen(pipe, mode, 0) for pipe, mode in zip(ours, ("wb", "rb", "rb"), strict=True))
+    return ContainedProcess(started, (stdin, stdout, stderr), serving)

@@ -1,0 +1,163 @@
+"""Works out what a contained server may reach: the system's programs, its own program, and the named folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from interlock.containment.backends import choose
+from interlock.containment.installs import installed
+from interlock.containment.policy import OPEN_FILES, Containment, Plan, Refused
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Programs and libraries of the system."""
+SETTINGS: Final = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+)
+"""Settings that programs read at start. None is a secret."""
+DEVICES: Final = ("/dev/null", "/dev/urandom", "/dev/random")
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_DROPPED: Final = ("LOGNAME", "SHELL", "USER")
+"""Variables that tell of the user outside."""
+
+
+def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Plan:
+    """How to start the program contained. Touches the disk. Raises `Refused`, or OSError for a missing program."""
+    backend = choose(containment)
+    install = installed(containment.folder, argv)
+    if install is not None:
+        argv = install.argv
+    program = _program(argv[0], env.get("PATH", _PATH), cwd)
+    home = Path(containment.folder, "home")
+    (home / "tmp").mkdir(parents=True, exist_ok=True)
+    write = tuple(_named(containment.write, "write"))
+    for path in write:
+        if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
+            raise Refused(f"the server may not write to {path}: {why}", "name a folder of its own in `write`")
+    named = (*_named(containment.read, "read"), *write, str(home), *(() if install is None else (install.folder,)))
+    read = dict.fromkeys([*_system(), *_of_program(program), *_script(argv, cwd), *named])
+    real = _system_folders() + tuple(os.path.realpath(path) for path in read if path not in _system())
+    place = str(home) if cwd is None else os.path.realpath(cwd)
+    if not _inside(place, real):
+        raise Refused(f"the server may not read its working folder {place}", "name that folder in `read` or `write`")
+    return Plan(
+        backend=backend,
+        argv=(program, *argv[1:]),
+        env=_environment(env, home, real),
+        cwd=place,
+        read=tuple(read),
+        write=(*write, str(home)),
+        home=str(home),
+        hosts=tuple(host if ":" in host else f"{host}:443" for host in containment.hosts),
+        memory_bytes=containment.memory_bytes,
+        cpus=containment.cpus,
+        processes=containment.processes,
+        open_files=OPEN_FILES,
+        time_s=containment.time_s,
+    )
+
+
+def executed_outside(path: Path, hub_home: Path) -> str:
+    """Why a server that writes here could run code outside; empty if it could not."""
+    home = Path.home().resolve()
+    if path == home or home.is_relative_to(path):
+        return "your programs start from your home folder"
+    if path.is_relative_to(home) and path.relative_to(home).parts[0].startswith("."):
+        return "your programs read their settings there"
+    hub = hub_home.resolve()
+    if path.is_relative_to(hub) or hub.is_relative_to(path):
+        return "the hub keeps its own files there"
+    for folder in (*SYSTEM, "/etc", "/boot", "/dev", "/proc", "/sys", "/run", *os.environ.get("PATH", "").split(":")):
+        if folder and (path.is_relative_to(folder) or Path(folder).is_relative_to(path)):
+            return f"programs of this machine are in {folder}"
+    for name in (".git", ".hg"):
+        if any((parent / name).exists() for parent in (path, *path.parents)):
+            return f"it belongs to a repository, whose hooks ({name}) run outside"
+    return ""
+
+
+def _program(name: str, path: str, cwd: str | None) -> str:
+    """The absolute path of a program. Raises FileNotFoundError."""
+    found = shutil.which(os.path.join(cwd or "", name) if os.sep in name else name, path=path)
+    if found is None:
+        raise FileNotFoundError(name)
+    return os.path.abspath(found)
+
+
+def _of_program(program: str) -> Iterator[str]:
+    """The program, and the libraries that are installed with it; also of the program that a link leads to."""
+    place = program
+    for _ in range(8):
+        yield place
+        prefix = Path(place).parent.parent
+        if Path(place).parent.name == "bin":
+            yield from _existing(tuple(str(prefix / name) for name in ("lib", "lib64", "libexec", "pyvenv.cfg")))
+        if not os.path.islink(place):
+            return
+        place = os.path.normpath(os.path.join(os.path.dirname(place), os.readlink(place)))
+
+
+def _script(argv: tuple[str, ...], cwd: str | None) -> Iterator[str]:
+    """The file that an interpreter runs. Folders are never read because an argument names them."""
+    for argument in argv[1:]:
+        path = os.path.realpath(os.path.join(cwd or "", argument))
+        if not argument.startswith("-"):
+            if os.path.isabs(argument) and os.path.isfile(path):
+                yield argument
+                yield path
+            return
+
+
+def _named(paths: tuple[str, ...], key: str) -> Iterator[str]:
+    for path in paths:
+        real = os.path.realpath(os.path.expanduser(path))
+        if not os.path.exists(real):
+            raise Refused(f"`{key}` names {path}, which does not exist", f"create it, or correct `{key}`")
+        yield real
+
+
+def _existing(paths: tuple[str, ...]) -> Iterator[str]:
+    return (path for path in paths if os.path.exists(path))
+
+
+@cache
+def _system() -> tuple[str, ...]:
+    return tuple(_existing((*SYSTEM, *SETTINGS)))
+
+
+@cache
+def _system_folders() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(os.path.realpath, _existing(SYSTEM))))
+
+
+def _inside(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _environment(env: Mapping[str, str], home: Path, read: tuple[str, ...]) -> dict[str, str]:
+    """The configured variables; HOME and temporary files are private."""
+    kept = {name: value for name, value in env.items() if name not in _DROPPED}
+    reachable = [part for part in env.get("PATH", _PATH).split(":") if _inside(os.path.realpath(part), read)]
+    return kept | {"HOME": str(home), "TMPDIR": str(home / "tmp"), "PATH": ":".join(reachable) or _PATH}

@@ -1,0 +1,68 @@
+"""What a contained server may use. Every limit is explicit: none is left to the default of a backend."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+BackendName = Literal["sandlock", "bubblewrap"]
+
+OPEN_FILES: Final = 1024
+"""File descriptors of each contained process."""
+
+
+class Refused(Exception):
+    """A server cannot be contained as asked. Says why, and how to change that."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Containment(msgspec.Struct, frozen=True):
+    """What one server may use, as an operator configured it."""
+
+    folder: str
+    """The server's own folder in the hub's home. Its HOME is inside, and nothing outside executes what is there."""
+    backend: Literal["auto", "sandlock", "bubblewrap"]
+    read: tuple[str, ...]
+    """Absolute paths that it may read, besides the system's programs and libraries."""
+    write: tuple[str, ...]
+    """Absolute paths that it may read and write."""
+    hosts: tuple[str, ...]
+    """`host:port` that it may connect to over TCP; none means no network."""
+    memory_bytes: int
+    cpus: int
+    processes: int
+    time_s: float
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the hub asks of the launcher: to start a server, or to signal one."""
+
+    id: int = 0
+    plan: msgspec.Raw = msgspec.Raw()
+    """The `Plan` of a server to start; its three pipes come along."""
+    pid: int = 0
+    signal: int = 0
+    """A signal for a running server, instead of a start."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How one server is started by the launcher."""
+
+    backend: BackendName
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    home: str
+    hosts: tuple[str, ...]
+    memory_bytes: int
+    cpus: int
+    processes: int
+    open_files: int
+    time_s: float

@@ -1,0 +1,111 @@
+"""The backend `sandlock`: Landlock for files, network and signals, and a supervisor that answers system calls.
+
+The supervisor is a process of its own for each server. It holds nothing but the server's pipes, and has given up its
+capabilities before the server starts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+from functools import cache
+from typing import Final
+
+from interlock.containment import capabilities, seccomp
+from interlock.containment.plan import DEVICES
+from interlock.containment.policy import Plan
+from interlock.containment.syscalls import machine, number
+
+if sys.platform != "linux":
+    raise ImportError("containment needs Linux")
+
+
+_REFUSED: Final = ("memfd_create", *seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES)
+"""Refused to the server, not to its supervisor. Memory of a memfd belongs to no mapping that the supervisor counts."""
+
+
+def become(plan: Plan, processors: list[int]) -> int:
+    """Start the server and supervise it until it ends. Returns its exit code. Raises OSError or sandlock's errors."""
+    on = machine()
+    assert on is not None  # `backends.choose` has checked it
+    from sandlock import Sandbox, StdioMode
+
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+    for one in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(one, lambda *_: None)
+    os.environ.clear()
+    os.environ.update(plan.env)
+    capabilities.drop_all()
+    seccomp.install(filter_below())
+    box = Sandbox(
+        fs_readable=list(plan.read),
+        fs_writable=[*plan.write, *DEVICES],
+        fs_denied=[],
+        net_allow=[f"tcp://{host}" for host in plan.hosts],
+        net_deny=[],
+        net_allow_bind=[],
+        extra_deny_syscalls=[name for name in _REFUSED if number(name, on) is not None],
+        extra_allow_syscalls=[],
+        max_memory=plan.memory_bytes,
+        max_processes=plan.processes,
+        max_open_files=plan.open_files,
+        cpu_cores=processors,
+        no_coredump=True,
+        clean_env=True,
+        env=plan.env,
+        cwd=plan.cwd,
+        name=_name(os.getpid()),
+    )
+    process = box.popen(list(plan.argv), StdioMode.INHERIT, StdioMode.INHERIT, StdioMode.INHERIT)
+    server = process.pid
+    # The supervisor must not keep the pipes open that the hub reads to the end.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    ended = os.pidfd_open(server)
+    while True:
+        ready, _, _ = select.select([reading, ended], [], [])
+        if ended in ready:
+            return _exit_code(process.wait())
+        if signal.SIGTERM in os.read(reading, 64):
+            os.killpg(server, signal.SIGTERM)
+        _reap_orphans(server)
+
+
+@cache
+def filter_below() -> bytes:
+    """The filter of system calls for a supervisor and its server. The launcher makes it before servers start."""
+    on = machine()
+    assert on is not None  # `backends.choose` has checked it
+    return seccomp.program(on)
+
+
+def forget(supervisor: int) -> None:
+    """Remove the control socket that sandlock made for a supervisor which was killed."""
+    shutil.rmtree(f"/dev/shm/sandlock-{os.getuid()}/{_name(supervisor)}", ignore_errors=True)  # noqa: S108 - its own
+
+
+def _name(supervisor: int) -> str:
+    return f"interlock-{supervisor}"
+
+
+def _reap_orphans(server: int) -> None:
+    """Reap what the server left to its supervisor. Its own end is sandlock's to see."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid == server:
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def _exit_code(result: object) -> int:
+    code = getattr(result, "exit_code", 1)
+    return code if isinstance(code, int) and 0 <= code <= 255 else 137

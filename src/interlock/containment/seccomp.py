@@ -1,0 +1,230 @@
+"""The system call filter of every contained server, as a program for the kernel (seccomp BPF).
+
+A backend separates files, network and processes. The filter closes ways around that: limits and priorities of other
+processes, keyrings, io_uring, namespaces, foreign socket families, and system calls that nobody has judged yet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from interlock.containment.syscalls import LAST_KNOWN, Machine, number
+
+ALLOW: Final = 0x7FFF0000
+KILL: Final = 0x80000000
+_ERRNO: Final = 0x00050000
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER_AT, _ARCH_AT, _ARGS_AT = 0, 4, 16
+
+NEW_NAMESPACES: Final = 0x7E020000
+"""Flags of `clone` that make a namespace."""
+FAMILIES: Final = (1, 2, 10, 16)
+"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Others (vsock, packet, Bluetooth, …) know no namespaces."""
+TERMINAL_INPUT: Final = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which type into a terminal."""
+
+ALWAYS: Final = [
+    "add_key",
+    "request_key",
+    "keyctl",
+    "bpf",
+    "perf_event_open",
+    "userfaultfd",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "kexec_load",
+    "kexec_file_load",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "mount",
+    "umount2",
+    "pivot_root",
+    "move_mount",
+    "open_tree",
+    "open_tree_attr",
+    "fsopen",
+    "fsconfig",
+    "fsmount",
+    "fspick",
+    "mount_setattr",
+    "setns",
+    "unshare",
+    "chroot",
+    "swapon",
+    "swapoff",
+    "reboot",
+    "acct",
+    "quotactl",
+    "quotactl_fd",
+    "syslog",
+    "settimeofday",
+    "clock_settime",
+    "adjtimex",
+    "clock_adjtime",
+    "sethostname",
+    "setdomainname",
+    "lookup_dcookie",
+    "name_to_handle_at",
+    "open_by_handle_at",
+    "fanotify_init",
+    "fanotify_mark",
+    "migrate_pages",
+    "move_pages",
+    "kcmp",
+    "vhangup",
+    "iopl",
+    "ioperm",
+    "modify_ldt",
+    "memfd_secret",
+    "mq_open",
+    "mq_unlink",
+    "ioprio_set",
+]
+"""Refused under every backend, also to a supervisor."""
+
+SHARED: Final = [
+    "shmget",
+    "shmat",
+    "shmctl",
+    "semget",
+    "semctl",
+    "semop",
+    "semtimedop",
+    "msgget",
+    "msgsnd",
+    "msgrcv",
+    "msgctl",
+]
+"""Shared memory and queues of System V, which the supervisor of sandlock uses itself."""
+
+OTHER_PROCESSES: Final = [
+    "sched_setaffinity",
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "pidfd_getfd",
+    "process_madvise",
+    "process_mrelease",
+]
+"""Refused to every server. The set of processors is the limit of processor time, so it cannot be changed."""
+
+METADATA: Final = [
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "chown",
+    "fchown",
+    "lchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "setxattrat",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "removexattrat",
+    "file_setattr",
+    "inotify_add_watch",
+]
+"""Reach files outside the named folders where only Landlock separates them: it does not judge these calls."""
+
+
+def program(machine: Machine, refused: Iterable[str] = ()) -> bytes:
+    """The filter: `ALWAYS`, `refused`, and calls refused by their arguments."""
+    lines = [
+        *_load(_ARCH_AT),
+        (_EQUAL, 1, 0, machine.audit),
+        (_RETURN, 0, 0, KILL),
+        *_load(_NUMBER_AT),
+        (_AT_LEAST, 0, 1, LAST_KNOWN + 1),
+        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
+    ]
+    # The C library falls back to `clone`, whose flags are a register and not memory that another thread can change.
+    lines += _refuse(number("clone3", machine), errno.ENOSYS)
+    for name in (*ALWAYS, *refused):
+        lines += _refuse(number(name, machine), errno.EPERM)
+    own_process = [*_load(_ARGS_AT), (_EQUAL, 0, 1, 0), (_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        lines += _for(number(name, machine), own_process)
+    lines += _for(number("setpriority", machine), _own_priority())
+    lines += _for(number("clone", machine), [*_load(_ARGS_AT), (_ANY_BIT, 1, 0, NEW_NAMESPACES), *_either()])
+    lines += _for(number("socket", machine), [*_load(_ARGS_AT), *_one_of(FAMILIES, errno.EAFNOSUPPORT)])
+    lines += _for(number("ioctl", machine), [*_load(_ARGS_AT + 8), *_none_of(TERMINAL_INPUT)])
+    lines.append((_RETURN, 0, 0, ALLOW))
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+Line = tuple[int, int, int, int]
+
+
+def _load(offset: int) -> list[Line]:
+    return [(_LOAD, 0, 0, offset)]
+
+
+def _refuse(call: int | None, code: int) -> list[Line]:
+    return [] if call is None else [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _ERRNO | code)]
+
+
+def _for(call: int | None, lines: list[Line]) -> list[Line]:
+    """Judge one call by its arguments. The lines return on every path: they overwrite the loaded number."""
+    return [] if call is None else [(_EQUAL, 0, len(lines), call), *lines]
+
+
+def _either() -> list[Line]:
+    return [(_RETURN, 0, 0, ALLOW), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+
+
+def _own_priority() -> list[Line]:
+    """Allow `setpriority(PRIO_PROCESS, 0, …)` alone: every other form reaches other processes of the user."""
+    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+    return [
+        *_load(_ARGS_AT),
+        (_EQUAL, 0, 3, 0),
+        *_load(_ARGS_AT + 8),
+        (_EQUAL, 0, 1, 0),
+        (_RETURN, 0, 0, ALLOW),
+        refuse,
+    ]
+
+
+def _one_of(values: tuple[int, ...], code: int) -> Iterator[Line]:
+    for left, value in zip(range(len(values), 0, -1), values, strict=True):
+        yield (_EQUAL, left, 0, value)
+    yield (_RETURN, 0, 0, _ERRNO | code)
+    yield (_RETURN, 0, 0, ALLOW)
+
+
+def _none_of(values: tuple[int, ...]) -> Iterator[Line]:
+    for left, value in zip(range(len(values), 0, -1), values, strict=True):
+        yield (_EQUAL, left, 0, value)
+    yield from _either()
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_void_p))
+
+
+def install(filter: bytes) -> None:
+    """Apply a filter to this process and everything it will start. Raises OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    text = ctypes.create_string_buffer(filter, len(filter))
+    lines = _Program(len(filter) // 8, ctypes.addressof(text))
+    no_new_privileges, set_seccomp, filter_mode = 38, 22, 2
+    for call in ((no_new_privileges, 1, 0, 0, 0), (set_seccomp, filter_mode, ctypes.byref(lines), 0, 0)):
+        if library.prctl(*call) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))

@@ -1,0 +1,212 @@
+"""Answers `mgp/discovery/list`, `register` and `deregister` (MGP, Discovery).
+
+The list has every server that the caller may see, also those that were never started. Nobody learns of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from interlock.config.settings import Config, TrustLevel
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.recording import trace_of
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.journal import Journal
+from interlock.hub.permissions.access_methods import read
+from interlock.hub.registrations import Register, Registered, Registration, Registrations
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mcp.results import complete
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]
+LISTED = 1000
+"""Servers in one answer."""
+
+
+class Filter(msgspec.Struct):
+    """Which servers to list. A server must match every member."""
+
+    extensions: Names = ()
+    permissions: Names = ()
+    status: Name | None = None
+    ids: Names = ()
+    """Ids as the creators wrote them, or as the hub uses them."""
+    trust_level: TrustLevel | None = None
+    created_by: Name | None = None
+
+
+class ListServers(msgspec.Struct):
+    """Params of `mgp/discovery/list`."""
+
+    filter: Filter = msgspec.field(default_factory=Filter)
+
+
+class Deregister(msgspec.Struct):
+    """Params of `mgp/discovery/deregister`."""
+
+    id: Name
+    reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class DiscoveredServer(msgspec.Struct, omit_defaults=True):
+    """One server."""
+
+    id: str
+    server_id: str
+    status: str
+    extensions: list[str]
+    tools: list[str]
+    trust_level: str
+    mgp_version: str | None = None
+    permissions: list[str] = []
+    created_by: str | None = None
+    isolation: str | None = None
+
+
+class DiscoveredServers(msgspec.Struct):
+    """The servers that the caller may see."""
+
+    servers: list[DiscoveredServer]
+
+
+class Deregistered(msgspec.Struct):
+    """The answer to a deregistration."""
+
+    deregistered: bool
+    id: str
+
+
+class Trusts(Protocol):
+    """Knows the effective trust level of a server."""
+
+    def trust_of(self, server: str) -> Any:
+        """The level."""
+
+
+class RegistrationMethods:
+    """Lists, registers and deregisters servers, for clients and for operators."""
+
+    def __init__(
+        self,
+        registrations: Registrations,
+        upstreams: Upstreams,
+        catalog: Catalog,
+        access: Access,
+        trusts: Trusts,
+        journal: Journal,
+        config: Callable[[], Config],
+    ) -> None:
+        self._registrations = registrations
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._access = access
+        self._trusts = trusts
+        self._journal = journal
+        self._config = config
+
+    def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
+        """The handlers of the methods that clients may send."""
+        return {
+            name: self._method(name, kind, do, background)
+            for name, kind, do in (
+                ("mgp/discovery/list", ListServers, self.list),
+                ("mgp/discovery/register", Register, self.register),
+                ("mgp/discovery/deregister", Deregister, self.deregister),
+            )
+        }
+
+    async def list(self, by: Principal, params: ListServers, trace: str = "") -> DiscoveredServers:
+        """The servers that a principal may see, started or not."""
+        asked = params.filter
+        rows = (self._row(id_, by) for id_ in self._config().servers if self._access.reaches(by, id_))
+        waiting = (_waiting(each) for each in self._registrations.list() if not each.approved and self._own(each, by))
+        found = [row for row in (*rows, *waiting) if _matches(row, asked)]
+        return DiscoveredServers(found[:LISTED])
+
+    async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
+        """Register a server; what an agent registers waits for a person's approval."""
+        answer = await self._registrations.register(by, params, self._config(), trace)
+        self._journal.operated(by, "discovery.register", answer.server_id, params.justification, trace)
+        return answer
+
+    async def deregister(self, by: Principal, params: Deregister, trace: str = "") -> Deregistered:
+        """Remove a registered server. It ends after its open calls."""
+        found = await self._registrations.deregister(by, params.id)
+        self._journal.operated(by, "discovery.deregister", found.id, params.reason, trace)
+        return Deregistered(True, found.name)
+
+    def _row(self, id: str, by: Principal) -> DiscoveredServer:
+        settings, upstream = self._config().servers[id], self._upstreams.get(id)
+        registration = self._registrations.find(id)
+        agreement = None if upstream is None else upstream.agreement
+        offer = self._catalog.offer(id)
+        tools = [] if offer is None else self._access.seen(by, [*offer.tools.values()])
+        declared = () if agreement is None else agreement.offer.permissions_required
+        return DiscoveredServer(
+            id=id if registration is None else registration.name,
+            server_id=id,
+            status="disconnected" if upstream is None else upstream.state.value,
+            extensions=[] if agreement is None or agreement.agreed is None else sorted(agreement.agreed.extensions),
+            tools=[tool.name for tool in tools],
+            trust_level=self._trusts.trust_of(id).name.lower(),
+            mgp_version=None if agreement is None else agreement.offer.version[:40],
+            permissions=sorted({*declared, *settings.permissions.require}),
+            created_by=None if registration is None else registration.created_by,
+            isolation=settings.isolation if settings.isolation != "none" else None,
+        )
+
+    def _own(self, registration: Registration, by: Principal) -> bool:
+        if (registration.created_by, registration.created_kind) == (by.id, by.kind):
+            return True
+        rights = self._access.rights(by)
+        return rights is not None and rights.admin_read
+
+    def _method(
+        self,
+        name: str,
+        kind: type[msgspec.Struct],
+        do: Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]],
+        background: BackgroundTasks,
+    ) -> Serve:
+        async def answer(exchange: Exchange, caller: Caller) -> None:
+            trace = trace_of(exchange)
+            try:
+                params = read(exchange.request.params, kind)
+                result = msgspec.json.encode(await do(caller.principal, params, trace))
+            except Fault as fault:
+                self._journal.refused(caller.principal, name, fault, trace)
+                exchange.fail(fault)
+            except StoreError as cause:
+                exchange.fail(fault_of(cause))
+            else:
+                exchange.result(complete(result) if exchange.dialect.modern else result)
+
+        return lambda exchange, caller: background.begin(answer(exchange, caller), exchange)
+
+
+def _waiting(each: Registration) -> DiscoveredServer:
+    permissions = [*each.permissions]
+    return DiscoveredServer(
+        each.name, each.id, "pending_approval", [*each.extensions], [], each.trust, None, permissions, each.created_by
+    )
+
+
+def _matches(row: DiscoveredServer, asked: Filter) -> bool:
+    return (
+        set(asked.extensions) <= set(row.extensions)
+        and set(asked.permissions) <= set(row.permissions)
+        and asked.status in (None, row.status)
+        and (not asked.ids or bool({row.id, row.server_id} & set(asked.ids)))
+        and asked.trust_level in (None, row.trust_level)
+        and asked.created_by in (None, row.created_by)
+    )

@@ -1,0 +1,40 @@
+"""Which servers run contained, and what each may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from interlock.config.settings import Server
+from interlock.containment.policy import Containment
+
+FOLDER: Final = "contained"
+"""The folder in the hub's home that has one folder for each contained server."""
+
+
+def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
+    """What a server may use; None if it does not run contained."""
+    if settings.isolation == "none":
+        return None
+    sandbox = settings.sandbox
+    return Containment(
+        folder=str(home.resolve() / FOLDER / id),
+        backend=sandbox.backend,
+        read=sandbox.read,
+        write=sandbox.write,
+        hosts=sandbox.hosts,
+        memory_bytes=sandbox.memory_mb << 20,
+        cpus=sandbox.cpus,
+        processes=sandbox.processes,
+        time_s=sandbox.time_s,
+    )
+
+
+def limits_shown(settings: Server) -> str | None:
+    """The limits of a contained server in one line; None if it does not run contained."""
+    if settings.isolation == "none":
+        return None
+    sandbox = settings.sandbox
+    network = f"only {', '.join(sandbox.hosts)}" if sandbox.hosts else "no network"
+    folders = f"{len(sandbox.read)} paths to read, {len(sandbox.write)} to write"
+    return f"{network}; {folders}; {sandbox.memory_mb} MB, {sandbox.cpus} CPU, {sandbox.processes} processes"

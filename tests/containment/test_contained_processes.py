@@ -1,0 +1,142 @@
+"""How contained servers start, run and end, with each backend that this machine has."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.containment.launching import ContainedProcess, launcher, start_contained
+from interlock.containment.policy import BackendName, Containment, Refused
+
+from .outside import PYTHON, Outside
+from .test_escapes import backend as backend
+from .test_escapes import outside as outside
+
+SPEAKS = "import sys; print('ready', flush=True); sys.stdin.read()"
+
+
+def run(containment: Containment, code: str, *arguments: str) -> ContainedProcess:
+    return start_contained(containment, (PYTHON, "-c", code, *arguments), {"PATH": os.defpath, "USER": "me"}, None)
+
+
+def ended(process: ContainedProcess) -> tuple[str, str, int]:
+    """What a process wrote, and its exit code."""
+    process.stdin.close()
+    with process.stdout, process.stderr:
+        return process.stdout.read().decode(), process.stderr.read().decode(), process.wait()
+
+
+@pytest.fixture
+def running(outside: Outside, backend: BackendName) -> Iterator[ContainedProcess]:
+    process = run(outside.containment(backend), SPEAKS)
+    assert process.stdout.readline() == b"ready\n"
+    yield process
+    process.kill()
+    ended(process)
+
+
+def test_home_and_temporary_files_are_private(outside: Outside, backend: BackendName) -> None:
+    code = "import os, tempfile; print(os.environ['HOME'], tempfile.gettempdir(), os.getcwd(), os.environ.get('USER'))"
+    written, complaints, exit_code = ended(run(outside.containment(backend), code))
+    home = f"{outside.folder}/hub/contained/server/home"
+    assert (written.split(), complaints, exit_code) == ([home, f"{home}/tmp", home, "None"], "", 0)
+
+
+def test_a_named_folder_can_be_written_and_read_again(outside: Outside, backend: BackendName) -> None:
+    code = "import sys; open(sys.argv[1], 'w').write('kept'); print(open(sys.argv[1]).read())"
+    written, _, exit_code = ended(run(outside.containment(backend), code, str(outside.own / "kept")))
+    assert (written, exit_code, (outside.own / "kept").read_text()) == ("kept\n", 0, "kept")
+
+
+def test_an_exit_code_and_the_end_of_input_pass_through(outside: Outside, backend: BackendName) -> None:
+    _, _, exit_code = ended(run(outside.containment(backend), "import sys; sys.stdin.read(); sys.exit(7)"))
+    assert exit_code == 7
+
+
+def test_a_server_is_ended_by_signals(running: ContainedProcess) -> None:
+    running.terminate()
+    assert running.wait() != 0
+
+
+def test_a_process_that_left_its_session_ends_with_its_server(outside: Outside, backend: BackendName) -> None:
+    """It has no parent, no session and no mark in its environment any more, and holds a lock while it lives."""
+    code = f"""
+import ctypes, fcntl, os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.closerange(0, 3)
+        lock = open({str(outside.own / "lock")!r}, "w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        open({str(outside.own / "locked")!r}, "w").close()
+        while True: pass
+    os._exit(0)
+os.wait()
+import time
+while not os.path.exists({str(outside.own / "locked")!r}): time.sleep(0.01)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+    (outside.own / "locked").unlink(missing_ok=True)
+    process = run(outside.containment(backend), code)
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    ended(process)
+    with open(outside.own / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # returns when nobody holds it
+
+
+def test_a_server_ends_when_its_time_is_over(outside: Outside, backend: BackendName) -> None:
+    process = run(outside.containment(backend, time_s=0.2), "import signal; signal.pause()")
+    with process.stdout, process.stderr:
+        assert process.stdout.read() == b""
+    assert process.wait() != 0
+
+
+def test_servers_end_with_the_launcher(outside: Outside, backend: BackendName) -> None:
+    """A launcher that is killed takes its servers along, and the next server gets another."""
+    process = run(outside.containment(backend), SPEAKS)
+    assert process.stdout.readline() == b"ready\n"
+    launcher()._process.kill()
+    assert process.wait() == -9
+    with process.stdout:
+        assert process.stdout.read() == b""
+    assert ended(run(outside.containment(backend), "print('again')"))[0] == "again\n"
+
+
+def test_a_program_that_is_missing_is_not_started(outside: Outside, backend: BackendName) -> None:
+    with pytest.raises(FileNotFoundError):
+        start_contained(outside.containment(backend), ("no-such-program",), {"PATH": os.defpath}, None)
+
+
+def test_only_named_hosts_are_reached(outside: Outside, backend: BackendName) -> None:
+    if backend == "bubblewrap":
+        with pytest.raises(Refused, match="cannot limit the network to named hosts"):
+            run(outside.containment(backend, hosts=("127.0.0.1:80",)), SPEAKS)
+        return
+    code = """
+import socket, sys
+for port in sys.argv[1:]:
+    try:
+        print(socket.create_connection(("127.0.0.1", int(port)), 5).recv(1))
+    except OSError as held:
+        print(type(held).__name__)
+"""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        named, unnamed = str(outside.targets["tcp"]), str(other.getsockname()[1])
+        process = run(outside.containment(backend, hosts=(f"127.0.0.1:{named}",)), code, named, unnamed)
+        assert ended(process)[0].split() == ["b'x'", "ConnectionRefusedError"]
+
+
+def test_nothing_is_left_of_servers_that_ended(outside: Outside, backend: BackendName) -> None:
+    for _ in range(3):
+        ended(run(outside.containment(backend), "pass"))
+    numbers = Path(f"/proc/{launcher()._process.pid}/task/{launcher()._process.pid}/children").read_text().split()
+    assert len(numbers) <= 1  # the spare

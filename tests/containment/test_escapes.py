@@ -1,0 +1,74 @@
+"""Escape attempts, made for real: each gets out of a plain process and is held in a contained one (T44)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from interlock.containment.backends import BACKENDS, reports
+from interlock.containment.policy import BackendName
+
+from .attempts import HEAVY, LIGHT
+from .outside import Outside
+
+pytestmark = pytest.mark.skipif(os.name == "nt" or not Path("/proc/self").exists(), reason="containment needs Linux")
+
+ALONE = [attempt.__name__ for attempt in HEAVY]
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+    made = Outside(tmp_path_factory.mktemp("outside"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def plain(outside: Outside) -> dict[str, str]:
+    return outside.plainly(LIGHT)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> BackendName:
+    name: BackendName = request.param
+    missing = next(report.missing for report in reports() if report.backend == name)
+    if missing:
+        pytest.skip(f"{name} does not serve on this machine: {missing}")
+    return name
+
+
+@pytest.fixture(scope="module")
+def contained(outside: Outside, backend: BackendName, plain: dict[str, str]) -> dict[str, str]:
+    return outside.contained(LIGHT, backend)
+
+
+@cache
+def alone_plainly(outside: Outside, name: str) -> str:
+    return outside.plainly([name])[name]
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_t44_an_attempt_succeeds_outside_and_is_held_inside(
+    name: str, plain: dict[str, str], contained: dict[str, str]
+) -> None:
+    if plain[name] != "escaped":
+        pytest.skip(f"this machine holds a plain process too: {plain[name]}")
+    assert contained[name].startswith("held: ")
+    assert contained[name] != "held: ended", "the server ended before this attempt"
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_t44_a_flood_succeeds_outside_and_is_bounded_inside(name: str, outside: Outside, backend: BackendName) -> None:
+    if (found := alone_plainly(outside, name)) != "escaped":
+        pytest.skip(f"this machine holds a plain process too: {found}")
+    held = outside.contained([name], backend)[name]
+    assert held.startswith("held: "), held
+
+
+def test_t44_most_attempts_succeed_outside(plain: dict[str, str]) -> None:
+    """A target that is wrong would make every containment look good."""
+    assert sum(found == "escaped" for found in plain.values()) >= len(LIGHT) - 5, plain

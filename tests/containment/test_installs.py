@@ -1,0 +1,131 @@
+"""The install step: packages come from a registry on this machine, into a folder whose digest is recorded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from interlock.containment import installs
+from interlock.containment.policy import Refused
+
+COMMAND = ("npx", "-y", "greeter@1.0.0", "--loud")
+
+
+class Registry(BaseHTTPRequestHandler):
+    """An npm registry with one package, whose install script would leave a trace."""
+
+    archive: bytes
+    trace: Path
+
+    def do_GET(self) -> None:
+        host = f"http://{self.headers['host']}"
+        if self.path == "/greeter":
+            digest = base64.b64encode(hashlib.sha512(self.archive).digest()).decode()
+            dist = {"tarball": f"{host}/greeter.tgz", "integrity": f"sha512-{digest}"}
+            version = {**self.manifest(self.trace), "dist": dist}
+            body = json.dumps({"name": "greeter", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}})
+            self._send(body.encode())
+        elif self.path == "/greeter.tgz":
+            self._send(self.archive)
+        else:
+            self.send_error(404)
+
+    def _send(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
+
+    @staticmethod
+    def manifest(trace: Path) -> dict[str, object]:
+        scripts = {"postinstall": f"touch {trace}"}
+        return {"name": "greeter", "version": "1.0.0", "bin": {"greeter": "run.js"}, "scripts": scripts}
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    Registry.trace = tmp_path_factory.mktemp("trace") / "ran"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, text in (("package.json", json.dumps(Registry.manifest(Registry.trace))), ("run.js", "//")):
+            entry = tarfile.TarInfo(f"package/{name}")
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    Registry.archive = packed.getvalue()
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}"
+    served.shutdown()
+    served.server_close()
+
+
+def test_t81_a_package_is_installed_once_without_its_scripts_and_runs_only_unchanged(
+    tmp_path: Path, registry: str
+) -> None:
+    folder = tmp_path / "contained" / "greeter"
+    with pytest.raises(Refused, match="is not installed") as missing:
+        installs.installed(str(folder), COMMAND)
+    assert missing.value.hint == "run `interlock install greeter`"
+
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "npm_config_registry": registry}
+    record = installs.install(folder, COMMAND, env)
+    program = Path(record.folder, "node_modules", "greeter", "run.js")
+    assert record.argv[1:] == (str(program), "--loud")
+    assert not Registry.trace.exists(), "the package's script ran outside the containment"
+    assert installs.installed(str(folder), COMMAND) == record
+
+    with pytest.raises(Refused, match="is not installed"):
+        installs.installed(str(folder), ("npx", "-y", "greeter@2.0.0"))
+    program.write_text("process.exit(1)")
+    installs._verified.clear()  # as in the next run of the hub
+    with pytest.raises(Refused, match="have changed"):
+        installs.installed(str(folder), COMMAND)
+
+    again = installs.install(folder, COMMAND, env)
+    assert (installs.installed(str(folder), COMMAND), Path(record.folder).exists()) == (again, False)
+
+
+def test_commands_that_fetch_nothing_need_no_install() -> None:
+    for command in (("python", "server.py"), ("node", "server.js"), ("/usr/bin/uv", "--version")):
+        assert installs.wanted(command) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "program", "arguments"),
+    [
+        (("npx", "-y", "@scope/files@1.2", "~/notes"), "@scope/files@1.2", "@scope/files", ("~/notes",)),
+        (("npx", "--package=tools", "serve"), "tools", "serve", ()),
+        (("uvx", "mcp-server-time"), "mcp-server-time", "mcp-server-time", ()),
+        (("uvx", "--from", "tools==2", "serve", "-v"), "tools==2", "serve", ("-v",)),
+    ],
+)
+def test_a_command_names_its_package(
+    command: tuple[str, ...], package: str, program: str, arguments: tuple[str, ...]
+) -> None:
+    found = installs.wanted(command)
+    assert found is not None
+    assert (found.package, found.program, found.arguments) == (package, program, arguments)
+
+
+@pytest.mark.parametrize(
+    "command", [("pnpm", "dlx", "x"), ("bunx", "x"), ("uv", "tool", "run", "x"), ("npx", "-c", "x")]
+)
+def test_other_ways_to_fetch_are_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(Refused):
+        installs.wanted(command)

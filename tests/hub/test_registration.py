@@ -1,0 +1,171 @@
+"""Servers registered while the hub runs: an agent asks, a person approves the source, and it runs contained."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Hub, Registration, Timeouts
+from interlock.containment.backends import reports
+from interlock.hub.upstreams.states import ServerState
+
+from .running_hub import RawClient, RunningHub, child, running_hub, until
+
+pytestmark = [pytest.mark.anyio]
+
+SERVES = [report.backend for report in reports() if not report.missing]
+AGREED = {"io.modelcontextprotocol/clientCapabilities": {"mgp": {"version": "0.2.0", "extensions": ["discovery"]}}}
+SOURCE = '''
+import statistics
+
+from interlock import Server
+
+server = Server("stats")
+
+
+@server.tool
+def mean(values: list[float]) -> float:
+    """The mean of numbers."""
+    return statistics.mean(values)
+
+
+if __name__ == "__main__":
+    server.run()
+'''
+ASKED: dict[str, Any] = {
+    "id": "dynamic.stats",
+    "command": "python",
+    "args": ["stats.py"],
+    "mgp": {"extensions": ["security"], "trust_level": "trusted"},
+    "created_by": "somebody.else",
+    "justification": "the agent needs statistics",
+    "source": SOURCE,
+}
+
+
+def hub_settings(**registration: Any) -> Hub:
+    timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
+    return Hub(anonymous=False, timeouts=timeouts, registration=Registration(**registration))
+
+
+class Agent:
+    """A client that agreed on discovery."""
+
+    def __init__(self, hub: RunningHub, name: str) -> None:
+        self._client = RawClient(f"{hub.url}/mcp", hub.key(name))
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        return await self._client.modern(f"mgp/discovery/{method}", {**params, "_meta": AGREED})
+
+    async def ids(self, **filter: Any) -> dict[str, str]:
+        """The status of every server that it sees, by the hub's id."""
+        found = (await self.ask("list", filter=filter))["result"]["servers"]
+        return {row["server_id"]: row["status"] for row in found}
+
+    async def mean(self, *values: float) -> Any:
+        call = {"name": "dynamic-stats__mean", "arguments": {"values": values}}
+        return await self._client.modern("tools/call", call)
+
+
+async def approve(hub: RunningHub, decision: str) -> None:
+    shown = await hub.operate("approvals.show", id=decision)
+    assert SOURCE in shown["view"]
+    assert ASKED["justification"] in shown["view"]
+    await hub.operate("approvals.answer", id=decision, answer="once", view=shown["view_hash"], terminal=True)
+
+
+@pytest.mark.skipif(not SERVES, reason=f"no backend serves on this machine: {[r.missing for r in reports()]}")
+async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_by_itself(tmp_path: Path) -> None:
+    async with running_hub(tmp_path, {}, hub=hub_settings()) as hub:
+        maker, other = Agent(hub, "maker"), Agent(hub, "other")
+        answer = (await maker.ask("register", **ASKED))["result"]
+        expected = {
+            "registered": False,
+            "id": "dynamic.stats",
+            "server_id": "dynamic-stats",
+            "created_by": "maker",
+            "trust_level": "sandboxed",
+            "status": "pending_approval",
+        }
+        assert expected.items() <= answer.items(), answer
+        assert hub.hub_app.upstreams.get("dynamic-stats") is None
+        assert (await maker.ids(), await other.ids()) == ({"dynamic-stats": "pending_approval"}, {})
+        assert "error" in await other.ask("deregister", id="dynamic.stats")
+
+        await approve(hub, answer["decision"])
+        await until(lambda: hub.hub_app.upstreams.get("dynamic-stats") is not None)
+        await hub.state("dynamic-stats", ServerState.CONNECTED)
+        settings = hub.hub_app.upstreams["dynamic-stats"].settings
+        assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
+        assert "error" in await maker.mean(1, 3), "nobody may call it without a grant, not even its maker"
+        await hub.allow("maker", "dynamic-stats")
+        await until(lambda: "mean" in {tool.name for tool in hub.hub_app.catalog.offer("dynamic-stats").tools.values()})
+        assert (await maker.mean(1, 3))["result"]["structuredContent"] == 2.0
+        assert (await maker.ids(ids=["dynamic.stats"]), await other.ids()) == ({"dynamic-stats": "connected"}, {})
+        pinned = Path(settings.command[1])
+        await asyncio.to_thread(pinned.write_text, "raise SystemExit('changed')")
+
+    async with running_hub(tmp_path, {}, hub=hub_settings()) as hub:
+        await hub.state("dynamic-stats", ServerState.CONNECTED)
+        assert await asyncio.to_thread(pinned.read_text) == SOURCE, (
+            "the stored source runs, not a file that somebody changed"
+        )
+        maker, other = Agent(hub, "maker"), Agent(hub, "other")
+        assert "error" in await other.ask("deregister", id="dynamic-stats")
+        assert (await maker.ask("deregister", id="dynamic.stats"))["result"]["deregistered"] is True
+        await until(lambda: hub.hub_app.upstreams.get("dynamic-stats") is None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"source": "import subprocess\nsubprocess.run(['id'])\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": SOURCE + "eval('1')\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "", "args": ["/etc/hostname"]}, "INVALID_PARAMS"),
+        ({"args": ["-c", "print(1)"]}, "INVALID_PARAMS"),
+        ({"args": ["${HOME}/x.py"]}, "INVALID_PARAMS"),
+        ({"id": "files"}, "INVALID_PARAMS"),
+        ({"id": "\u202e"}, "INVALID_PARAMS"),
+        ({"command": "npx", "args": ["-y", "unknown-package"]}, "ACCESS_DENIED"),
+        ({"command": "/bin/sh", "args": ["-c", "id"]}, "ACCESS_DENIED"),
+        ({"mgp": {"permissions_required": ["shell.execute"]}}, "PERMISSION_DENIED"),
+        ({"mgp": {"permissions_required": ["com.example.anything"]}}, "PERMISSION_DENIED"),
+    ],
+)
+async def test_t83_what_cannot_be_judged_or_is_dangerous_is_not_even_asked_for(
+    refusing: RunningHub, changed: dict[str, Any], name: str
+) -> None:
+    answer = await Agent(refusing, "maker").ask("register", **{**ASKED, **changed})
+    assert answer["error"]["data"]["name"] == name, answer
+    assert refusing.hub_app.inbox.open_count == 0
+
+
+async def test_discovery_exists_only_for_clients_that_agreed_on_it(refusing: RunningHub) -> None:
+    client = RawClient(f"{refusing.url}/mcp", refusing.key("plain"))
+    plain = {"_meta": {"io.modelcontextprotocol/clientCapabilities": {}}}
+    assert (await client.modern("mgp/discovery/list", plain))["error"]["data"]["name"] == "METHOD_NOT_FOUND"
+
+
+async def test_a_denied_registration_leaves_nothing(refusing: RunningHub) -> None:
+    maker = Agent(refusing, "maker")
+    answer = (await maker.ask("register", **ASKED))["result"]
+    await refusing.operate("approvals.answer", id=answer["decision"], answer="no", terminal=True)
+    await until(lambda: not refusing.hub_app._registrations.list())
+    assert await maker.ids(status="pending_approval") == {}
+
+
+async def test_a_listed_package_may_be_asked_for(tmp_path: Path) -> None:
+    settings = hub_settings(packages=("mcp-server-time==1.0",))
+    async with running_hub(tmp_path, {}, hub=settings) as hub:
+        asked = {**ASKED, "source": "", "command": "uvx", "args": ["mcp-server-time==1.0"]}
+        assert (await Agent(hub, "maker").ask("register", **asked))["result"]["status"] == "pending_approval"
+
+
+@pytest.fixture
+async def refusing(tmp_path: Path) -> Any:
+    servers = {"files": child("peeking_server.py", start="on-demand", enabled=True)}
+    async with running_hub(tmp_path, servers, hub=hub_settings(), wait=False) as hub:
+        yield hub
