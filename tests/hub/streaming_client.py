@@ -27,6 +27,7 @@ class StreamingClient(KeptStdioClient):
             lambda: asyncio.get_running_loop().create_future()
         )
         self._changed = asyncio.Event()
+        self._rest = b""
         self._reading: asyncio.Task[None] | None = None
 
     async def introduce(self, **beside: Any) -> None:
@@ -86,10 +87,15 @@ class StreamingClient(KeptStdioClient):
         return self.notes(method)
 
     async def _read_all(self) -> None:
-        while line := await self._reader.readline():
-            message = json.loads(line)
-            if "method" in message:
-                self.told.append(message)
-                self._changed.set()
-            else:
-                self._answers[message["id"]].set_result(message)
+        # By hand: a line may be as long as a whole result.
+        while piece := await self._reader.read(2**18):
+            *lines, self._rest = (self._rest + piece).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "method" in message:
+            self.told.append(message)
+            self._changed.set()
+        else:
+            self._answers[message["id"]].set_result(message)

@@ -242,3 +242,33 @@ async def test_a_client_that_reads_again_gets_every_chunk_where_no_neighbour_nee
         result = (await asyncio.wait_for(asyncio.shield(pending), 60))["result"]
         assert [chunk["index"] for chunk in one.notes(CHUNK, 1)] == list(range(3_000))
         assert result["_mgp"]["chunks_sent"] == 3_000
+
+
+async def test_a_response_over_http_is_left_unread_while_its_client_does_not_read(tmp_path: Path) -> None:
+    server = ToolServer("flood")
+
+    @server.tool
+    async def flood(count: int) -> AsyncIterator[str]:
+        """Much."""
+        for number in range(count):
+            yield f"{number} ".ljust(1000)
+
+    async with (
+        server.http() as address,
+        running_hub(tmp_path, {"s": Server(url=address.url)}) as hub,
+        StreamingClient(hub, modern=True) as one,
+        StreamingClient(hub, modern=True) as two,
+    ):
+        await one.stall()
+        asked = {"name": "s__flood", "arguments": {"count": 4_000}, "_mgp": {"stream": True}}
+        pending = one.start("tools/call", asked, 1)
+        link = hub.hub_app.upstreams["s"].pool.shared.connection.link
+        await until(lambda: any(call.connection is not None and call.connection.held for call in link.calls.values()))
+        await two.stream("s__flood", {"count": 3}, 1)
+        assert len(two.notes(CHUNK, 1)) == 3, "a neighbour has a response of its own"
+        one.go_on()
+        result = (await asyncio.wait_for(asyncio.shield(pending), 60))["result"]
+        assert [chunk["index"] for chunk in one.notes(CHUNK, 1)] == list(range(4_000))
+        assert result["_mgp"]["chunks_sent"] == 4_000
+        await two.stream("s__flood", {"count": 3}, 2)
+        assert len(two.notes(CHUNK, 2)) == 3, "the connection is as good as before"

@@ -164,23 +164,22 @@ class Channel(asyncio.Protocol):
         self._excess = False
         self._chunks: list[bytes] = []
         self._fed = 0
-        self._held = False
-        """Whether its reader takes no more for now."""
-        self._later: bytes | None = None
+        self.held = False
+        """Whether the reader of its response takes no more for now."""
+        self._resting = False
+        """Whether its server has had its share of the loop."""
+        self._later = b""
         """Bytes of an event stream that are not read yet."""
 
     def hold(self, *, on: bool) -> None:
         """Leave the response unread, or go on reading."""
-        if on is self._held or self.transport.is_closing():
+        if on is self.held or self.transport.is_closing():
             return
-        self._held = on
+        self.held = on
         if on:
             self.transport.pause_reading()
-            return
-        self.transport.resume_reading()
-        later, self._later = self._later, None
-        if later is not None:
-            self._loop.call_soon(self._go_on, later)
+        else:
+            self._loop.call_soon(self._go_on)
 
     def abort(self) -> None:
         """Close at once, and tell nobody."""
@@ -217,7 +216,10 @@ class Channel(asyncio.Protocol):
             if self.reply is not reply or self.transport.is_closing():
                 return
         if self._is_stream:
-            self._go_through(data)
+            if self.held or self._resting or self._later:
+                self._later += data
+            else:
+                self._go_through(data)
             return
         self._feed(reply, data, fresh and len(data) <= PIECE)
 
@@ -250,27 +252,34 @@ class Channel(asyncio.Protocol):
             began = thread_time()
             self._more = at + PIECE < len(data)
             self._feed(reply, data[at : at + PIECE])
-            if self._held:
+            rest = 0.0
+            if not reply.streams:
+                rest = self.pool.share.spend(thread_time() - began, self._loop.time())
+            # A stream that was asked for has a turn of the loop for each piece, so that a call beside it hardly waits.
+            if self.held or rest or (reply.streams and self._more):
                 self._later = data[at + PIECE :]
-                return
-            if reply.streams:
-                # A turn of the loop for each piece, so that a call beside it hardly waits.
-                rest = 0.0 if self._more else -1.0
-            else:
-                rest = self.pool.share.spend(thread_time() - began, self._loop.time()) or -1.0
-            if rest >= 0 and self.reply is not None and not self.transport.is_closing():
-                self.transport.pause_reading()
-                self._loop.call_later(rest, self._go_on, data[at + PIECE :])
+                if not self.held:
+                    self._rest(rest)
                 return
 
-    def _go_on(self, data: bytes) -> None:
-        if self.reply is None or self.transport.is_closing():
+    def _rest(self, seconds: float) -> None:
+        if self.reply is not None and not self.transport.is_closing():
+            self._resting = True
+            self.transport.pause_reading()
+            self._loop.call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        self._resting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on, unless something still stands against it."""
+        if self.held or self._resting or self.reply is None or self.transport.is_closing():
             return
-        if self._held:
-            self._later = data + (self._later or b"")
-            return
+        later, self._later = self._later, b""
         self.transport.resume_reading()
-        self._go_through(data)
+        if later:
+            self._go_through(later)
 
     def connection_lost(self, exc: Exception | None) -> None:
         reply = self.reply
@@ -364,7 +373,11 @@ class Channel(asyncio.Protocol):
         self._headers = {}
         self._header_count = 0
         self._headers_complete = self._head_given = self._until_eof = self._complete = False
-        self._is_stream = self._more = self._held = False
+        self._is_stream = self._more = self._resting = False
+        self._later = b""
+        if self.held:
+            self.held = False
+            self.transport.resume_reading()
         self._chunks = []
         self._fed = 0
 
