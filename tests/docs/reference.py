@@ -53,6 +53,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.timeouts]", settings.ServerTimeouts),
     ("[servers.ID.sandbox]", settings.Sandbox),
     ("[servers.ID.permissions]", settings.Permissions),
+    ("[servers.ID.requests]", settings.Requests),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.scopes.FEATURE]", settings.Scopes),
     ("[servers.ID.validators.TOOL]", settings.Validation),

@@ -162,3 +162,17 @@ async def test_a_prompt_that_nobody_has_is_an_error(peer_hub: PeerHub, transport
     async with peer_hub.client(transport, mode, "filesystem") as client:
         with pytest.raises(MCPError):
             await client.get_prompt("anything", {})
+
+
+async def test_the_filesystem_server_learns_the_folders_of_its_client(peer_hub: PeerHub, transport: Transport) -> None:
+    """It asks for roots right after it was started, which the first call does: that call must not be their end."""
+    folder = peer_hub.files / f"root-{transport}"
+    folder.mkdir(exist_ok=True)
+
+    async def rooted(context: object) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=folder.as_uri())])  # type: ignore[arg-type]
+
+    async with peer_hub.client(transport, "legacy", "filesystem", list_roots_callback=rooted) as client:
+        with anyio.fail_after(120):
+            while str(folder) not in text_of(await client.call_tool("list_allowed_directories", {})):
+                await anyio.sleep(0.05)

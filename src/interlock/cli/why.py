@@ -27,7 +27,8 @@ def why(found: Json, agent: str | None, tool: str | None, arguments: Any) -> Non
     """Show why a call was refused, or whether one would be.
 
     Without TOOL: the last refusal, of all agents or of one AGENT. With TOOL: whether a call with these ARGUMENTS (a
-    JSON object) would be allowed now. The call is not made.
+    JSON object) would be allowed now. The call is not made. For the agent server:ID, TOOL is sampling, elicitation or
+    roots: what that server may ask clients for.
 
     \b
     Example:

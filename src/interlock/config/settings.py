@@ -23,6 +23,8 @@ Share = Literal["auto", "principal", "session"]
 Start = Literal["eager", "on-demand"]
 Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]
+RequestPolicy = Literal["allow", "ask", "deny"]
+RequestName = Literal["sampling", "elicitation", "roots"]
 MaskPattern = Literal["email", "card"]
 ScanResults = Literal["off", "flag", "escape", "mask"]
 Level = Literal["L0", "L1", "L2", "L3"]
@@ -120,6 +122,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Open downstream sessions of one principal. Beyond that the longest idle one of them ends."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (on stdio: processes) that one principal has for itself."""
+    requests_per_server: Count = 256
+    """Requests of one server to the client of one principal that wait for an answer. They take no place from calls."""
     parked: Count = 4096
     """Calls of all principals that wait for a client's answers."""
     parked_per_agent: Count = 256
@@ -363,6 +367,35 @@ class Tools(msgspec.Struct, frozen=True):
     the setting counts."""
 
 
+class Requests(msgspec.Struct, frozen=True):
+    """Requests that a server sends to the client of a call: may it, must a person confirm each, and how often. The rate
+    holds for all callers together."""
+
+    sampling: RequestPolicy = "allow"
+    """Use of the client's model (`sampling/createMessage`): `allow`, `ask` or `deny`."""
+    elicitation: RequestPolicy = "allow"
+    """Questions to the person at the client (`elicitation/create`): `allow`, `ask` or `deny`."""
+    roots: RequestPolicy = "allow"
+    """The client's folders (`roots/list`): `allow`, `ask` or `deny`."""
+    rate: dict[RequestName, Rate] = {}
+    """How often, by `sampling`, `elicitation` or `roots`: `{ per_minute = 10 }`."""
+
+    def rate_of(self, name: str) -> Rate | None:
+        """The rate of the requests with this name."""
+        return next((rate for known, rate in self.rate.items() if known == name), None)
+
+    def policy_of(self, name: str) -> RequestPolicy:
+        """What happens to requests with this name."""
+        match name:
+            case "sampling":
+                return self.sampling
+            case "elicitation":
+                return self.elicitation
+            case "roots":
+                return self.roots
+        return "deny"
+
+
 class Validation(msgspec.Struct, frozen=True):
     """How the arguments of a tool are checked before a call is sent. TOOL is the server's own tool name or a pattern
     (`"run_*"`, `"**"`). If several match, all their validators are used; of other settings, the last match that has
@@ -539,6 +572,7 @@ class Server(msgspec.Struct, frozen=True):
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether the server receives the audit log (`notifications/mgp.audit`): `all` sends every entry from then on;
     `auto` and `off` send nothing. With `auto`, the server's log says if the server asks for it."""
+    requests: Requests = Requests()
     tools: Tools = Tools()
     scopes: dict[str, Scopes] = {}
     """What tools of scoped feature sets may act on; see below."""

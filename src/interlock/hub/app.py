@@ -70,7 +70,7 @@ class HubApp:
         self._host = UpstreamRouter(
             self._approvals,
             self.change_notifier,
-            self.tasks,
+            self._calls,
             self.journal,
             self.claims,
             self.bus,

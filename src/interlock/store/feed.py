@@ -32,10 +32,10 @@ _RECONNECT_S: Final = 0.5
 Deliver = Callable[[list[Change], int], None]
 
 
-now_s: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
-)
+now_s: Callable[[], float] = time.monotonic
 """The clock of the feed, in seconds. On Linux it also runs while the machine sleeps."""
+if sys.platform == "linux":
+    now_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Feed:

@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
-from interlock.hub.auth.principals import LOCAL_AGENT, Principal
-from interlock.hub.calls.call import Caller
+from interlock.hub.auth.principals import LOCAL_AGENT, SERVER, Principal
+from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.refusals import Refusal
@@ -57,6 +57,8 @@ class ToolOperations:
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]
             judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
+        elif params.agent is not None and params.agent.startswith(SERVER):
+            judgement = await DryRun.of(hub.pipeline, self._server(params.agent), params.tool, arguments)
         else:
             judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
         return Why(params.agent, params.tool, judgement)
@@ -120,6 +122,13 @@ class ToolOperations:
         if upstream is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(upstream.supervisor.started(), START_S)
+
+    def _server(self, name: str) -> ServerCaller:
+        """A server, as it would ask the client of a caller without a key."""
+        server = name.removeprefix(SERVER)
+        if server not in self._hub_app.config.servers:
+            raise Fault("NOT_FOUND", f"no server {server!r}", hint="`interlock status` shows all servers")
+        return ServerCaller(server, f"{LOCAL_AGENT.kind}:{LOCAL_AGENT.id}")
 
     def _client_of(self, owner: str) -> bytes | None:
         """How the client of a principal's newest session introduced itself."""

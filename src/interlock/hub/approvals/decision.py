@@ -7,13 +7,17 @@ once, before the deadline, and never the asker itself.
 from __future__ import annotations
 
 import hashlib
+import secrets
+from collections.abc import Collection
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from interlock.hub.approvals.states import DecisionEvent, DecisionState, step
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.principals import Kind as PrincipalKind
 from interlock.hub.auth.principals import Principal
-from interlock.store import Collection
+from interlock.store import Collection as StoreCollection
 from interlock.wire.errors import Fault
 
 Kind: TypeAlias = Literal[
@@ -29,6 +33,9 @@ Kind: TypeAlias = Literal[
     "scope",
 ]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
+_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+"""For ids that people read aloud: no characters that look alike."""
+
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api", "console"]
 
 
@@ -124,7 +131,24 @@ class Decision(msgspec.Struct, frozen=True):
         )
 
 
-DECISIONS: Final = Collection("decisions", Decision, key="id")
+def new_id(*taken: Collection[str]) -> str:
+    """An id that no decision has."""
+    for length in range(3, 12):
+        for _ in range(8):
+            id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
+            if not any(id_ in known for known in taken):
+                return id_
+    raise Fault("INTERNAL_ERROR", "no free id for a decision")
+
+
+def asker_of(question: Question) -> Principal:
+    """The principal that asks; NOBODY for requests about a server."""
+    kinds: tuple[PrincipalKind, ...] = ("agent", "person", "service", "admin")
+    kind = next((kind for kind in kinds if kind == question.asker_kind), None)
+    return NOBODY if kind is None else Principal(question.asker, kind)
+
+
+DECISIONS: Final = StoreCollection("decisions", Decision, key="id")
 
 
 def _digest(*parts: str) -> str:

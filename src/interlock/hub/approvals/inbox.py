@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, now_us
-from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
+from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where, asker_of, new_id
 from interlock.hub.approvals.full_view import hash_of
 from interlock.hub.approvals.history import ApprovalHistory
 from interlock.hub.approvals.rules import LEARNED, OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.approvals.sealed_views import VIEWS, ViewSeal
 from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState
 from interlock.hub.audit.entries import NOBODY
-from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.auth.principals import Principal
 from interlock.hub.locks import acquire
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
@@ -35,9 +34,6 @@ KEPT_S: Final = 7 * 86_400
 """How long ended decisions stay, to be read and to learn rules from."""
 MAX_KEPT: Final = 20_000
 SWEPT_AT_ONCE: Final = 500
-
-_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-"""For ids that people read aloud: no characters that look alike."""
 
 Listener = Callable[[Decision], None]
 RecordDecision = Callable[[Decision, Principal], object]
@@ -181,7 +177,7 @@ class Inbox:
             if sum(1 for other in self._open.values() if other == asker) >= MAX_OPEN_PER_ASKER:
                 raise _too_many(f" of {question.asker}", MAX_OPEN_PER_ASKER)
             now = self._clock()
-            decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
+            decision = Decision(new_id(self._known), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
                 change.insert(DECISIONS, decision)
                 if view:
@@ -206,7 +202,7 @@ class Inbox:
                 for question in questions:
                     current = self.current(question)
                     if current is None and len(self._open) + len(found) < MAX_OPEN:
-                        id_ = self._new_id({other.id for other in new})
+                        id_ = new_id(self._known, {other.id for other in new})
                         current = Decision(id_, question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, current)
                         _recorded(change, self._record(current, NOBODY))
@@ -358,15 +354,6 @@ class Inbox:
             return False
         return True
 
-    def _new_id(self, taken: Collection[str] = ()) -> str:
-        """An id that no decision has, stored or in `taken`."""
-        for length in range(3, 12):
-            for _ in range(8):
-                id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
-                if id_ not in self._known and id_ not in taken:
-                    return id_
-        raise Fault("INTERNAL_ERROR", "no free id for a decision")
-
     def _changed(self, id: str, decision: Decision | None) -> None:
         self._follow(id, decision)
         if decision is not None:
@@ -377,19 +364,9 @@ class Inbox:
     def _publish(self, decision: Decision) -> None:
         if self.bus.wants(ApprovalChanged):
             question, revision = decision.question, self._decisions.revision
-            self.bus.publish(
-                ApprovalChanged(
-                    "approvals",
-                    revision,
-                    now_us(),
-                    decision.id,
-                    decision.state.value,
-                    question.kind,
-                    question.asker,
-                    question.server,
-                    question.shown,
-                )
-            )
+            about = question.kind, question.asker, question.server, question.shown
+            state = decision.state.value
+            self.bus.publish(ApprovalChanged("approvals", revision, now_us(), decision.id, state, *about))
 
     def _follow(self, id: str, decision: Decision | None) -> None:
         before = self._known.pop(id, None)
@@ -404,13 +381,6 @@ class Inbox:
             self._live[decision.question.matter] = id
         if decision.state is DecisionState.OPEN:
             self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
-
-
-def asker_of(question: Question) -> Principal:
-    """The principal that asks; NOBODY for requests about a server."""
-    kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
-    kind = next((kind for kind in kinds if kind == question.asker_kind), None)
-    return NOBODY if kind is None else Principal(question.asker, kind)
 
 
 def _can_expire(decision: Decision) -> bool:

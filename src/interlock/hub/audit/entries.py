@@ -73,7 +73,7 @@ class Ticket(msgspec.Struct, eq=False):
             reason=reason,
             duration_us=self.took_us if ended else None,
             arguments=digest(self.arguments),
-            details=dict(details),
+            details=_detailed(target, details),
             risk_level=self.judged.risk_level,
             validator_applied=self.judged.validator_applied,
         )
@@ -115,8 +115,13 @@ def event_record(
         rule=rule,
         reason=reason,
         claimed_by=claimed_by,
-        details=dict(details or {}),
+        details=_detailed(target, details or {}),
     )
+
+
+def _detailed(target: Target | None, details: Mapping[str, object]) -> dict[str, object]:
+    """Details of an entry, with the owner of the client that a server asks."""
+    return {"within": target.within, **details} if target is not None and target.within else dict(details)
 
 
 def digest(arguments: bytes | str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from interlock.protocols.mcp.answers import ResultMembers, read_members
 from interlock.wire.errors import Fault
 
-Transport: TypeAlias = Literal["answered", "timeout", "lost", "cancelled", "not_sent", "unknown"]
+Transport: TypeAlias = Literal["answered", "asked", "timeout", "lost", "cancelled", "not_sent", "unknown"]
 Protocol: TypeAlias = Literal["", "result", "error"]
 ToolOutcome: TypeAlias = Literal["", "ok", "error"]
 Result: TypeAlias = Literal["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED"]
@@ -77,6 +77,9 @@ EXECUTED: Final = {
     "prompt": "dev.interlock.prompt_fetched",
     "resource": "dev.interlock.resource_read",
     "completion": "dev.interlock.completion_made",
+    "model": "dev.interlock.client_asked",
+    "person": "dev.interlock.client_asked",
+    "roots": "dev.interlock.client_asked",
 }
 BLOCKED: Final = {"tool": "TOOL_BLOCKED"}
 OTHER_EXECUTED: Final = "dev.interlock.call_executed"
@@ -106,6 +109,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
         """All three facts in one word."""
         if self.transport == "unknown":
             return "UNKNOWN"
+        if self.transport == "asked":
+            return "SUCCESS"
         good = self.transport == "answered" and self.protocol == "result" and self.tool != "error"
         return "SUCCESS" if good else "FAILURE"
 
@@ -113,6 +118,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 SUCCEEDED: Final = Outcome("answered", "result", "ok")
 TOOL_FAILED: Final = Outcome("answered", "result", "error")
 FETCHED: Final = Outcome("answered", "result")
+ASKED: Final = Outcome("asked")
+"""A server's request left for a client in the result of a call. The answer comes with the client's next call."""
 TIMED_OUT: Final = Outcome("timeout")
 LOST: Final = Outcome("lost")
 CANCELLED: Final = Outcome("cancelled")

@@ -81,7 +81,8 @@ class Access:
 
         An unknown server is `opt-in` like one that needs a grant: so nobody learns which servers exist.
         """
-        if principal.decides:
+        if principal.decides or principal.is_server:
+            # The settings of a server say which requests it may send to clients; grants can only narrow them.
             return "opt-out"
         config = self._config()
         settings = config.servers.get(server)

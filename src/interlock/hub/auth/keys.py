@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.config.hub_secret import BadHubSecret, derived_key, existing_secret, hub_secret
 from interlock.config.settings import Rate
-from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.auth.principals import SERVER, Kind, Principal
 from interlock.hub.cannot_start import CannotStart
 from interlock.store import Collection, Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
@@ -125,6 +125,9 @@ class Keys:
         if "\\" in name or not {".", ".."}.isdisjoint(name.split("/")):
             message = "a name has no backslash, and no part of it between slashes is `.` or `..`"
             raise Fault("INVALID_PARAMS", message, hint="choose a name that can be part of a URL")
+        if name.startswith((SERVER, "system:")):
+            message = "names that begin with `server:` or `system:` belong to servers and to the hub"
+            raise Fault("INVALID_PARAMS", message, hint="choose another name")
         if name.startswith(("https://", "http://")) and "#" in name:
             message = "names of the form issuer#subject belong to access tokens"
             raise Fault("INVALID_PARAMS", message, hint="choose a name without https:// and #")

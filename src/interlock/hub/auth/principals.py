@@ -20,6 +20,11 @@ class Principal(msgspec.Struct, frozen=True):
     """The hash of its key or access token; empty without one."""
 
     @property
+    def is_server(self) -> bool:
+        """Whether it is a server, acting within a call of another principal."""
+        return self.id.startswith(SERVER)
+
+    @property
     def decides(self) -> bool:
         """Whether it decides for itself: default policies restrict only agents and services."""
         return self.kind in ("person", "admin")
@@ -30,6 +35,15 @@ TOKEN: Final = "token:"  # noqa: S105 - a mark, not a token
 
 LOCAL_AGENT: Final = Principal("local", "agent")
 """A caller on this machine without a key, if the configuration admits one."""
+
+
+SERVER: Final = "server:"
+"""The prefix of a server's name as a principal. No key has such a name."""
+
+
+def server_principal(server: str) -> Principal:
+    """A server that asks a client for something, within a call of that client."""
+    return Principal(f"{SERVER}{server}", "service")
 
 
 def local_person(user: str) -> Principal:

@@ -13,10 +13,11 @@ import msgspec
 
 from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.list_scope import ListScope
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import Principal, server_principal
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, Refuse, Verdict
 from interlock.hub.catalog.target import Approval, Target, TargetKind, Tried
+from interlock.hub.catalog.views import View
 from interlock.hub.rate_meter import Meter
 from interlock.hub.sessions.session import Exchange
 from interlock.judge.findings import Finding
@@ -27,8 +28,11 @@ from interlock.wire.large import Read
 from interlock.wire.messages import strict
 
 if TYPE_CHECKING:
+    import asyncio
+
     from interlock.hub.audit.entries import Ticket
     from interlock.hub.audit.record import Outcome
+    from interlock.hub.upstreams.client_requests import ClientRequest
     from interlock.hub.upstreams.upstream import Upstream
 
 _decode = msgspec.json.Decoder().decode
@@ -60,6 +64,7 @@ class Caller:
         "path",
         "plans",
         "principal",
+        "servers",
         "successor",
         "used",
         "view",
@@ -94,6 +99,28 @@ class Caller:
         """The address."""
         self.successor: Caller | None = None
         """The same credential as admitted again; see `Authenticator.readmit`."""
+        self.servers: dict[str, ServerCaller] = {}
+        """Servers that asked the client of this caller for something."""
+
+    def acting(self, server: str) -> ServerCaller:
+        """A server that asks the client of this caller for something."""
+        found = self.servers.get(server)
+        if found is None:
+            found = self.servers[server] = ServerCaller(server, self.owner)
+        return found
+
+
+class ServerCaller(Caller):
+    """A server within the calls of one owner. Its quota is its own, so that it takes no place from callers."""
+
+    __slots__ = ("server", "within")
+
+    def __init__(self, server: str, within: str) -> None:
+        principal = server_principal(server)
+        super().__init__(principal, ListScope(View(server=server), principal=principal), Load())
+        self.server = server
+        self.within = within
+        """The owner of the client."""
 
 
 class Check(Protocol):
@@ -165,6 +192,9 @@ class CallPipeline(Protocol):
 
     async def judge_again(self, call: Call, plan: Plan) -> Plan | None:
         """The current plan of a call that waited for its server; None if it was refused meanwhile."""
+
+    def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
+        """Judge a server's request to a client like any call, and send it once it may be."""
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False):

@@ -6,7 +6,7 @@ A target that the caller may not have is unknown to it. An error tells a caller 
 from __future__ import annotations
 
 from interlock.hub.auth.access import Access
-from interlock.hub.calls.call import Caller
+from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import unknown
@@ -36,6 +36,8 @@ class NameResolution:
                 # The handler has resolved the reference already: server, kind and the server's own name.
                 server, _, original = name.split(":", 2)
                 return Target("completion", server, original)
+            case "model" | "person" | "roots" if isinstance(caller, ServerCaller):
+                return Target(kind, caller.server, name, within=caller.within)
         raise unknown(kind, name)
 
     def _tool(self, caller: Caller, name: str) -> Target:

@@ -1,4 +1,4 @@
-"""Rates: the calls per minute and hour of a key, an agent, a tool, and the hub as a whole.
+"""Rates: the calls per minute and hour of a key, an agent, a tool, a server's own requests, and the hub as a whole.
 
 No window of a rate's length ever has more calls than its limit. Rates are counted in memory. A call counts for all of
 its rates, or for none.
@@ -15,7 +15,7 @@ from interlock.config.settings import Config, Rate
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.verdicts import Refuse
-from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.target import CLIENT_KINDS, Target
 from interlock.hub.rate_meter import Meter
 from interlock.wire.errors import Fault
 
@@ -37,9 +37,15 @@ class Rates:
     def of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The meters that count a principal's calls of a target; most calls have none."""
         config = self._config()
+        server = config.servers.get(target.server)
+        if target.kind in CLIENT_KINDS:
+            # A server's requests to clients take nothing from callers, not even from the hub's rate.
+            rate = None if server is None else server.requests.rate_of(target.name)
+            if rate is None or not rate.limits:
+                return ()
+            return (self._meter("server", f"{target.server}\0{target.name}", rate),)
         key = self._keys.get(principal.key) if principal.key else None
         agent = config.agents.get(principal.id)
-        server = config.servers.get(target.server)
         tool = None if server is None or target.kind != "tool" else server.tools.rate.get(target.name)
         wanted = (
             ("key", principal.key, None if key is None else key.rate),

@@ -33,6 +33,11 @@ class Refusal(msgspec.Struct, frozen=True):
     """The caller got the error for an unknown name."""
 
 
+def is_refusal(fault: Fault) -> bool:
+    """Whether a gate of the hub refused a call, rather than a peer that answered with an error."""
+    return fault.foreign_code is None and "gate" in fault.data
+
+
 class Refusals:
     """The latest refusals, newest last."""
 

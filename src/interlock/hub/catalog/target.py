@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
 
-TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin", "room"]
+TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin", "room", "model", "person", "roots"]
+CLIENT_TARGETS: Final[dict[str, tuple[TargetKind, str]]] = {
+    "sampling/createMessage": ("model", "sampling"),
+    "elicitation/create": ("person", "elicitation"),
+    "roots/list": ("roots", "roots"),
+}
+"""The requests that a server may send to a client: the kind of their target, and its name."""
+CLIENT_KINDS: Final = frozenset(kind for kind, _ in CLIENT_TARGETS.values())
+"""The kinds of targets that are at a client. Servers call them."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -20,6 +28,8 @@ class Target(msgspec.Struct, frozen=True):
     tool: Tool | None = None
     quoted: bytes = b'""'
     """The name as JSON, for the request to the server."""
+    within: str = ""
+    """For a target at a client: the owner of that client."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))

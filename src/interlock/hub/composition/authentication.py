@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.approvals.decision import Question
-from interlock.hub.approvals.inbox import asker_of
+from interlock.hub.approvals.decision import Question, asker_of
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.grants import Grants

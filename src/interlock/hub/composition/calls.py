@@ -121,4 +121,4 @@ class CallParts:
 
 def _quota(config: Config) -> CallQuota:
     limits = config.hub.limits
-    return CallQuota(limits.pending, limits.pending_per_server, limits.pending_per_agent)
+    return CallQuota(limits.pending, limits.pending_per_server, limits.pending_per_agent, limits.requests_per_server)

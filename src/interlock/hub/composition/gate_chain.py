@@ -19,6 +19,7 @@ from interlock.hub.calls.gates.headers import HeadersGate
 from interlock.hub.calls.gates.masking import MaskingGate
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.permissions import PermissionsGate
+from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.gates.risk import RiskGate
 from interlock.hub.calls.gates.schema import SchemaGate
 from interlock.hub.calls.gates.validator_checks import Judging
@@ -66,6 +67,7 @@ class GateChain:
         self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended)
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
+            RequestsGate(config.servers),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             MaskingGate(config.servers, self._judging),

@@ -6,10 +6,10 @@ from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
 from interlock.hub.composition.approvals import ApprovalParts
+from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
-from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.upstream import Upstream
@@ -22,7 +22,7 @@ class UpstreamRouter:
         self,
         approvals: ApprovalParts,
         changes: ChangeNotifier,
-        tasks: Tracker,
+        calls: CallParts,
         journal: Journal,
         claims: ServerClaims,
         bus: Bus,
@@ -34,10 +34,11 @@ class UpstreamRouter:
         self.prepare = approvals.server_policies.prepared
         self.on_offer = approvals.take
         self.on_claim = claims.take
+        self.ask_client = calls.pipeline.ask_client
         self.on_event = event_feeds.on_event
         self.subscriptions = changes.subscriptions
-        self.on_task_notification = tasks.on_notification
-        self.watched_tasks = tasks.followed
+        self.on_task_notification = calls.tracker.on_notification
+        self.watched_tasks = calls.tracker.followed
         self.on_greeted = live.on_greeted
         self.on_connection_closed = live.connections.on_closed
         self.is_live = live.connections.is_live

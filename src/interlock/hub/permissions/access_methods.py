@@ -13,10 +13,11 @@ import msgspec
 
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.grants import Grant, Grants, grant_id
-from interlock.hub.auth.principals import Principal
+from interlock.hub.auth.principals import SERVER, Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
+from interlock.hub.catalog.target import CLIENT_TARGETS
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
@@ -77,7 +78,7 @@ class AccessMethods:
         self._access.demand(principal, "change grants", write=True)
         if (params.entry_type == "tool_grant") != (params.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
-        self._check_exists(params.server_id, params.tool_name)
+        self._check_exists(params.agent_id, params.server_id, params.tool_name)
         if params.permission == "allow":
             self._check_own_rights(principal, params.server_id, params.tool_name)
         now = self._access.now()
@@ -111,13 +112,20 @@ class AccessMethods:
         )
         return RevokedCount(revoked)
 
-    def _check_exists(self, server: str, tool: str | None) -> None:
+    def _check_exists(self, agent: str, server: str, tool: str | None) -> None:
         """Refuse an entry for a server or tool that does not exist: a denial with a typing error would deny nothing."""
         offer = self._catalog.offer(server)
         if offer is None:
             hint = meant(server, self._catalog.offers(), "`interlock status` shows all servers")
             raise Fault("INVALID_PARAMS", f"there is no server {server[:200]!r}", hint=hint)
         known = offer.all_tool_names()
+        if agent.startswith(SERVER):
+            # A server calls nothing but its own requests to clients.
+            if agent != f"{SERVER}{server}":
+                raise Fault(
+                    "INVALID_PARAMS", f"{agent[:200]} asks clients only as {agent.removeprefix(SERVER)[:200]!r}"
+                )
+            known = {name for _, name in CLIENT_TARGETS.values()}
         if tool is not None and known and tool not in known:
             hint = meant(tool, known, f"`interlock tools {server}` shows its tools")
             raise Fault("INVALID_PARAMS", f"{server} has no tool {tool[:200]!r}", hint=hint)

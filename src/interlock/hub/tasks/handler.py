@@ -6,6 +6,7 @@ A request for another principal's task gets exactly the answer for a task that d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -20,11 +21,13 @@ from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.plan import CallPolicy
 from interlock.hub.calls.recording import Recording
+from interlock.hub.catalog.cleaned_results import cleaned
 from interlock.hub.catalog.links import exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tasks.ledger import StoredTask, full
 from interlock.hub.tasks.live import Expected, Notify, renamed
+from interlock.hub.tasks.questions import TaskQuestions
 from interlock.hub.tasks.result_wait import ResultWait
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.tracker import Tracker
@@ -33,6 +36,7 @@ from interlock.hub.upstreams.task_offers import offers_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
+from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
     AUGMENTED,
@@ -71,6 +75,7 @@ class TaskHandler:
         self._policy = policy
         self._recording = recording
         self._reach = tracker.reach
+        self._questions = TaskQuestions(upstreams)
         self._open_requests: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tasks/get": partial(self._serve_task, self._get),
@@ -169,6 +174,7 @@ class TaskHandler:
         state = self._tracker.live(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
+        await self._questions.judge(caller, task, answer)
         self._deliver(exchange, caller, task, target, answer, exchange.result)
 
     async def _result(self, exchange: Exchange, caller: Caller, task: StoredTask, target: Target) -> None:
@@ -177,7 +183,7 @@ class TaskHandler:
         if isinstance(answer, Failure):
             await self._tracker.queries.check(task)
             self._tracker.delivered(task)
-            raise remote_fault(answer.error)
+            raise remote_fault(error_of_server(answer.error))
         result = one_line(answer.result)
         self._tracker.ended_with(task, outcome_of(result))
         self._tracker.delivered(task)
@@ -259,8 +265,21 @@ class TaskHandler:
         method: str,
         params: bytes,
     ) -> None:
-        if self._reach(caller, task) is not None:
-            self._deliver(exchange, caller, task, target, params, lambda finished: notify(method, finished))
+        if self._reach(caller, task) is None:
+            return
+        deliver = partial(self._deliver, exchange, caller, task, target, params, partial(notify, method))
+        try:
+            if self._questions.known(task, params):
+                deliver()
+                return
+        except Fault:
+            return  # The client learns the reason when it asks for the task.
+        self._background.begin(self._judge_then(caller, task, params, deliver), None)
+
+    async def _judge_then(self, caller: Caller, task: StoredTask, params: bytes, deliver: Callable[[], None]) -> None:
+        with contextlib.suppress(Fault):
+            await self._questions.judge(caller, task, params)
+            deliver()
 
     # Results
 
@@ -274,7 +293,7 @@ class TaskHandler:
         deliver: Callable[[bytes], None],
     ) -> None:
         """Deliver a server's answer about a task to its owner. A result in it is postprocessed like any result."""
-        fields = members(renamed(answer, task))
+        fields = members(renamed(params_of_server(answer), task))
         if not caller.view.bare and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
         raw = fields.get("result")
@@ -290,7 +309,10 @@ class TaskHandler:
     def _finish(
         self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
     ) -> None:
-        if not caller.view.bare and read_members(result).has_addresses(result):
+        read = read_members(result)
+        if has_reserved(read, result):
+            result = cleaned(result)
+        if not caller.view.bare and read.has_addresses(result):
             result = with_exposed_uris(target.server, result)
         processor = self._policy.processor_of(caller.principal, target)
         if processor is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -96,5 +97,15 @@ class ResultWait:
             self._route.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
-        shown = None if cast("Caller", self._exchange.caller).view.bare else self._task.server
-        owner.questions.relay(self._route.connection, marked, self._exchange.ask, shown)
+        caller = cast("Caller", self._exchange.caller)
+        shown = None if caller.view.bare else self._task.server
+        owner.questions.relay(self._route.connection, marked, partial(self._ask_client, owner, caller), shown)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of this request."""
+        return self._exchange.ask(method, params)
+
+    def _ask_client(
+        self, owner: ConnectionOwner, caller: Caller, method: str, params: bytes, said: bytes
+    ) -> asyncio.Future[bytes]:
+        return owner.ask_client(caller, self._exchange, method, params, said, self._task.trace)

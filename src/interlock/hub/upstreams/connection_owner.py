@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.sessions.session import Session
-from interlock.hub.upstreams.server_requests import ServerRequests
+from interlock.hub.sessions.session import Session, SessionCaller
+from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
+from interlock.hub.upstreams.server_requests import CARRIED, ServerRequests
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import related_task, with_related
+from interlock.transports.exchange import check_capability
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
 """Notifications for the one client of a private connection, rather than for everyone who uses the server."""
+_OF_SESSION: Final = "roots/list"
+"""A request about the client as a whole. It belongs to the session, whichever calls are open."""
+MOST_EARLY: Final = 16
+"""Requests of a server that are kept while its connection is being opened."""
 
 
 class OpenCall(Protocol):
@@ -32,12 +39,18 @@ class OpenCall(Protocol):
     def on_request(self, request: Request) -> None:
         """Receive a server request that belongs to this call."""
 
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of this call. Raises or fails with a `Fault`."""
+
 
 class ConnectionOwner:
     """The owner of a private connection. Only the owner receives the server's messages on it."""
 
-    def __init__(self, server: str, connection_key: str, session: Session | None) -> None:
+    def __init__(self, server: str, connection_key: str, session: Session | None, judge: RequestJudge) -> None:
         self._server = server
+        self._judge = judge
+        self._early: list[Request] = []
+        """Requests that came before `attach`."""
         self.connection_key = connection_key
         """The name of the connection."""
         self._session = session
@@ -53,14 +66,18 @@ class ConnectionOwner:
         """When the owner last sent a call, on the clock of the loop."""
 
     def attach(self, connection: Connection) -> None:
-        """Answer the server on this connection."""
+        """Answer the server on this connection, also requests that came while it was being opened."""
         self.connection = connection
+        early, self._early = self._early, []
+        for request in early:
+            self.on_request(request)
 
     def on_notification(self, method: str, params: bytes) -> bool:
         """Pass a notification for the owner on. Returns False for any other notification."""
         if method not in _SESSION_NOTICES:
             return False
-        call = self._only_call()
+        params = params_of_server(params)
+        call = self.only_call()
         if call is not None:
             call.on_notification(method, params)
         elif self._session is not None and self._wants(self._session, method, params):
@@ -70,20 +87,23 @@ class ConnectionOwner:
     def on_request(self, request: Request) -> None:
         """Put a server request to the owner: within the only open call, or beside all calls where a session allows it.
 
-        With several open calls the hub never guesses which one a request belongs to.
+        With several open calls the hub never guesses which one a request belongs to. Roots belong to the session.
         """
         connection = self.connection
         if connection is None:
+            if len(self._early) < MOST_EARLY:
+                self._early.append(request)
             return
         task = related_task(request.params) if self.tasks or self.waits else None
-        call = self._only_call() if task is None else self.waits.get(task)
+        call = self.only_call() if task is None else self.waits.get(task)
         if task in self.tasks and call is None:
             request = Request(request.id, request.method, with_related(request.params, self.tasks[task]))
-        if call is not None:
+        session = self._session
+        if call is not None and (session is None or task is not None or request.method != _OF_SESSION):
             call.on_request(request)
-        elif self._session is not None:
-            shown = None if self._session.caller.view.bare else self._server
-            self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)
+        elif session is not None:
+            shown = None if session.caller.view.bare else self._server
+            self.questions.relay(connection, request, partial(self._ask_beside, session), shown)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
             connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
@@ -91,15 +111,45 @@ class ConnectionOwner:
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         return method != "notifications/message" or is_severe(params, session.log_level)
 
-    def _ask_beside(self, session: Session, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return session.ask(method, question_for_old(session.dialect.revision, method, params))
+    def ask_client(
+        self, caller: SessionCaller, channel: ClientChannel, method: str, params: bytes, said: bytes, trace: str
+    ) -> asyncio.Future[bytes]:
+        """Judge a request within a call of the owner, and send it to the client. Raises or fails with a `Fault`."""
+        if method not in CARRIED:
+            return channel.ask(method, said)
+        return self._judge.ask_client(ClientRequest(self._server, method, params, said, caller, channel, trace))
 
-    def _only_call(self) -> OpenCall | None:
+    def _ask_beside(self, session: Session, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
+        said = question_for_old(session.dialect.revision, method, said)
+        if method not in CARRIED:
+            return session.ask(method, said)
+        check_capability(session.dialect, method, params)
+        channel = _SessionOrCall(session, self)
+        request = ClientRequest(self._server, method, params, said, session.caller, channel, beside=True)
+        return self._judge.ask_client(request)
+
+    def only_call(self) -> OpenCall | None:
         """The one call that the client waits for. Calls that wait for the client have sent their request already."""
         if len(self.open) == 1:
             return next(iter(self.open))
         attended = [call for call in self.open if call.attended]
         return attended[0] if len(attended) == 1 else None
+
+
+class _SessionOrCall(NamedTuple):
+    """The way to the client of a session: beside all calls, or on the stream of its only call if it has no other."""
+
+    session: Session
+    owner: ConnectionOwner
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        try:
+            return self.session.ask(method, params)
+        except Fault as fault:
+            call = self.owner.only_call()
+            if call is None or fault.name != "UPSTREAM_UNAVAILABLE":
+                raise
+            return call.ask(method, params)
 
 
 class UpstreamConnection(NamedTuple):

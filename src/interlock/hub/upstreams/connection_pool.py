@@ -147,7 +147,7 @@ class ConnectionPool:
                 await found.connection.watch(lists=False, uris=uris)
 
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
-        owner = ConnectionOwner(self._current.id, key.name, key.session)
+        owner = ConnectionOwner(self._current.id, key.name, key.session, self._host)
         failures = self._restarts.failures(asyncio.get_running_loop().time())
         turn = self._starts.ask(failures, called=True)
         try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.wire.messages import Request
@@ -32,6 +34,9 @@ class Host(Protocol):
 
     def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """Take the state of a task that a server reported; `owner` is None on the shared connection."""
+
+    def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
+        """Judge a server's request to a client, and send it once it may be. The future fails with a refusal."""
 
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server that may begin, before anything else is sent to it.

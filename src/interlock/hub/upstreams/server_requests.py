@@ -13,10 +13,13 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.catalog.links import exposed_question, restored_answer
+from interlock.hub.catalog.target import CLIENT_TARGETS
 from interlock.hub.upstreams import client_tasks as of_clients
+from interlock.hub.upstreams.client_requests import judged_params
 from interlock.protocols.mcp.input_requests import check_answer
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import PROGRESS
@@ -24,15 +27,16 @@ from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Id, Request, one_line
 from interlock.wire.names import may_spell
 
-CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
+CARRIED: Final = frozenset(CLIENT_TARGETS)
 """The requests that a server may send to a client."""
 _RELAYED: Final = CARRIED | of_clients.METHODS
 _STATUS: Final = STATUS_CHANGED[False]
 CLIENT_NOTIFICATIONS: Final = frozenset({PROGRESS, _STATUS})
 """Notifications of a client about a server's request."""
 
-Ask = Callable[[str, bytes], asyncio.Future[bytes]]
-"""Sends a request to the client. Raises a `Fault` where that is not possible."""
+Ask = Callable[[str, bytes, bytes], asyncio.Future[bytes]]
+"""Judges a request (method, params as the server gave them, params for the client) and sends it to the client. Raises a
+`Fault` where that is not possible."""
 
 
 class Answers(Protocol):
@@ -65,12 +69,16 @@ class ServerRequests:
         if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
+        request = Request(request.id, request.method, params_of_server(request.params))
         token, hub_token = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
-            params = self._tasks.to_client(request.method, one_line(request.params))
+            judged = one_line(judged_params(request.params))
+            said = self._tasks.to_client(request.method, one_line(request.params))
             if shown is not None:
-                params = exposed_question(shown, request.method, params)
-            waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: hub_token}))
+                said = exposed_question(shown, request.method, said)
+            if token is not None:
+                said = with_meta(said, {PROGRESS_TOKEN: hub_token})
+            waiting = ask(request.method, judged, said)
         except Fault as fault:
             _refuse(server, request, fault)
             return

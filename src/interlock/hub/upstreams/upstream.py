@@ -76,6 +76,7 @@ class Upstream:
         )
         self.begin, self.command = supervisor.begin, supervisor.command
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
+        self.ask_client = host.ask_client
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 

@@ -24,7 +24,8 @@ _ROWS: Final = (
         "interlock_calls_total",
         "counter",
         "Calls by outcome: `ok`, `tool_error` (the tool reported an error), `error` "
-        "(the server answered with an error), `timeout`, `lost`, `cancelled`, `not_sent`, `unknown`",
+        "(the server answered with an error), `timeout`, `lost`, `cancelled`, `not_sent`, `unknown`, `asked` (a "
+        "request of a server left for a client in a result)",
         ("server", "kind", "outcome"),
     ),
     Metric(

@@ -14,12 +14,14 @@ from typing import Final
 import msgspec
 
 from interlock.client.input_required import ROUNDS, Question, question_in
+from interlock.hub.calls.refusals import is_refusal
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.sessions.session import Exchange
-from interlock.hub.upstreams.server_requests import CARRIED
+from interlock.hub.upstreams.server_requests import CARRIED, Ask
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.input_requests import check_answer, question_for_old
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.reserved_names import params_of_server
 from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
@@ -34,10 +36,12 @@ _ACCEPT: Final = b'{"action":"accept"}'
 
 class ClientQuestions:
     """The rounds of one call, with so many seconds for the answers of each. `shown` is the server's name to a client
-    that sees many; `repeat` sends the call again with more members; `give_up` ends it."""
+    that sees many; `ask` puts a question through the gates; `repeat` sends the call again with more members; `give_up`
+    ends it."""
 
     __slots__ = (
         "_answers",
+        "_ask",
         "_asked",
         "_exchange",
         "_give_up",
@@ -55,12 +59,14 @@ class ClientQuestions:
         exchange: Exchange,
         shown: str | None,
         patience_s: float,
+        ask: Ask,
         repeat: Callable[[Members], None],
         give_up: Callable[[Fault], None],
     ) -> None:
         self._exchange = exchange
         self._shown = shown
         self._patience_s = patience_s
+        self._ask = ask
         self._repeat = repeat
         self._give_up = give_up
         self._rounds = 0
@@ -108,6 +114,7 @@ class ClientQuestions:
 
     def _put(self, key: str, method: str, params: bytes, question: Question) -> None:
         _check_carried(method)
+        params = params_of_server(params)
         url = _address(method, params)
         if url in self._visits:
             # The person has agreed; that it is not done yet is no reason to ask them again.
@@ -117,7 +124,7 @@ class ClientQuestions:
         said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
         if self._shown is not None:
             said = exposed_question(self._shown, method, said)
-        future = self._exchange.ask(method, said)
+        future = self._ask(method, params, said)
         self._open[key] = future
         self._asked[key] = method
         future.add_done_callback(partial(self._settled, key, url, elicitation_id, question))
@@ -130,6 +137,8 @@ class ClientQuestions:
         cause = None if future.cancelled() else future.exception()
         if future.cancelled():
             self._end(Fault("CANCELLED", "the client's answer is no longer awaited"))
+        elif isinstance(cause, Fault) and is_refusal(cause):
+            self._end(cause)
         elif cause is not None and self._asked[key] == "elicitation/create":
             # A person who cannot be asked has not answered; there is no other word for it.
             self._answers[key] = _CANCEL
@@ -173,9 +182,10 @@ class ClientQuestions:
         self._give_up(fault)
 
 
-def check_questions(result: bytes, dialect: Dialect) -> None:
-    """Whether a new server asks a new client only what may be asked, and what this client said it answers (2026-07-28,
-    Multi Round-Trip Requests: Server Requirements). Raises UPSTREAM_ERROR or MISSING_CAPABILITY."""
+def questions_in(result: bytes, dialect: Dialect) -> list[tuple[str, bytes]]:
+    """The methods and params that a new server asks a new client for. It may ask only what a server may, and what this
+    client said it answers (2026-07-28, Multi Round-Trip Requests: Server Requirements). Raises UPSTREAM_ERROR or
+    MISSING_CAPABILITY."""
     question = question_in(result)
     assert question is not None
     for asked in question.requests.values():
@@ -186,6 +196,7 @@ def check_questions(result: bytes, dialect: Dialect) -> None:
             if fault.name != "INVALID_PARAMS":
                 raise
             raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {fault.message}") from None
+    return [(asked.method, bytes(asked.params)) for asked in question.requests.values()]
 
 
 def _check_carried(method: str) -> None:

@@ -15,6 +15,7 @@ from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import ErrorObject, Fault
 
+ELICIT: Final = "elicitation/create"
 PREFIX: Final = "page-"
 MOST_PAGES: Final = 64
 
@@ -30,13 +31,25 @@ def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes |
     if not 0 < len(pages) <= MOST_PAGES:
         return None
     requests = {
-        f"{PREFIX}{number}": {
-            "method": "elicitation/create",
-            "params": {"mode": "url", "message": page.message or error.message, "url": page.url},
-        }
+        f"{PREFIX}{number}": {"method": ELICIT, "params": _question(page, error.message)}
         for number, page in enumerate(pages, start=1)
     }
     return msgspec.json.encode({"resultType": "input_required", "inputRequests": requests})
+
+
+def questions_in(error: ErrorObject) -> list[tuple[str, bytes]]:
+    """What an error asks a person for, one question for each page. An error that cannot be read is one question."""
+    try:
+        pages = msgspec.json.decode(error.data, type=_Data).elicitations
+    except msgspec.DecodeError:
+        pages = []
+    if not 0 < len(pages) <= MOST_PAGES:
+        return [(ELICIT, msgspec.json.encode({"mode": "url", "message": error.message, "url": ""}))]
+    return [(ELICIT, msgspec.json.encode(_question(page, error.message))) for page in pages]
+
+
+def _question(page: _Page, otherwise: str) -> dict[str, str]:
+    return {"mode": "url", "message": page.message or otherwise, "url": page.url}
 
 
 def check_visited(members: Members) -> None:

@@ -16,6 +16,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.bridges.retries import STATE, Bridges
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.callbacks import Callbacks
+from interlock.hub.calls.dispatch.client_forwarder import ClientForwarder
 from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.recovery import CallRecovery
@@ -23,6 +24,7 @@ from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.rates import give_back, take
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.catalog.target import CLIENT_KINDS
 from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.upstream import Upstream
@@ -41,11 +43,13 @@ _log = logging.getLogger(__name__)
 
 
 class CallQuota(msgspec.Struct, frozen=True):
-    """How many calls may be open: in all, to one server, and of one caller; and how many bytes large calls may have."""
+    """How many calls may be open: in all, to one server, of one caller, and of a server to one caller's client; and how
+    many bytes large calls may have."""
 
     in_all: int
     per_server: int
     per_caller: int
+    requests: int = 256
     large_bytes: int = 32 * 1024 * 1024
 
 
@@ -80,6 +84,7 @@ class Dispatcher:
         self.callbacks = callbacks
         self.quota = quota
         self._background = background
+        self._client_forwarder = ClientForwarder(recording, self)
         self._clock = asyncio.get_running_loop().time
         self.open_requests: OpenRequests[Forwarder] = OpenRequests()
         """The calls that a client can cancel by their id."""
@@ -129,6 +134,12 @@ class Dispatcher:
         if upstream is None:
             return _gone(call.target.server)
         quota, load, size = self.quota, call.caller.load, len(call.exchange.request.params)
+        if call.target.kind in CLIENT_KINDS:
+            if load.open_calls >= quota.requests:
+                return _exhausted(f"{quota.requests} requests of {upstream.id} to this client wait for an answer")
+            load.open_calls += 1
+            call.upstream = upstream
+            return None
         if size > LARGE:
             if self.large_bytes + size > quota.large_bytes:
                 return _exhausted(f"large calls hold {quota.large_bytes} bytes already")
@@ -150,14 +161,15 @@ class Dispatcher:
         upstream, call.upstream = call.upstream, None
         if upstream is None:
             return
-        self.open_calls -= 1
         call.caller.load.open_calls -= 1
-        self.large_bytes -= call.large_bytes
-        upstream.open_calls -= 1
-        if not upstream.open_calls:
-            upstream.last_use = self._clock()
-            if upstream.idle is not None:
-                upstream.idle.set()
+        if call.target.kind not in CLIENT_KINDS:
+            self.open_calls -= 1
+            self.large_bytes -= call.large_bytes
+            upstream.open_calls -= 1
+            if not upstream.open_calls:
+                upstream.last_use = self._clock()
+                if upstream.idle is not None:
+                    upstream.idle.set()
         if call.task is not None:
             task, call.task = call.task, None
             task.call_ended()
@@ -174,6 +186,9 @@ class Dispatcher:
         """Send a committed call, now or as soon as its server has a connection."""
         upstream, exchange = call.upstream, call.exchange
         assert upstream is not None, "only a committed call is sent"
+        if call.target.kind in CLIENT_KINDS:
+            self._client_forwarder.send(call, plan)
+            return
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumes(call):
             return
         pool, key = upstream.pool, self._connection_key(exchange, upstream)

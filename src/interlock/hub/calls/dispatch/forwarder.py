@@ -6,6 +6,7 @@ Ids, progress tokens and request states never cross the hub: each side has its o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,10 +16,11 @@ from interlock.client.connection import Connection
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in, sized
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import ClientQuestions
+from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
 from interlock.hub.calls.dispatch.login_answers import answer_with_login
 from interlock.hub.calls.dispatch.outgoing import outgoing_for
@@ -29,11 +31,12 @@ from interlock.hub.calls.late_results import LateResults
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp.answers import INPUT_REQUIRED, ReadResult, read_answer
-from interlock.protocols.mcp.input_requests import question_for_old
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, read_answer
+from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
+from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
 from interlock.protocols.mgp import streaming
 from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
 from interlock.protocols.mgp.methods import agreed_on
@@ -79,8 +82,8 @@ class Forwarder(msgspec.Struct, eq=False):
     _handle: Id | None = None
     _finished: bool = False
     _client_questions: ClientQuestions | None = None
-    _open_requests: int = 0
-    """Requests of the server that the client has not answered yet."""
+    _open_requests: CallRequests | None = None
+    """Requests of the server to the client, if there were any."""
     _cancelling: bool = False
     """Whether its client has asked to cancel it by its id."""
     _answered_cancelled: bool = False
@@ -176,23 +179,55 @@ class Forwarder(msgspec.Struct, eq=False):
         members = read.members
         outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         call.outcome = sized(outcome, len(read.result))
+        if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
+            self._judge_questions(read)
+        else:
+            self._answer_read(read)
+
+    def _answer_read(self, read: ReadResult) -> None:
+        """Answer the client with a result that may leave."""
+        call, members = self._call, read.members
+        exchange = call.exchange
         try:
             translation = self._translation()
             result = read.result if self._stream is None else self._stream.finish(read.result)
             result = translation.in_client_era(result, members)
             self._finish()
+            reserved = has_reserved(members, result)
             addressed = not call.caller.bare and members.has_addresses(result)
-            if addressed or (not modern_client and (modern or not exchange.dialect.revision.structures)):
+            old = not exchange.dialect.modern
+            structures = exchange.dialect.revision.structures
+            if reserved or addressed or (old and (self._connection.modern or not structures)):
+                work = partial(translation.rewritten, reserved, addressed)
                 if type(result) is Read:
-                    LargeReading.here().work(result, partial(translation.rewritten, addressed), self._deliver)
+                    LargeReading.here().work(result, work, self._deliver)
                     return
-                result = translation.rewritten(addressed, result)
+                result = work(result)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             self._fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
             self._deliver(result)
+
+    def _judge_questions(self, read: ReadResult) -> None:
+        """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
+        try:
+            self._translation().check_may_ask()
+            self._leave(questions_in(read.result, self._call.exchange.dialect), partial(self._answer_read, read))
+        except Fault as fault:
+            self._fail(fault)
+
+    def _leave(self, questions: list[tuple[str, bytes]], then: Callable[[], None]) -> None:
+        """Go on once every question may leave for the client. If one may not, only the refusal leaves."""
+        # The server has answered: there is no request that a cancellation could reach.
+        self._handle = None
+        self._requests().leave(questions, then)
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer with a refusal, unless the call is over."""
+        if not self._finished:
+            self._fail(fault)
 
     def _deliver(self, result: bytes | Fault) -> None:
         """Answer with a result, as the settings of its server say; a thread may have rewritten a large one."""
@@ -212,6 +247,17 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_error(self, error: ErrorObject) -> None:
         self._call.outcome = Outcome("answered", "error", code=error.code, size=len(error.message) + len(error.data))
+        error = error_of_server(error)
+        if error.code != URL_FIRST:
+            self._on_known_error(error)
+            return
+        try:
+            # Pages that a person is to open are questions to that person.
+            self._leave(url_first.questions_in(error), partial(self._on_known_error, error))
+        except Fault as fault:
+            self._fail(fault)
+
+    def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
         processor = self._plan.processor
         if processor is not None:
@@ -224,6 +270,7 @@ class Forwarder(msgspec.Struct, eq=False):
         """Pass progress and log messages of this call to the client. Log messages of a shared legacy session belong to
         no client. Any other notification on a call's stream is not about the call."""
         exchange, processor = self._call.exchange, self._plan.processor
+        params = params_of_server(params)
         if method == streaming.CHUNK:
             if self._stream is not None:
                 self._stream.on_chunk(params)
@@ -250,12 +297,13 @@ class Forwarder(msgspec.Struct, eq=False):
             self._connection.listener.on_notification(method, params)
 
     def on_request(self, request: Request) -> None:
-        """Pass a request of the server to the client: possible where the connection is the client's own."""
+        """Put a request of the server to the client: possible where the connection is the client's own."""
         if self._owner is None:
             # It may be for the hub itself. Any other is refused there.
             self._connection.listener.on_request(request)
             return
-        self._owner.questions.relay(self._connection, request, self.ask_client, self._call.exposed_server)
+        ask = partial(self._requests().ask, self._owner)
+        self._owner.questions.relay(self._connection, request, ask, self._call.exposed_server)
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
@@ -284,27 +332,20 @@ class Forwarder(msgspec.Struct, eq=False):
             self._call.progress = progress
             self._call.exchange.notify(PROGRESS, with_token(params, token))
 
-    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        """Ask the client. The server's timeout does not run while it waits for the answer."""
-        exchange = self._call.exchange
-        if not exchange.dialect.modern:
-            params = question_for_old(exchange.dialect.revision, method, params)
-        waiting = exchange.ask(method, params)
-        self._open_requests += 1
-        self._extend(self._dispatcher.states.life_s)
-        waiting.add_done_callback(self._on_client_answer)
-        return waiting
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of this call."""
+        return self._call.exchange.ask(method, params)
 
-    def _on_client_answer(self, _: asyncio.Future[bytes]) -> None:
-        self._open_requests -= 1
-        if not self._open_requests:
-            self._extend(self._plan.timeouts.tool_s)
+    def ask_client(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a callback of the server, once the gates let it pass."""
+        return self._requests().call_back(method, params)
 
     def wait_longer(self, seconds: float) -> None:
         """Let the server take longer: it waits for an answer."""
-        self._extend(max(seconds, self._plan.timeouts.tool_s))
+        self.extend(max(seconds, self._plan.timeouts.tool_s))
 
-    def _extend(self, seconds: float) -> None:
+    def extend(self, seconds: float) -> None:
+        """Wait so long for the server's answer, from now on."""
         if self._handle is not None and not self._finished:
             self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
 
@@ -345,8 +386,9 @@ class Forwarder(msgspec.Struct, eq=False):
             self._translation().check_may_ask()
             if questions is None:
                 life_s = self._dispatcher.states.life_s
-                questions = ClientQuestions(call.exchange, call.exposed_server, life_s, self.send, self.on_lost)
-                self._client_questions = questions
+                self._client_questions = questions = ClientQuestions(
+                    call.exchange, call.exposed_server, life_s, self._requests().put, self.send, self.on_lost
+                )
             questions.ask(answer.result)
         except Fault as fault:
             self.on_lost(fault)
@@ -377,6 +419,8 @@ class Forwarder(msgspec.Struct, eq=False):
         self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
+        if self._open_requests is not None:
+            self._open_requests.withdraw()
         self._dispatcher.done(self._call)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
@@ -392,6 +436,12 @@ class Forwarder(msgspec.Struct, eq=False):
         """The notifications about the call that the hub takes from the server."""
         accepts = frozenset[str]() if self._stream is None else self._stream.accepts
         return accepts if self._callbacks is None else accepts | {CALLBACK}
+
+    def _requests(self) -> CallRequests:
+        """The requests of the server to the client within this call."""
+        if self._open_requests is None:
+            self._open_requests = CallRequests(self._call, self._plan, self, self._dispatcher.states.life_s)
+        return self._open_requests
 
     def _translation(self) -> Translation:
         """Translates between the eras of client and server, where they differ."""

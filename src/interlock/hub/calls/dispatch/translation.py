@@ -13,10 +13,10 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import check_questions
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS, STATE, binding_of
 from interlock.hub.calls.call import Call
+from interlock.hub.catalog.cleaned_results import cleaned
 from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.upstreams.mgp_agreement import asking_meta
 from interlock.hub.upstreams.sharing import log_level_of
@@ -88,8 +88,6 @@ class Translation:
     def sealed(self, result: bytes) -> bytes:
         """A server's request state is bound to this caller and this call before it leaves. What a person has approved
         is approved for the next round too, whether or not the server has a state."""
-        self.check_may_ask()
-        check_questions(result, self._call.exchange.dialect)
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         if self._call.exposed_server is not None and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))
@@ -136,12 +134,17 @@ class Translation:
     def content(self, content: bytes) -> bytes:
         """Content blocks in JSON with the hub's addresses, as the client's revision can carry them. Raises
         msgspec.DecodeError."""
-        rewritten = self.rewritten(not self._call.caller.bare, b'{"content":%b}' % content)
+        rewritten = self.rewritten(False, not self._call.caller.bare, b'{"content":%b}' % content)
         return bytes(msgspec.json.decode(rewritten, type=_Content).content)
 
-    def rewritten(self, addressed: bool, result: bytes) -> bytes:
-        """A result with the hub's addresses, as the client's revision can carry it. Large ones run in a thread."""
+    def rewritten(self, reserved: bool, addressed: bool, result: bytes) -> bytes:
+        """A result without the hub's own names and with the hub's addresses, as the client's revision can carry it.
+
+        Large ones run in a thread.
+        """
         call, dialect = self._call, self._call.exchange.dialect
+        if reserved:
+            result = cleaned(result)
         if addressed:
             result = with_exposed_uris(call.target.server, result)
         if not dialect.modern and (self._connection.modern or not dialect.revision.structures):

@@ -18,7 +18,7 @@ from interlock.hub.auth.principals import TOKEN, Principal
 from interlock.hub.auth.rights import Rights
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
-from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.target import CLIENT_KINDS, Target
 from interlock.wire.errors import Fault
 
 LOOK_AGAIN_S: Final = 60.0
@@ -50,7 +50,8 @@ class AccessGate:
             fault = expired() if key is not None else Fault("AUTH_REQUIRED", "this key is not known any more")
             return Refuse(fault, "the key has expired" if key is not None else "the key was revoked")
         key = self._access.key(principal)
-        decision = self._access.decision(principal, target.server, target.name if target.kind == "tool" else None)
+        named = target.kind == "tool" or target.kind in CLIENT_KINDS
+        decision = self._access.decision(principal, target.server, target.name if named else None)
         until = self._until(decision.until, None if key is None else key.expires_at)
         if not _permits(rights, target):
             if principal.key.startswith(TOKEN):
@@ -94,7 +95,8 @@ class AccessGate:
     ) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
         fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
-        return Refuse(fault, rule, until, hidden=not rights.list_all)
+        # A server knows what it asked for; hiding it would only hide the reason.
+        return Refuse(fault, rule, until, hidden=not rights.list_all and not principal.is_server)
 
     def _until(self, *ends: datetime | None) -> float:
         known = [end for end in ends if end is not None]

@@ -27,7 +27,7 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.catalog.target import Approval
+from interlock.hub.catalog.target import Approval, Target
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
 from interlock.protocols.mgp.permissions import Risk
@@ -220,16 +220,23 @@ def question_of(call: Call, ask: Ask) -> Question:
         asker_kind=principal.kind,
         server=target.server,
         name=target.name,
-        shown=target.name if tool is None else tool.exposed,
+        shown=_shown(target),
         text=ask.question,
         rule=ask.rule,
-        fingerprint="" if tool is None else tool.fingerprint(),
+        # A server's request has no definition: an answer about it holds for the client of one owner.
+        fingerprint=target.within if tool is None else tool.fingerprint(),
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
         risk=ask.risk,
         # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
         asked_with="" if principal.key.startswith(TOKEN) else principal.key,
     )
+
+
+def _shown(target: Target) -> str:
+    if target.within:
+        return f"{target.name} at the client of {target.within}"
+    return target.name if target.tool is None else target.tool.exposed
 
 
 def summary_of(arguments: object) -> str:

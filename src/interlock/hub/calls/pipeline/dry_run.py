@@ -6,11 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Call, Caller, ServerCaller
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.refusals import NO_SUCH_NAME
 from interlock.hub.calls.verdicts import Ask, Refuse
+from interlock.hub.catalog.target import CLIENT_TARGETS, TargetKind
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
@@ -29,9 +30,9 @@ class DryRun(msgspec.Struct, frozen=True):
 
     @classmethod
     async def of(cls, pipeline: Pipeline, caller: Caller, tool: str, arguments: bytes) -> DryRun:
-        """Judge a call of a tool."""
+        """Judge a call of a tool; for a server, a request to a client (`sampling`, `elicitation` or `roots`)."""
         try:
-            plan = pipeline.plan(caller, "tool", tool)
+            plan = pipeline.plan(caller, _kind(caller, tool), tool)
         except Fault as fault:
             rule = str(fault.data.get("rule") or NO_SUCH_NAME)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
@@ -45,3 +46,13 @@ class DryRun(msgspec.Struct, frozen=True):
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
         return cls("allowed", message="" if call.approval is None else f"allowed by {call.approval.source}")
+
+
+def _kind(caller: Caller, name: str) -> TargetKind:
+    if not isinstance(caller, ServerCaller):
+        return "tool"
+    found = next((kind for kind, known in CLIENT_TARGETS.values() if known == name), None)
+    if found is None:
+        known = ", ".join(target for _, target in CLIENT_TARGETS.values())
+        raise Fault("NOT_FOUND", f"a server asks clients for {known}, not for {name[:200]}")
+    return found

@@ -22,11 +22,13 @@ from interlock.hub.calls.rates import limited
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
 from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
+from interlock.hub.calls.server_request import ServerRequestExchange
 from interlock.hub.calls.timeouts import checks_timed_out
 from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
-from interlock.hub.catalog.target import Approval, Target, TargetKind
+from interlock.hub.catalog.target import CLIENT_TARGETS, Approval, Target, TargetKind
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
 from interlock.transports.batching import Batching
@@ -163,6 +165,16 @@ class Pipeline:
             self._batching.then(self.dispatcher.dispatch_if_open, call, plan)
         else:
             self.dispatcher.dispatch(call, plan)
+
+    def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
+        """Judge a server's request to a client like any call, and send it once it may be. The caller is the server."""
+        kind, name = CLIENT_TARGETS[request.method]
+        assert isinstance(request.caller, Caller), "the hub admitted the caller whose client this is"
+        caller = request.caller.acting(request.server)
+        exchange = ServerRequestExchange(request, caller)
+        plan = self.plan(caller, kind, name)
+        self.submit(Call(exchange, caller, plan.target, request.params, trace=request.trace), plan)
+        return exchange.answer
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if isinstance(verdict, Pass):

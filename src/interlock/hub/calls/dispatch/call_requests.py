@@ -1,0 +1,107 @@
+"""The requests of a server to the client within one call: judged like calls, and withdrawn when the call ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.upstreams.client_requests import ClientRequest, judged_params
+from interlock.hub.upstreams.connection_owner import ConnectionOwner
+from interlock.protocols.mcp.input_requests import question_for_old
+from interlock.transports.exchange import check_capability
+from interlock.wire.errors import Fault
+
+
+class CallForwarder(Protocol):
+    """The forwarder of the call."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on the stream of the call."""
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer with a refusal, unless the call is over."""
+
+    def extend(self, seconds: float) -> None:
+        """Give the server so much time for its answer, from now on."""
+
+
+class CallRequests:
+    """The requests of the server of one call that wait for a gate, a person or the client."""
+
+    __slots__ = ("_call", "_forwarder", "_open", "_patience_s", "_plan")
+
+    def __init__(self, call: Call, plan: Plan, forwarder: CallForwarder, patience_s: float) -> None:
+        self._call = call
+        self._plan = plan
+        self._forwarder = forwarder
+        self._patience_s = patience_s
+        """How long the client may take for an answer. Meanwhile the server's timeout does not run."""
+        self._open: set[asyncio.Future[bytes]] = set()
+
+    def ask(self, owner: ConnectionOwner, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a server of the handshake era. Raises or fails with a `Fault`."""
+        call = self._call
+        dialect = call.exchange.dialect
+        if not dialect.modern:
+            said = question_for_old(dialect.revision, method, said)
+        check_capability(dialect, method, said)
+        # The exchange may be another by the time that a person has approved the request: the forwarder knows it.
+        waiting = owner.ask_client(call.caller, self._forwarder, method, params, said, call.trace)
+        self._wait_for(waiting)
+        return waiting
+
+    def put(self, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
+        """Ask a client of the handshake era for a stateless server. Raises or fails with a `Fault`."""
+        check_capability(self._call.exchange.dialect, method, said)
+        return self._judged(method, params, said, leaves=False)
+
+    def call_back(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client for a callback of the server. Raises or fails with a `Fault`."""
+        dialect = self._call.exchange.dialect
+        said = params if dialect.modern else question_for_old(dialect.revision, method, params)
+        check_capability(dialect, method, said)
+        waiting = self._judged(method, params, said, leaves=False)
+        self._wait_for(waiting)
+        return waiting
+
+    def leave(self, questions: Sequence[tuple[str, bytes]], then: Callable[[], None]) -> None:
+        """Let questions leave in the result of the call, then go on. The first that may not leave refuses the call."""
+        judged = [self._judged(method, params, b"", leaves=True) for method, params in questions]
+        for each in judged:
+            self._wait_for(each)
+        asyncio.gather(*judged).add_done_callback(partial(self._on_judged, then))
+
+    def _on_judged(self, then: Callable[[], None], judged: asyncio.Future[list[bytes]]) -> None:
+        cause = None if judged.cancelled() else judged.exception()
+        if judged.cancelled():
+            self._forwarder.refuse(Fault("CANCELLED", "the request is no longer wanted"))
+        elif cause is None:
+            then()
+        else:
+            self._forwarder.refuse(cause if isinstance(cause, Fault) else Fault("INTERNAL_ERROR", "a fault of ours"))
+
+    def withdraw(self) -> None:
+        """The call is over: nobody wants the answers."""
+        for waiting in list(self._open):
+            waiting.cancel("the call is over")
+
+    def _judged(self, method: str, params: bytes, said: bytes, *, leaves: bool) -> asyncio.Future[bytes]:
+        call = self._call
+        channel = None if leaves else self._forwarder
+        request = ClientRequest(
+            call.target.server, method, judged_params(params), said, call.caller, channel, call.trace
+        )
+        return self._plan.pipeline.ask_client(request)
+
+    def _wait_for(self, waiting: asyncio.Future[bytes]) -> None:
+        self._open.add(waiting)
+        self._forwarder.extend(self._patience_s)
+        waiting.add_done_callback(self._on_answer)
+
+    def _on_answer(self, waiting: asyncio.Future[bytes]) -> None:
+        self._open.discard(waiting)
+        if not self._open:
+            self._forwarder.extend(self._plan.timeouts.tool_s)

@@ -1,0 +1,99 @@
+"""Forwards a server's request to the client, once no gate refuses it, and records how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from interlock.hub.audit.record import ASKED, CANCELLED, FETCHED, TIMED_OUT, UNREADABLE, Outcome
+from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.recording import Recording
+from interlock.hub.calls.server_request import ServerRequestExchange
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+
+class RequestDispatcher(Protocol):
+    """The dispatcher, as this uses it."""
+
+    states: RequestStates
+
+    def done(self, call: Call) -> None:
+        """Give the place of a call back, and record how it ended."""
+
+
+class ClientForwarder:
+    """Forwards requests of servers to clients."""
+
+    def __init__(self, recording: Recording, dispatcher: RequestDispatcher) -> None:
+        self._recording = recording
+        self._dispatcher = dispatcher
+
+    def send(self, call: Call, plan: Plan) -> None:
+        """Record the intent and send the request: at once, or once the intent is committed. Raises a `Fault`."""
+        if self._recording.strict:
+            self._recording.begin(call, plan.judged, partial(self._on_recorded, call))
+        else:
+            self._recording.begin(call, plan.judged)
+            self._forward(call)
+
+    def _on_recorded(self, call: Call, error: StoreError | None) -> None:
+        if error is not None:
+            self._fail(call, Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000))
+        elif call.exchange.open:
+            self._forward(call)
+        else:
+            self._dispatcher.done(call)
+
+    def _forward(self, call: Call) -> None:
+        exchange = call.exchange
+        assert isinstance(exchange, ServerRequestExchange), "only servers call targets at a client"
+        if exchange.leaves:
+            call.outcome = ASKED
+            self._dispatcher.done(call)
+            exchange.result(b"")
+            return
+        try:
+            waiting = exchange.send()
+        except Fault as fault:
+            self._fail(call, fault)
+            return
+
+        def cancelled(reason: str) -> None:
+            waiting.cancel(reason)
+
+        exchange.on_cancel = cancelled
+        waiting.add_done_callback(partial(self._on_answer, call, exchange))
+        if exchange.beside:
+            life_s = self._dispatcher.states.life_s
+            timer = asyncio.get_running_loop().call_later(life_s, self._late, call, waiting, life_s)
+            waiting.add_done_callback(lambda _: timer.cancel())
+
+    def _late(self, call: Call, waiting: asyncio.Future[bytes], life_s: float) -> None:
+        call.outcome = TIMED_OUT
+        self._fail(call, Fault("TIMEOUT", f"the client did not answer within {life_s:g} s"))
+        waiting.cancel("no answer came in time")
+
+    def _on_answer(self, call: Call, exchange: ServerRequestExchange, waiting: asyncio.Future[bytes]) -> None:
+        cause = None if waiting.cancelled() else waiting.exception()
+        if waiting.cancelled():
+            call.outcome = CANCELLED
+        elif cause is None:
+            call.outcome = FETCHED
+        else:
+            code = cause.foreign_code if isinstance(cause, Fault) else None
+            call.outcome = UNREADABLE if code is None else Outcome("answered", "error", code=code)
+        self._dispatcher.done(call)
+        if waiting.cancelled():
+            exchange.withdraw("the client's answer is no longer awaited")
+        elif cause is None:
+            exchange.result(waiting.result())
+        else:
+            ours = Fault("INTERNAL_ERROR", "the client could not be asked")
+            exchange.fail(cause if isinstance(cause, Fault) else ours)
+
+    def _fail(self, call: Call, fault: Fault) -> None:
+        self._dispatcher.done(call)
+        call.exchange.fail(fault)

@@ -1,0 +1,44 @@
+"""The requests gate: whether a server may ask the client of a call for something (`[servers.ID.requests]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from interlock.config.settings import RequestPolicy, Server
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Check
+from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
+from interlock.hub.catalog.target import CLIENT_KINDS, Target
+from interlock.wire.errors import Fault
+
+
+class RequestsGate:
+    """Refuses a server's requests to clients, or asks a person first, as the server's settings say."""
+
+    name = "requests"
+
+    def __init__(self, servers: Mapping[str, Server]) -> None:
+        self._servers = servers
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """The settings say it, whatever the request contains."""
+        if target.kind not in CLIENT_KINDS:
+            return PASS
+        policy = self._policy(target)
+        rule = f'[servers.{target.server}.requests] {target.name} = "{policy}"'
+        match policy:
+            case "allow":
+                return PASS
+            case "ask":
+                return Ask(f"{target.server} asks for {target.name} at the client of {target.within}.", rule)
+        hint = f"the operator allows it with {target.name} in [servers.{target.server}.requests]"
+        fault = Fault("PERMISSION_DENIED", f"{target.server} may not ask a client for {target.name}", hint=hint)
+        return Refuse(fault, rule)
+
+    def check(self, target: Target) -> Check | None:
+        """Whatever the request contains."""
+        return None
+
+    def _policy(self, target: Target) -> RequestPolicy:
+        server = self._servers.get(target.server)
+        return "deny" if server is None else server.requests.policy_of(target.name)

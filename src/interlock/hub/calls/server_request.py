@@ -1,0 +1,77 @@
+"""The exchange of a server's request to a client. The pipeline answers the server with it, as it answers any caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from interlock.hub.calls.call import ServerCaller
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.upstreams.client_requests import ClientRequest
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import RequestPreview
+from interlock.protocols.mcp.revisions import LATEST_LEGACY
+from interlock.transports.exchange import why_cancelled
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Request
+
+_DIALECT: Final = Dialect(LATEST_LEGACY)
+_NO_PREVIEW: Final = RequestPreview()
+
+
+class ServerRequestExchange(Exchange):
+    """One request of a server to a client. `answer` has the client's answer, or the refusal."""
+
+    __slots__ = ("_request", "answer")
+
+    def __init__(self, request: ClientRequest, caller: ServerCaller) -> None:
+        super().__init__(Request(0, request.method, request.params), _NO_PREVIEW, _DIALECT, caller, None, None)
+        self._request = request
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(self._on_settled)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the request leaves in the result of a call, so that its answer comes with another call."""
+        return self._request.channel is None
+
+    @property
+    def beside(self) -> bool:
+        """Whether it belongs to a session rather than to a call."""
+        return self._request.beside
+
+    def send(self) -> asyncio.Future[bytes]:
+        """Send the request to the client. Raises a `Fault` where that is not possible."""
+        channel = self._request.channel
+        assert channel is not None, "a request in a result is not sent by itself"
+        return channel.ask(self._request.method, self._request.said)
+
+    @property
+    def open(self) -> bool:
+        return not self.answer.done()
+
+    def result(self, result: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, fault: Fault) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(fault)
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self.fail(Fault("UPSTREAM_ERROR", error.message, code=error.code))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """A server gets no progress from the hub."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        raise Fault("MISSING_CAPABILITY", "a server is not asked about its own request")
+
+    def withdraw(self, reason: str) -> None:
+        """The client's answer is not wanted any more, or will not come."""
+        self.answer.cancel(reason)
+
+    def _on_settled(self, answer: asyncio.Future[bytes]) -> None:
+        on_cancel, self.on_cancel = self.on_cancel, None
+        if answer.cancelled() and on_cancel is not None:
+            on_cancel(why_cancelled(answer))

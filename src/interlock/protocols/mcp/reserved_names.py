@@ -1,0 +1,99 @@
+"""Names that only the hub writes. It removes them from the messages of servers, so that no server speaks for it.
+
+`_meta` keys below `dev.interlock/`, the members of `data` that say why the hub refused a call, and the questions of the
+stateless era in a result that is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers
+from interlock.wire.errors import ErrorObject
+from interlock.wire.large import Read
+from interlock.wire.names import may_spell
+
+PREFIX: Final = "dev.interlock/"
+ERROR_MEMBERS: Final = frozenset({"domain", "name", "gate", "rule", "hint", "decision", "denied_by"})
+"""The members of an error's `data` by which a client knows the hub's own errors."""
+STRAY: Final = ("inputRequests", "requestState")
+
+_PREFIX_BYTES: Final = PREFIX.encode()
+_QUOTED: Final = b'"' + _PREFIX_BYTES
+_UNSET: Final = msgspec.UNSET
+
+
+def error_of_server(error: ErrorObject) -> ErrorObject:
+    """A server's error without the hub's names in its data."""
+    if not bytes(error.data):
+        return error
+    try:
+        data = msgspec.json.decode(error.data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ErrorObject(error.code, error.message)
+    if not isinstance(data, dict) or (ERROR_MEMBERS.isdisjoint(data) and not _meta_names(data)):
+        return error
+    _clean_meta(data)
+    kept = {name: value for name, value in data.items() if name not in ERROR_MEMBERS}
+    return ErrorObject(error.code, error.message, msgspec.Raw(msgspec.json.encode(kept) if kept else b""))
+
+
+def params_of_server(params: bytes) -> bytes:
+    """The params of a server's notification or request without the hub's keys in `_meta`."""
+    if not may_spell(params, _PREFIX_BYTES):
+        return params
+    try:
+        value = msgspec.json.decode(params)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return params
+    if not isinstance(value, dict) or not _meta_names(value):
+        return params
+    _clean_meta(value)
+    return msgspec.json.encode(value)
+
+
+def has_reserved(members: ResultMembers, result: bytes) -> bool:
+    """Whether a server's result has one of the hub's names where a client would look for it."""
+    if type(result) is Read:
+        asks = members.result_type is not _UNSET and members.kind == INPUT_REQUIRED
+        stray = not asks and any(name in result.spans for name in STRAY)
+        return stray or any(name.startswith(_QUOTED) for name in result.names)
+    if may_spell(result, _PREFIX_BYTES):
+        return True
+    return members.length() != len(result) and any(may_spell(result, name.encode()) for name in STRAY)
+
+
+def clean_result(value: Any) -> None:
+    """Remove the hub's names from a decoded result."""
+    if value.get("resultType") != INPUT_REQUIRED:
+        for name in STRAY:
+            value.pop(name, None)
+    _clean_meta(value)
+    questions = value.get("inputRequests")
+    asked = _objects(list(questions.values())) if isinstance(questions, dict) else []
+    blocks = [question.get("params") for question in asked]
+    for member in ("content", "contents"):
+        blocks += _objects(value.get(member))
+    for message in _objects(value.get("messages")):
+        content = message.get("content")
+        blocks += [message, *_objects(content if isinstance(content, list) else [content])]
+    for block in _objects(blocks):
+        _clean_meta(block)
+        _clean_meta(block.get("resource"))
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _meta_names(value: dict[str, Any]) -> list[str]:
+    meta = value.get("_meta")
+    return [name for name in meta if name.startswith(PREFIX)] if isinstance(meta, dict) else []
+
+
+def _clean_meta(value: Any) -> None:
+    if isinstance(value, dict):
+        for name in _meta_names(value):
+            del value["_meta"][name]

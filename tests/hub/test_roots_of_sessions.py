@@ -1,0 +1,89 @@
+"""Roots belong to a session: a server may ask for them during a call that ends before the client has answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from interlock.config.settings import Hub, Limits, Requests, Timeouts
+
+from .running_hub import KeptStdioClient, RunningHub, child, running_hub, text_of, until
+
+ROOTS = {"roots": [{"uri": "file:///work"}]}
+SETTINGS = {"timeouts": Timeouts(start_s=120, discovery_s=60, tool_s=60)}
+
+
+class RootedClient(KeptStdioClient):
+    """A client on a stream with one root. It answers for it when it is told to."""
+
+    def __init__(self, hub: RunningHub) -> None:
+        super().__init__(hub, modern=False)
+        self.asked: list[Any] = []
+        self.withdrawn: list[Any] = []
+
+    async def introduce(self, **beside: Any) -> None:
+        info = {"name": "rooted", "version": "1"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": info}
+        self.write(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode())
+        assert "result" in await self.read()
+        await self.tell("notifications/initialized", {})
+
+    async def read(self) -> Any:
+        """The next answer; the requests and withdrawals before it are kept."""
+        while True:
+            message = json.loads(await self._reader.readline())
+            if message.get("method") == "roots/list":
+                self.asked.append(message["id"])
+            elif message.get("method") == "notifications/cancelled":
+                self.withdrawn.append(message["params"]["requestId"])
+            elif "method" not in message:
+                return message
+
+    def answer(self) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", "id": self.asked[0], "result": ROOTS}).encode())
+
+
+async def test_a_question_for_roots_outlives_the_call_in_which_it_was_asked(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub, RootedClient(hub) as client:
+        assert text_of(await client.call("r__first", b"{}", 1)) == '"ended"'
+        assert (len(client.asked), client.withdrawn) == (1, [])
+        client.answer()
+        assert json.loads(text_of(await client.call("r__where", b"{}", 2))) == ROOTS
+        assert len(client.asked) == 1
+
+
+async def test_a_question_for_roots_that_nobody_answers_is_withdrawn(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", era="legacy")}
+    settings = Hub(limits=Limits(parked_s=0.5), **SETTINGS)
+    async with running_hub(tmp_path, servers, hub=settings) as hub, RootedClient(hub) as client:
+        await client.call("r__first", b"{}", 1)
+        refused = json.loads(text_of(await client.call("r__where", b"{}", 2)))
+        assert refused["data"]["name"] == "TIMEOUT"
+        assert client.withdrawn == client.asked
+        (line,) = hub.hub_app.upstreams["r"].pool.private.open_connections()
+        assert line.owner is not None
+        assert not line.owner.questions._open
+
+
+async def test_a_question_for_roots_ends_with_the_session(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", era="legacy")}
+    async with running_hub(tmp_path, servers) as hub:
+        async with RootedClient(hub) as client:
+            await client.call("r__first", b"{}", 1)
+            (line,) = hub.hub_app.upstreams["r"].pool.private.open_connections()
+            assert line.owner is not None
+            assert len(line.owner.questions._open) == 1
+        questions = line.owner.questions
+        await until(lambda: not questions._open)
+        await until(lambda: not hub.hub_app.upstreams["r"].pool.private.open_connections())
+
+
+async def test_roots_are_denied_beside_calls_too(tmp_path: Path) -> None:
+    servers = {"r": child("rooted_server.py", era="legacy", requests=Requests(roots="deny"))}
+    async with running_hub(tmp_path, servers) as hub, RootedClient(hub) as client:
+        await client.call("r__first", b"{}", 1)
+        refused = json.loads(text_of(await client.call("r__where", b"{}", 2)))
+        assert refused["data"]["rule"] == '[servers.r.requests] roots = "deny"'
+        assert client.asked == []
