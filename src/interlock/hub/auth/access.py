@@ -71,6 +71,10 @@ class Access:
         self._insufficient_right = insufficient_right
         """The fault for an access token whose scopes do not give a right that another scope gives."""
 
+    def is_configured(self, server: str) -> bool:
+        """Whether the configuration has a server, enabled or not."""
+        return server in self._config().servers
+
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
         """The decision of the grants for a tool, or for a server as a whole."""
         entries = self._grants.at(principal.id, server, tool)

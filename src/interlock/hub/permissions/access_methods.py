@@ -115,10 +115,10 @@ class AccessMethods:
     def _check_exists(self, agent: str, server: str, tool: str | None) -> None:
         """Refuse an entry for a server or tool that does not exist: a denial with a typing error would deny nothing."""
         offer = self._catalog.offer(server)
-        if offer is None:
+        if offer is None and not self._access.is_configured(server):
             hint = meant(server, self._catalog.offers(), "`interlock status` shows all servers")
             raise Fault("INVALID_PARAMS", f"there is no server {server[:200]!r}", hint=hint)
-        known = offer.all_tool_names()
+        known = set() if offer is None else offer.all_tool_names()
         if agent.startswith(SERVER):
             # A server calls nothing but its own requests to clients.
             if agent != f"{SERVER}{server}":

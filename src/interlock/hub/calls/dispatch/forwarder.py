@@ -415,7 +415,8 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._stream is not None:
             self._stream.stop()
         if self._callbacks is not None:
-            self._callbacks.stop()
+            callbacks, self._callbacks = self._callbacks, None
+            callbacks.stop()
         self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
