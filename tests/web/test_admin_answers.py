@@ -12,6 +12,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer, push
+from hub.test_registration import ASKED, SERVES
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
 from interlock.rooms import Participant
 
@@ -150,11 +151,17 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
     assert (await push(hub, event()))[0]["result"]["accepted"]
     assert (await admin.good("GET", "/admin/events"))["events"]
     assert (await admin.good("GET", "/admin/usage"))["usage"]
+    assert (await admin.good("POST", "/admin/discovery/list", {}))["servers"]
+    if SERVES:
+        await admin.good("POST", "/admin/discovery", {k: v for k, v in ASKED.items() if k != "created_by"})
+        path = "/admin/discovery/{id}"
+        await admin.good("DELETE", path.replace("{id}", ASKED["id"]), template=path)
     await admin.good("GET", "/admin/logins")
     await admin.good("GET", "/admin/health")
     await admin.good("GET", "/admin/status")
     await admin.good("POST", "/admin/reload")
-    assert admin.seen == {(address.verb, address.path) for address in ADDRESSED}
+    contained = set() if SERVES else {("POST", "/admin/discovery"), ("DELETE", "/admin/discovery/{id}")}
+    assert admin.seen == {(address.verb, address.path) for address in ADDRESSED} - contained
     written = {entry["record"]["event"] for entry in (await admin.good("GET", "/admin/audit?most=1000"))["entries"]}
     for operation in ADDRESSED:
         assert not operation.events or written & {*operation.events}, operation.name
