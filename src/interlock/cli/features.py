@@ -15,9 +15,9 @@ STATES = {"waiting": "yellow", "delivered": "green", "dropped": "red"}
 
 @click.group()
 def features() -> None:
-    """Let servers send events by themselves, per server and agent. Everything is off until you enable it.
+    """Let servers send events by themselves, per server and agent.
 
-    A server declares feature sets, such as `memory.proactive`. A pattern names several: `memory.*`.
+    Everything is off until you enable it. A server declares feature sets, such as `memory.proactive`. A pattern names several: `memory.*`.
 
     \b
     Example:
@@ -83,7 +83,9 @@ def disable(done: Json, **given: Any) -> None:
 @click.option("--server", metavar="ID", help="Only the events of this server.")
 @click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
 def events(found: Json, **given: Any) -> None:
-    """List events that servers pushed: what waits, what was delivered, what was held or dropped, and why.
+    """List events that servers pushed, and what became of them.
+
+    An event waits, was delivered, was held or was dropped; the list says why.
 
     \b
     Example:
@@ -98,7 +100,9 @@ def events(found: Json, **given: Any) -> None:
 @performs("usage", "usage")
 @click.option("--days", type=click.IntRange(1, 365), default=7, show_default=True, help="How many days to count.")
 def usage(rows: list[Json], **given: Any) -> None:
-    """Count the events, wakes and tokens of servers, per feature set and agent.
+    """Count the events, wakes and tokens of servers.
+
+    The rows are per server, feature set and agent.
 
     \b
     Example:
