@@ -17,7 +17,8 @@ STATES = {"waiting": "yellow", "delivered": "green", "dropped": "red"}
 def features() -> None:
     """Let servers send events by themselves, per server and agent.
 
-    Everything is off until you enable it. A server declares feature sets, such as `memory.proactive`. A pattern names several: `memory.*`.
+    Everything is off until you enable it. A server declares feature sets, such as `memory.proactive`. A pattern names
+    several: `memory.*`.
 
     \b
     Example:

@@ -28,7 +28,9 @@ _LIMITS: Final = ((2000, 100), (200, 50), (40, 10))
 def prepare(arguments: Sequence[bytes], text: RedactText) -> list[bytes]:
     """Each of these JSON values as an object without secrets and within `MAX_BYTES`. Empty for empty arguments."""
     if not _is_doubtful(b"\n".join(arguments)):
-        return [_object(value if len(value) <= MAX_BYTES else redacted(value, text)) for value in arguments]
+        return [
+            _object(redacted(value, text) if len(value) > MAX_BYTES or b"\n" in value else value) for value in arguments
+        ]
     return [
         _object(redacted(value, text) if len(value) > MAX_BYTES or b"\n" in value or _is_doubtful(value) else value)
         for value in arguments

@@ -27,26 +27,23 @@ class LateResults:
     """The results of one hub that nobody waited for."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Key, tuple[float, bytes]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
+        self.kept: dict[_Key, tuple[float, bytes]] = {}
 
     def keep(self, call: Call, result: bytes) -> None:
         """Keep a result that could not be delivered."""
         if call.target.kind != "tool" or len(result) > MAX_BYTES:
             return
         now = time.monotonic()
-        self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < KEPT_S}
-        own = [key for key in self._kept if key[0] == call.caller.owner]
+        self.kept = {key: kept for key, kept in self.kept.items() if now - kept[0] < KEPT_S}
+        own = [key for key in self.kept if key[0] == call.caller.owner]
         for key in own[: max(0, len(own) + 1 - MAX_KEPT_PER_OWNER)]:
-            del self._kept[key]
-        if len(self._kept) < MAX_KEPT:
-            self._kept[_key(call)] = (now, result)
+            del self.kept[key]
+        if len(self.kept) < MAX_KEPT:
+            self.kept[_key(call)] = (now, result)
 
     def take(self, call: Call) -> bytes | None:
         """The result for an identical call, marked as that of an earlier one; None if there is none."""
-        finished, result = self._kept.pop(_key(call), (0.0, b""))
+        finished, result = self.kept.pop(_key(call), (0.0, b""))
         age = time.monotonic() - finished
         return _marked(result, age) if result and age < KEPT_S else None
 

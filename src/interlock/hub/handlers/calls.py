@@ -16,6 +16,7 @@ from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
+from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
@@ -71,7 +72,7 @@ class CallHandler:
         if name in LIVE_TOOLS and self._live.offered(caller):
             self._live.serve(exchange, caller, name, members(exchange.request.params))
             return
-        if self._rooms.takes(caller, name):
+        if name in ROOM_TOOLS and self._rooms.takes(caller, name):
             self._rooms.call(exchange, caller, name)
             return
         if name in KERNEL_TOOLS:

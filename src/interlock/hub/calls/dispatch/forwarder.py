@@ -109,7 +109,7 @@ class Forwarder(msgspec.Struct, eq=False):
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
-            if agreed_on(call.exchange.dialect, streaming.EXTENSION):
+            if call.exchange.dialect.mgp is not None and agreed_on(call.exchange.dialect, streaming.EXTENSION):
                 self._dispatcher.open_requests.add(call.exchange, self)
             if type(call.arguments_raw) is Read:
                 # Each step copies the whole message, so each has a turn of the loop to itself.
@@ -178,7 +178,7 @@ class Forwarder(msgspec.Struct, eq=False):
             return
         members = read.members
         outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
-        call.outcome = sized(outcome, len(read.result))
+        call.outcome = msgspec.structs.replace(outcome, size=len(read.result))
         if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
             self._judge_questions(read)
         else:
@@ -417,7 +417,8 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
             callbacks.stop()
-        self._dispatcher.open_requests.remove(self)
+        if self._call.exchange.dialect.mgp is not None:
+            self._dispatcher.open_requests.remove(self)
         if self._owner is not None:
             self._owner.open.discard(self)
         if self._open_requests is not None:
@@ -427,10 +428,12 @@ class Forwarder(msgspec.Struct, eq=False):
     def _outgoing(self, more: Members | None) -> Outgoing:
         """The request for the server, with additional members where the call is repeated."""
         stream = self._stream is not None and self._stream.asks_for_chunks
-        outgoing = outgoing_for(self._call, self._connection, self._translation(), more, stream=stream)
+        outgoing = outgoing_for(self._call, self._connection, self._dispatcher.states, more, stream=stream)
         now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
         outgoing.deadline, outgoing.max_deadline = now + patience, now + patience * LONGEST_CALL_FACTOR
-        outgoing.patience, outgoing.accepts = patience, self._accepts()
+        outgoing.patience = patience
+        if self._stream is not None or self._callbacks is not None:
+            outgoing.accepts = self._accepts()
         return outgoing
 
     def _accepts(self) -> frozenset[str]:

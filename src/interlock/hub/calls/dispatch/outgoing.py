@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interlock.client.connection import Connection
+from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.protocols.mcp.headers import param_values
@@ -11,7 +12,7 @@ from interlock.transports.link import Outgoing
 
 
 def outgoing_for(
-    call: Call, connection: Connection, translation: Translation, more: Members | None, *, stream: bool
+    call: Call, connection: Connection, states: RequestStates, more: Members | None, *, stream: bool
 ) -> Outgoing:
     """The request, with additional members where the call is repeated. The caller sets the deadlines."""
     target, exchange = call.target, call.exchange
@@ -33,6 +34,8 @@ def outgoing_for(
         else:
             params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
     else:
-        params = translation.params({**call.members, **more} if more else call.members, stream=stream)
+        params = Translation(call, connection, states).params(
+            {**call.members, **more} if more else call.members, stream=stream
+        )
     name = None if target.kind == "completion" else target.name
     return Outgoing(exchange.request.method, params, 0.0, name, headers, wants_progress, introduced=True, rest=rest)

@@ -157,7 +157,7 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and dispatch it, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        if self.dispatcher.late_results and self._answers_late(call, verdict):
+        if self.dispatcher.late_results.kept and self._answers_late(call, verdict):
             return
         if verdict is not PASS:
             self._proceed(call, plan, verdict, gate)
