@@ -146,11 +146,6 @@ def outcome_in(members: ResultMembers) -> Outcome:
     return TOOL_FAILED if failed else SUCCEEDED
 
 
-def sized(outcome: Outcome, size: int) -> Outcome:
-    """An outcome with the size of the answer."""
-    return Outcome(outcome.transport, outcome.protocol, outcome.tool, outcome.code, size)
-
-
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry. The chain hashes its encoded bytes."""
 
