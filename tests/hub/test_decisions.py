@@ -334,7 +334,7 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
 async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.approvals.inbox._LETTERS", "ab")
+    monkeypatch.setattr("interlock.hub.approvals.decision._LETTERS", "ab")
     async with asking_hub(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]

@@ -17,6 +17,7 @@ from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
 from interlock.events import EventFilter, Subscription
 from interlock.events.types import (
     EVENTS,
+    AgentWoken,
     ApprovalChanged,
     AuditAppended,
     AuditCommitted,
@@ -231,7 +232,8 @@ async def test_nothing_is_made_while_nobody_listens(tmp_path: Path) -> None:
     async with hub_of(tmp_path) as hub:
         wanted = {kind for kind in EVENTS if hub.hub_app.bus.wants(kind)}
         assert wanted == {
-            ApprovalChanged, ListChanged, ResourceUpdated, ServerStateChanged, TaskChanged, ToolRequestDecided
+            AgentWoken, ApprovalChanged, ListChanged, ResourceUpdated, ServerStateChanged, TaskChanged,
+            ToolRequestDecided,
         }  # fmt: skip
 
 
