@@ -110,6 +110,8 @@ class Login:
         self.wanted: Challenge | None = None
         """The challenge that only a person can answer, until one has."""
         self._header = ""
+        self.idle = False
+        """Whether there is no token to send or to renew."""
 
     # For the link.
 
@@ -220,7 +222,7 @@ class Login:
         """Revoke the tokens at their server where it can (RFC 7009), and forget them in any case."""
         async with self._store.lock():
             stored = await self._reload()
-            self._tokens, self._header = None, ""
+            self._use(None)
             await self._store.save(None)
             self.wanted = self._challenge
         tokens = None if stored is None else stored.tokens
@@ -322,10 +324,11 @@ class Login:
         self._loaded = True
         self._tokens = tokens
         self._header = "" if tokens is None else f"Bearer {tokens.access_token}"
+        self.idle = tokens is None
 
     def _forget_access(self) -> None:
         """A token that the server refused is sent to it no more."""
-        self._tokens, self._header = None, ""
+        self._use(None)
 
     # Discovery and registration.
 

@@ -39,6 +39,9 @@ class Refused(msgspec.Struct, frozen=True):
 class Authorization(Protocol):
     """Gives the `Authorization` header of a link's requests, and renews it."""
 
+    idle: bool
+    """Whether there is no value to send or to renew, as with most servers."""
+
     @property
     def header(self) -> str:
         """The value to send; empty where there is none."""

@@ -139,12 +139,14 @@ class HttpLink(Link):
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
         call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
-        authorized = self.authorized
+        authorized, authorization, sent = self.authorized, self._authorization, heads.authorization
+        if authorization is not None and authorization.idle and not sent:
+            authorized = None
         try:
             if authorized is not None and not authorized.ready():
                 authorized.hold(call)
             else:
-                call.authorization = heads.authorization
+                call.authorization = sent if authorized is None else heads.authorization
                 self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
