@@ -129,7 +129,8 @@ async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(
         hub.hub_app.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
-        assert record.details == {"permission": "network.outbound"}
+        assert record.details["permission"] == "network.outbound"
+        assert str(record.details["request_id"]).startswith("perm-"), "one id for a permission's whole life"
 
 
 NAMED = "0AF76519-16cd-43dd-8448-eb211c80319c"
