@@ -172,14 +172,15 @@ class Forwarder(msgspec.Struct, eq=False):
             return
         try:
             read = answer if type(answer) is ReadResult else read_answer(answer)
+            members = read.members
+            asks = modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED
         except Fault as fault:
             call.outcome = UNREADABLE
             self._fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
             return
-        members = read.members
         outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         call.outcome = msgspec.structs.replace(outcome, size=len(read.result))
-        if modern and modern_client and members.result_type != COMPLETE and members.kind == INPUT_REQUIRED:
+        if asks:
             self._judge_questions(read)
         else:
             self._answer_read(read)
