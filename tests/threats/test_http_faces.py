@@ -31,6 +31,8 @@ from .wires import address, call_body, call_request, executed, request, status_o
 
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/.well-known/oauth-protected-resource"}
 """What anyone may ask for: none of it says anything about tools, callers or calls."""
+OWN_SECRET = ("/.well-known/", "/oauth/", "/hooks/")
+"""Documents for everyone, and addresses with a secret of their own: the state of a login, the signature of a webhook."""
 SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
 
 
@@ -53,7 +55,7 @@ async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_pat
             wrong += [f"Bearer {other_tenant}", "bearer", f"Token {stale}"]
             routes = {route.path for route in make_app(hub.hub_app).routes if isinstance(route, Route)}
             paths = {path.replace("{tool_name}", "busy__echo").replace("{path:path}", "mcp") for path in routes}
-            closed = {path for path in paths if path not in PUBLIC and not path.startswith("/.well-known/")}
+            closed = {path for path in paths if path not in PUBLIC and not path.startswith(OWN_SECRET)}
             closed |= {"/mcp", "/servers/busy/mcp", "/profiles/any/mcp", "/sse", "/messages/xyz", "/metrics"}
             for path in sorted(closed):
                 for credential in wrong if anonymous else [None, *wrong]:

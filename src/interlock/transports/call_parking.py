@@ -23,7 +23,7 @@ from interlock.wire.ids import Worker, read_id
 from interlock.wire.seal import Seal
 
 _TOKEN: Final = struct.Struct(">16s16s32sId")
-_NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
+_NOT_BOUND: Final = ("_meta", "_mgp", "inputResponses", "requestState", "trace_id")
 
 
 class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
