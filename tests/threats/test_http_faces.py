@@ -32,7 +32,7 @@ from .wires import address, call_body, call_request, executed, request, status_o
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/.well-known/oauth-protected-resource"}
 """What anyone may ask for: none of it says anything about tools, callers or calls."""
 OWN_SECRET = ("/.well-known/", "/oauth/", "/hooks/")
-"""Documents for everyone, and addresses with a secret of their own: the state of a login, the signature of a webhook."""
+"""Documents for everyone, and addresses with a secret of their own: a login's state, a webhook's signature."""
 SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
 
 
