@@ -80,7 +80,7 @@ def test_the_ten_rows_have_their_codes(name: str, error_type: str, code: int, re
     ],
 )
 def test_what_tells_more_than_its_row_goes_by_itself(name: str, retry: bool) -> None:
-    """A tool that crashed may be called again; what may have been done already must not be."""
+    """A failure that may have had an effect is not repeated by itself (a tool's own error neither)."""
     assert error_body(Fault(name, "no"), "t").retry is retry
 
 

@@ -228,7 +228,8 @@ Delivery: TypeAlias = Event | Gap
 """An item that a subscriber reads."""
 
 AnyEvent = (
-    ServerStateChanged
+    AgentWoken
+    | ServerStateChanged
     | ServerHealthChanged
     | ServerEmitted
     | ListChanged
