@@ -161,7 +161,8 @@ class _Receiver:
             except (Fault, StoreError, TimeoutError) as cause:
                 self._warn(f"audit records could not be sent, and the hub tries again: {cause!r}")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._reconnected.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._reconnected.wait()
                 self.woken.set()
                 pause = min(2 * pause, MAX_PAUSE_S)
 

@@ -128,7 +128,8 @@ class Supervisor:
                 if not self.plan.coming_back:
                     raise self.down()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._state_changed.wait(), self.plan.not_before - self._clock())
+                    async with asyncio.timeout(self.plan.not_before - self._clock()):
+                        await self._state_changed.wait()
                 continue
             changed = self._state_changed
             if self.problem is None or self.plan.coming_back:
@@ -224,7 +225,8 @@ class Supervisor:
         drain_s = DRAIN_S if command.drain_s is None else command.drain_s
         await self._pool.ask_to_shut_down(command.reason, drain_s)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._upstream.drained(), drain_s)
+            async with asyncio.timeout(drain_s):
+                await self._upstream.drained()
 
     def _resume_by_policy(self) -> None:
         """After a shutdown that does not suppress restarts: `always` starts the server again, otherwise a call does."""
@@ -283,7 +285,8 @@ class Supervisor:
             event = ServerEvent.RETRY
             if pause is not None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wanted.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._wanted.wait()
                 self._wanted.set()
 
     async def _run_once(self) -> Fault | None:
@@ -346,7 +349,8 @@ class Supervisor:
             await self._lists.read(connection)
             # The pause counts from the start of the listing, so that a slow listing does not delay the next.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ended), max(0.0, began + RELIST_EVERY_S - self._clock()))
+                async with asyncio.timeout(max(0.0, began + RELIST_EVERY_S - self._clock())):
+                    await asyncio.shield(ended)
         return ended.result()
 
     async def _end_idle(self) -> None:

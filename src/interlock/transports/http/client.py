@@ -222,7 +222,8 @@ class HttpLink(Link):
         """Wait for the server's word on that stream, but not for long: some answer only with the first event."""
         if self._standing is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._standing.answered.wait(), within)
+                async with asyncio.timeout(within):
+                    await self._standing.answered.wait()
 
     async def close(self) -> None:
         if self._closed:

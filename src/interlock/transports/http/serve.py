@@ -171,4 +171,5 @@ class _Uvicorn(uvicorn.Server):
         # The parent looks ten times a second whether it should leave; an idle hub need not wake for that.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self._leaving.wait()
