@@ -293,11 +293,23 @@ async def test_notifications_are_dropped_for_a_client_that_does_not_read_but_ans
 
 
 async def test_answers_of_one_turn_leave_in_one_write() -> None:
+    loop = asyncio.get_running_loop()
     written: list[bytes] = []
+    turns: list[int] = []
+    turn = 0
+    all_written = asyncio.Event()
+
+    def next_turn() -> None:
+        nonlocal turn, ticking
+        turn += 1
+        ticking = loop.call_soon(next_turn)
 
     class Counting(asyncio.WriteTransport):
         def write(self, data: bytes | bytearray | memoryview) -> None:
             written.append(bytes(data))
+            turns.append(turn)
+            if b"".join(written).count(b"\n") == 50:
+                all_written.set()
 
         def is_closing(self) -> bool:
             return False
@@ -305,13 +317,15 @@ async def test_answers_of_one_turn_leave_in_one_write() -> None:
         def close(self) -> None:
             pass
 
+    ticking = loop.call_soon(next_turn)
     async with on_socket(Watched().server) as (_, protocol):
         protocol.write_to(Counting())
         pings = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
         protocol.data_received(b"".join(pings % number for number in range(50)))
-        await asyncio.sleep(0)
-        assert len(written) == 1
-        assert written[0].count(b"\n") == 50
+        await all_written.wait()
+    ticking.cancel()
+    # A client that used up its share of a turn gets the rest of its answers in a later one: a busy machine splits them.
+    assert len(turns) == len(set(turns))
 
 
 async def test_too_many_open_requests_are_refused_with_their_id() -> None:
