@@ -204,7 +204,7 @@ def test_the_servers_and_their_logs_are_live(page: Page, hub: HubInThread) -> No
     page.open(f"{hub.address}/servers")
     page.until("document.documentElement.dataset.live")
     hub.do(lambda: hub.hub.operate("servers.stop", server="busy"))
-    page.until("document.querySelector('#servers td.disconnected') !== null")
+    page.until("document.querySelector('#servers .pill.disconnected') !== null")
     page.open(f"{hub.address}/servers/busy")
     hub.hub.hub_app.logs.add("busy", "stderr", "a line from the server")
     page.until("document.getElementById('log').textContent.includes('a line from the server')")
