@@ -1,6 +1,6 @@
-"""Adds and removes servers in `interlock.toml`, switches their tools, and adds topics. Comments stay, and the old file is kept beside it.
+"""Adds and removes servers in `interlock.toml`, switches their tools, and adds topics.
 
-A change that would make the file unusable is not written.
+Comments stay, and the old file is kept beside it. A change that would make the file unusable is not written.
 """
 
 from __future__ import annotations

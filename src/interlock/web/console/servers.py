@@ -68,7 +68,9 @@ async def add(visit: Visit) -> Response:
     added = await visit.perform("servers.add", ChangedFile, **params)
     if not added.applied:
         reasons = "; ".join(problem.message for problem in added.problems)
-        raise Fault("INVALID_PARAMS", f"{server} was added to {added.path}, and the hub cannot use that file: {reasons}")
+        raise Fault(
+            "INVALID_PARAMS", f"{server} was added to {added.path}, and the hub cannot use that file: {reasons}"
+        )
     return _to(server, "added")
 
 
