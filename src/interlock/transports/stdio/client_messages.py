@@ -14,6 +14,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.sessions.session import ClientAnswer
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
@@ -225,19 +226,19 @@ class ClientMessages:
     def drained(self) -> asyncio.Future[None] | None:
         return self._stream.drained()
 
-    def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
+    def ask(self, dialect: Dialect, method: str, params: bytes) -> ClientAnswer:
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
         check_capability(dialect, method, params)
         id_ = self._conversation.reserve()
         message = encode_request(id_, method, one_line(params))
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter = ClientAnswer(id_)
         waiter.add_done_callback(lambda done: self._withdraw(id_, done) if done.cancelled() else None)
         self._conversation.waiting[id_] = waiter, math.inf
         self._stream.send(message)
         return waiter
 
-    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+    def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         if self._session is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
         return self.ask(self._session.dialect, method, params)

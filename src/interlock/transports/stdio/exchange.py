@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
-from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
@@ -30,7 +30,7 @@ class Client(Protocol):
     def owed(self) -> Mapping[Id, OpenExchange | None]:
         """The requests that have no answer yet."""
 
-    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+    def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         """Send a request that belongs to the session, not to a request of the client. Raises a `Fault`."""
 
     def end(self, reason: str) -> None:
@@ -45,7 +45,7 @@ class Client(Protocol):
     def drained(self) -> asyncio.Future[None] | None:
         """None while the client keeps up; otherwise a future that completes when it reads again, or has gone."""
 
-    def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
+    def ask(self, dialect: Dialect, method: str, params: bytes) -> ClientAnswer:
         """Send a request of the server's own. Raises a `Fault`."""
 
     def send(self, message: bytes) -> None:
@@ -73,7 +73,7 @@ class StreamSession(SessionChannel):
     def notify(self, method: str, params: bytes) -> None:
         self._client.notify(method, params)
 
-    def ask(self, method: str, params: bytes) -> Waiter:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         return self._client.ask_in_session(method, params)
 
     def close(self, reason: str) -> None:
