@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from hub.running_hub import RawClient  # noqa: E402
 from web.browser import browser  # noqa: E402
-from web.test_console_browser import HubInThread  # noqa: E402
+from web.console_hub import HubInThread  # noqa: E402
 
 PICTURES = ROOT / "docs" / "images"
 PAGES = {

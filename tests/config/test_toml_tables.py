@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.config.toml_tables import CannotChange, add_tables, remove_table
+from interlock.config.toml_tables import CannotChange, add_tables, remove_table, set_value
 
 NEW = {"new": {"command": ["a", 'b"\n'], "env": {"K": "v"}}}
 PIECES = (
@@ -77,3 +77,27 @@ def test_comments_around_a_removed_table_stay() -> None:
 def test_a_text_that_cannot_take_the_table_is_refused(text: str) -> None:
     with pytest.raises(CannotChange):
         add_tables(text, ("servers",), NEW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '# top\n[servers.a] # why\ncommand = ["a"]\n\n[hub]\nmode = "guard" # m\n',
+        "# top\n[servers.a]\nurl = 'u' # here\n[servers.a.tools]\n# denied\ndeny = ['old']\nallow = ['x']\n",
+        "# top\n[servers]\na = { url = 'u', tools = { allow = ['x'] } } # inline\n",
+        "# top\n[servers]\na = { url = 'u' }\n",
+        "# top\nservers.a.url = 'u' # dotted\nservers.a.tools.allow = ['x']\n",
+    ],
+)
+def test_a_value_is_set_wherever_it_stands_and_everything_else_stays(text: str) -> None:
+    wanted = tomllib.loads(text)
+    wanted["servers"]["a"].setdefault("tools", {})["deny"] = ["t"]
+    changed = set_value(text, ("servers", "a", "tools", "deny"), ["t"])
+    assert tomllib.loads(changed) == wanted
+    assert all(line in changed.splitlines() for line in text.splitlines() if line.startswith("# "))
+    assert changed.count("#") == text.count("#")
+
+
+def test_a_value_is_not_set_below_one_that_is_no_table() -> None:
+    with pytest.raises(CannotChange):
+        set_value("servers = 1\n", ("servers", "a", "tools", "deny"), [])

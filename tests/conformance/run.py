@@ -53,6 +53,9 @@ CROSSING: Final = {
     OLD: frozenset[str](),
 }
 """What cannot pass where the server behind the hub is of the other era; each is argued in docs/bridges.md."""
+CLIENT: Final = f"env PYTHONPATH={SOURCE} {sys.executable} {HERE / 'client_in_turn.py'}"
+PATIENCE: Final = ("--timeout", "280000")
+"""The suite counts the time in which a client waits for its turn."""
 AT_ONCE: Final = 4
 """The suite mostly waits for its own timers; two cores carry so many runs."""
 
@@ -125,8 +128,11 @@ def every_leg(url: str | None) -> Iterator[Leg]:
             yield server_leg(f"hub, {whose} server, {other}", revision, crossed, without=CROSSING[revision])
         yield server_leg("our server", revision, partial(fixture, "server.py"), tasks=True)
     if url is None:
-        for scenario, revision in client_scenarios():
-            yield Leg("our client", revision, partial(run_client, scenario, revision))
+        core, extensions = client_scenarios()
+        for revision, scenarios in core.items():
+            yield Leg("our client", revision, partial(run_client, revision, scenarios))
+        for scenario in extensions:
+            yield Leg("our client", NEW, partial(run_client_extension, scenario))
 
 
 @contextlib.contextmanager
@@ -164,11 +170,15 @@ def server_leg(
     return Leg(name, revision, run)
 
 
-def run_client(scenario: str, revision: str) -> Outcome:
-    """One scenario with our client; all of them are asked for, required or not."""
-    command = f"env PYTHONPATH={SOURCE} {sys.executable} {HERE / 'client.py'}"
-    version = () if scenario in EXTENSIONS else ("--spec-version", revision)
-    checks = suite("client", "--command", command, "--scenario", scenario, *version)
+def run_client(revision: str, scenarios: list[str]) -> Outcome:
+    """Every scenario of a revision with our client, in one run of the suite, which starts a client for each of them."""
+    checks = suite("client", "--command", CLIENT, "--suite", "all", "--spec-version", revision, *PATIENCE)
+    return Outcome({scenario: checks.get(scenario, []) for scenario in scenarios})
+
+
+def run_client_extension(scenario: str) -> Outcome:
+    """One scenario of an extension with our client."""
+    checks = suite("client", "--command", CLIENT, "--scenario", scenario, *PATIENCE)
     return Outcome({scenario: [check for said in checks.values() for check in said]})
 
 
@@ -178,14 +188,14 @@ def suite(*arguments: str) -> dict[str, list[Check]]:
         command = [NODE, str(SUITE / "dist" / "index.js"), *arguments, "-o", results]
         subprocess.run(command, timeout=RUN_SECONDS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         return {
-            scenario_of(path.parent): msgspec.json.decode(path.read_bytes(), type=list[Check])
+            scenario_of(path.parent.relative_to(results)): msgspec.json.decode(path.read_bytes(), type=list[Check])
             for path in Path(results).rglob("checks.json")
         }
 
 
 def scenario_of(results: Path) -> str:
     """`server-tools-list-2026-01-01T00-00-00-000Z` is the scenario tools-list."""
-    return STAMP.sub("", results.name).removeprefix("server-")
+    return STAMP.sub("", results.as_posix()).removeprefix("server-")
 
 
 def required_of_servers(revision: str) -> list[str]:
@@ -196,13 +206,19 @@ def required_of_servers(revision: str) -> list[str]:
     return [line.strip()[2:] for line in section[1].splitlines()]
 
 
-def client_scenarios() -> list[tuple[str, str]]:
-    """Every client scenario, with each revision that it applies to."""
+def client_scenarios() -> tuple[dict[str, list[str]], list[str]]:
+    """The client scenarios of each revision, and those of the extensions that our client has."""
     command = [NODE, str(SUITE / "dist" / "index.js"), "list", "--client"]
     listed = subprocess.run(command, timeout=120, capture_output=True, text=True, check=True).stdout
-    found = [(name, revisions.split(",")) for name, revisions in LISTED.findall(listed)]
-    core = [(name, revision) for name, applies in found for revision in applies if revision != "extension"]
-    return core + [(name, NEW) for name, applies in found if applies == ["extension"] and name in EXTENSIONS]
+    core: dict[str, list[str]] = {}
+    extensions = []
+    for name, applies in LISTED.findall(listed):
+        if applies != "extension":
+            for revision in applies.split(","):
+                core.setdefault(revision, []).append(name)
+        elif name in EXTENSIONS:
+            extensions.append(name)
+    return core, extensions
 
 
 def holds(checks: list[Check]) -> bool:

@@ -22,28 +22,57 @@ BROWSER = next(
 PATIENCE_S = 30.0
 
 
+class _Pipe:
+    """The connection to one browser, which all its pages share."""
+
+    def __init__(self, sink: int, source: int) -> None:
+        self.sink = sink
+        self.source = source
+        self.numbers = itertools.count(1)
+        self.held = b""
+
+    def read(self) -> dict[str, Any]:
+        while b"\0" not in self.held:
+            read = os.read(self.source, 1 << 20)
+            assert read, "the browser has gone"
+            self.held += read
+        message, _, self.held = self.held.partition(b"\0")
+        return msgspec.json.decode(message, type=dict[str, Any])
+
+
 class Page:
     """One page of a browser."""
 
-    def __init__(self, sink: int, source: int) -> None:
-        self._sink = sink
-        self._source = source
-        self._numbers = itertools.count(1)
-        self._held = b""
+    def __init__(self, pipe: _Pipe, context: str = "") -> None:
+        self._pipe = pipe
         self._session = ""
         self.events: list[dict[str, Any]] = []
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        own = {"browserContextId": context} if context else {}
+        target = self.ask("Target.createTarget", url="about:blank", **own)["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
+    @contextlib.contextmanager
+    def stranger(self) -> Iterator[Page]:
+        """A page of the same browser that shares nothing with this one, as if of another person."""
+        root = Page.__new__(Page)
+        root._pipe, root._session, root.events = self._pipe, "", []
+        context = root.ask("Target.createBrowserContext")["browserContextId"]
+        try:
+            yield Page(self._pipe, context)
+        finally:
+            root.ask("Target.disposeBrowserContext", browserContextId=context)
+
     def ask(self, method: str, **params: object) -> dict[str, Any]:
         """One command of the browser's own protocol and its answer; what else it says is kept as events."""
-        number = next(self._numbers)
+        number = next(self._pipe.numbers)
         session = {"sessionId": self._session} if self._session else {}
-        _write(self._sink, msgspec.json.encode({"id": number, "method": method, "params": params, **session}) + b"\0")
+        _write(
+            self._pipe.sink, msgspec.json.encode({"id": number, "method": method, "params": params, **session}) + b"\0"
+        )
         while True:
-            said = self._next()
+            said = self._pipe.read()
             if said.get("id") == number:
                 assert "error" not in said, said
                 return dict(said["result"])
@@ -99,14 +128,6 @@ class Page:
         sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in sent]
 
-    def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._held:
-            read = os.read(self._source, 1 << 20)
-            assert read, "the browser has gone"
-            self._held += read
-        message, _, self._held = self._held.partition(b"\0")
-        return msgspec.json.decode(message, type=dict[str, Any])
-
 
 @contextlib.contextmanager
 def browser(home: Path) -> Iterator[Page]:
@@ -124,7 +145,7 @@ def browser(home: Path) -> Iterator[Page]:
     for fd in (theirs, told, source, sink):
         os.close(fd)
     try:
-        yield Page(ours, back)
+        yield Page(_Pipe(ours, back))
     finally:
         os.close(ours)
         os.close(back)

@@ -69,11 +69,11 @@ async def test_a_server_shows_its_state_its_calls_and_its_log(hub: RunningHub, v
 
 async def test_a_server_is_stopped_and_started_with_a_reason(hub: RunningHub, visitor: Visitor) -> None:
     answer = await visitor.press("/console/servers/busy", "drain", because="new version")
-    assert (answer.status, answer.headers["location"]) == (303, "/console/servers/busy")
-    assert 'class="disconnected"' in (await visitor.get("/console/servers")).text
+    assert (answer.status, answer.headers["location"]) == (303, "/console/servers/busy?done=drain")
+    assert 'class="pill disconnected"' in (await visitor.get("/console/servers")).text
     await visitor.press("/console/servers/busy", "start")
     await hub.state("busy", ServerState.CONNECTED)
-    assert 'class="connected"' in (await visitor.get("/console/servers")).text
+    assert 'class="pill connected"' in (await visitor.get("/console/servers")).text
     entries = (await hub.operate("audit.search", event=OPERATED, server="busy"))["entries"]
     assert "new version" in str(entries[0]["record"])
     assert (await post(visitor, "/console/servers/busy", command="explode")).status == 400

@@ -128,7 +128,7 @@ async def test_t54_hostile_texts_of_the_log_are_shown_as_text(hub: RunningHub, v
 
 async def test_the_first_page_shows_the_servers_and_their_problems(hub: RunningHub, visitor: Visitor) -> None:
     page = (await visitor.get("/console")).text
-    assert '<td class="connected">connected</td>' in page
+    assert '<span class="pill connected">connected</span>' in page
     assert "First steps" not in page
     await hub.operate("servers.stop", server="busy", because=HOSTILE[:100])
     page = (await visitor.get("/console")).text

@@ -1,6 +1,6 @@
-"""Adds and removes servers in `interlock.toml`, and adds topics. Comments stay, and the old file is kept beside it.
+"""Adds and removes servers in `interlock.toml`, switches their tools, and adds topics.
 
-A change that would make the file unusable is not written.
+Comments stay, and the old file is kept beside it. A change that would make the file unusable is not written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .names import why_bad_id, why_bad_name
 from .problems import Problem, Report
 from .settings import Server
 from .tables import read_config
-from .toml_tables import CannotChange, add_tables, remove_table
+from .toml_tables import CannotChange, add_tables, remove_table, set_value
 
 _NOT_CHANGED = "correct the file by hand first; it was not changed"
 
@@ -53,6 +53,26 @@ def remove_server(path: Path, name: str) -> Path | None:
             hint = f"servers there: {', '.join(existing) or 'none'}"
             raise EditError(f"there is no server `{name}` in {path}", hint)
         return _save(path, text, lambda plain: remove_table(plain, ("servers", name)))
+
+
+def deny_tools(path: Path, server: str, *, add: str = "", remove: str = "") -> Path | None:
+    """Put a tool into `deny` of `[servers.SERVER.tools]`, or take it out. Returns the copy of the old file."""
+    with locked_for_change(path) if path.exists() else nullcontext():
+        text = _read(path)
+        table = _servers(path, text).get(server)
+        if not isinstance(table, Mapping):
+            raise EditError(f"there is no server `{server}` in {path}", "a server of another file is changed there")
+        tools = table.get("tools", {})
+        denied = tools.get("deny", []) if isinstance(tools, Mapping) else []
+        if not isinstance(denied, list) or "*" in add:
+            hint = f"write `deny` of [servers.{server}.tools] by hand"
+            raise EditError("the tool cannot be named in a list of patterns", hint)
+        if remove and remove not in denied:
+            hint = f"see `allow` and `deny` of [servers.{server}.tools] in {path}"
+            raise EditError(f"`{remove}` is not named in `deny`: a pattern decides", hint)
+        wanted = [name for name in denied if name != remove]
+        wanted += [add] if add and add not in denied else []
+        return _save(path, text, lambda plain: set_value(plain, ("servers", server, "tools", "deny"), wanted))
 
 
 def add_topic(path: Path, name: str, settings: Mapping[str, object]) -> Path | None:

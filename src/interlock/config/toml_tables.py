@@ -50,6 +50,23 @@ def remove_table(text: str, path: Path) -> str:
         return _checked(_delete(text, path), wanted, path)
 
 
+def set_value(text: str, path: Path, value: object) -> str:
+    """Set one value; tables on the way to it are made where they are missing."""
+    wanted = tomllib.loads(text)
+    document = tomlkit.parse(text)
+    plain: dict[str, Any] = wanted
+    holder: MutableMapping[str, Any] = document
+    for key in path[:-1]:
+        plain = plain.setdefault(key, {})
+        if key not in holder:
+            holder[key] = tomlkit.inline_table() if isinstance(holder, tomlkit.items.InlineTable) else tomlkit.table()
+        holder = holder[key]
+        if not isinstance(plain, dict):
+            raise CannotChange(f"`{key}` is not a table")
+    plain[path[-1]] = holder[path[-1]] = value
+    return _checked(tomlkit.dumps(document), wanted, path)
+
+
 def _append(text: str, tables: str) -> str:
     """A text without a final line end stays without one, so that removing the tables restores it."""
     end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"

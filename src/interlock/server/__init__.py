@@ -1,5 +1,13 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
+from interlock.protocols.mcpl.channels import Author as ChannelAuthor
+from interlock.protocols.mcpl.channels import Channel, IncomingMessage, OutgoingChunk, OutgoingComplete, Publish
+from interlock.protocols.mcpl.channels import Close as CloseChannel
+from interlock.protocols.mcpl.channels import Open as OpenChannel
+from interlock.protocols.mcpl.checkpoints import StateReport
+from interlock.protocols.mcpl.hooks import AfterInference, AfterInferenceResult, BeforeInference, Injection, Lifecycle
+from interlock.protocols.mcpl.inference import InferenceMessage, InferenceResult, ModelInfo
+from interlock.protocols.mcpl.patches import Operation
 from interlock.server.callers import Anyone
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.client_requests import Root, Sampled
@@ -30,27 +38,45 @@ from interlock.server.tools import Tool
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 
 __all__ = [
+    "AfterInference",
+    "AfterInferenceResult",
     "Annotations",
     "Answer",
     "Anyone",
     "ArgumentsCheck",
     "Audio",
+    "BeforeInference",
+    "Channel",
+    "ChannelAuthor",
+    "CloseChannel",
     "Completion",
     "Content",
     "Context",
     "Embedded",
     "Icon",
     "Image",
+    "IncomingMessage",
+    "InferenceMessage",
+    "InferenceResult",
+    "Injection",
+    "Lifecycle",
     "Message",
+    "ModelInfo",
     "NotFound",
+    "OpenChannel",
+    "Operation",
+    "OutgoingChunk",
+    "OutgoingComplete",
     "ParkingLimits",
     "Prompt",
+    "Publish",
     "Resource",
     "ResourceContents",
     "ResourceLink",
     "Root",
     "Sampled",
     "Server",
+    "StateReport",
     "TaskLimits",
     "Text",
     "Tool",

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2024_11_05, R2025_03_26, Revision
+from interlock.protocols.mcpl.checkpoints import StateReport
 
 Members: TypeAlias = dict[str, object]
 """An object's members before they become JSON."""
@@ -136,6 +137,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     structured: object = msgspec.UNSET
     is_error: bool = False
     meta: Meta | None = None
+    state: StateReport | None = None
+    """The state after the call, for the host to keep (MCPL, State Management)."""
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -77,6 +77,16 @@ class Context:
         """The request's `_meta`."""
         return msgspec.json.decode(self._work.exchange.request.params, type=_WithMeta).meta
 
+    @property
+    def state(self) -> Any:
+        """The state that the host keeps for the server's feature set; None where it keeps none (MCPL)."""
+        return msgspec.json.decode(self._work.exchange.request.params, type=_WithState).state
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint that the host stands at, where the server keeps the state itself (MCPL)."""
+        return msgspec.json.decode(self._work.exchange.request.params, type=_WithState).checkpoint
+
     def permission(self, name: str) -> Grant | None:
         """What the client decided about a permission that the server needs; None where it said nothing (MGP)."""
         return self.server.permissions.grant(self._work.owner, name)
@@ -290,6 +300,11 @@ _INPUT: Final[Mapping[str, object]] = {
     "properties": {"answer": {"type": "string"}},
     "required": ["answer"],
 }
+
+
+class _WithState(msgspec.Struct):
+    state: Any = None
+    checkpoint: str | None = None
 
 
 class _WithMeta(msgspec.Struct):

@@ -84,11 +84,12 @@ class Listeners:
         self._streams.add(stream)
         exchange.on_cancel = lambda _: self._streams.discard(stream)
 
-    def deliver(self, owner: str, method: str, feature: str, params: bytes, id: str) -> bool:
-        """Send a request of the server on a stream of its host. False if no stream of this owner takes it."""
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
+        """Send a message on a stream of its host; with an id it is a request. False if no stream takes it."""
         for stream in self._streams:
             if stream.live is not None and stream.exchange.caller.owner == owner and stream.live.wants(method, feature):
-                stream.send(DELIVERY, {"method": method, "params": msgspec.Raw(params), "id": id})
+                named = {} if id is None else {"id": id}
+                stream.send(DELIVERY, {"method": method, "params": msgspec.Raw(params), **named})
                 return True
         return False
 

@@ -84,6 +84,8 @@ class Lists:
             live=self._live.grant(exchange, wanted.live),
         )
         offers.listeners.listen(exchange, granted)
+        if granted.live is not None:
+            self._live.on_stream(exchange)
 
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.READ_RESOURCE).uri

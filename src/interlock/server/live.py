@@ -16,24 +16,32 @@ import msgspec
 
 from interlock.protocols.mcp import dialect as mcp_dialect
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.decoding import convert, decode
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
 from interlock.protocols.mcpl.events import PushEvent, PushResult
-from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update, read_feature_set
-from interlock.protocols.mcpl.live import ANSWER, Answer, LiveFilter
+from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update
+from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest, InferenceResult, ModelInfo
+from interlock.protocols.mcpl.live import LiveFilter
 from interlock.protocols.mcpl.methods import METHODS, read_params
-from interlock.protocols.mcpl.negotiation import Home, Offer, answer, read_offer
+from interlock.protocols.mcpl.negotiation import Home, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.server.channels import Channels
 from interlock.server.content import Members
 from interlock.server.framing import Framing
 from interlock.server.listeners import Listeners
+from interlock.server.live_handlers import NOTIFICATIONS, REQUESTS, Handler, LiveHandlers, in_hook
+from interlock.server.live_requests import HostKey, HostRequests, OnChunk
+from interlock.server.live_uses import manifest, read_in, spoken
 from interlock.server.session import Exchange, Session
+from interlock.server.threads import Threads
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 
 UPDATE: Final = "featureSets/update"
 PUSH: Final = "push/event"
-ANSWER_S: Final = 60.0
-"""How long a host of the stateless era may take to answer."""
+INFERENCE: Final = "inference/request"
+INFERENCE_S: Final = 600.0
+"""How long a host may take for an inference."""
 MAX_HOSTS: Final = 4096
 
 OnFeatures = Callable[[frozenset[str]], Any]
@@ -44,8 +52,8 @@ class Host:
 
     __slots__ = ("dialect", "home", "selection")
 
-    def __init__(self, offer: Offer, home: Home) -> None:
-        self.dialect = offer.dialect
+    def __init__(self, dialect: Dialect, home: Home) -> None:
+        self.dialect = dialect
         self.home = home
         self.selection = Selection()
 
@@ -53,14 +61,13 @@ class Host:
 class Live:
     """The feature sets of one server and its hosts."""
 
-    def __init__(self, listeners: Listeners, framing: Framing) -> None:
-        self._listeners = listeners
+    def __init__(self, listeners: Listeners, framing: Framing, threads: Threads) -> None:
         self._framing = framing
         self._declared: dict[str, dict[str, Any]] = {}
-        self._hosts: dict[Session | str, Host] = {}
-        """By session, or in the stateless era by the caller's owner."""
-        self._waiting: dict[str, tuple[str, asyncio.Future[PushResult]]] = {}
-        """Pushes on streams of the stateless era that were not answered yet: the owner, by the push's id."""
+        self._hosts: dict[HostKey, Host] = {}
+        self._requests = HostRequests(listeners, framing)
+        self._functions = LiveHandlers(threads, framing)
+        self.channels = Channels(self._requests)
         self._callbacks: list[OnFeatures] = []
         self._running: set[asyncio.Future[Any]] = set()
 
@@ -75,7 +82,7 @@ class Live:
             declaration["_meta"] = {SCOPE_LABEL: scope_label}
         if rollback:
             declaration["rollback"] = True
-        problems = {read_feature_set(name, declaration, dialect).problem for dialect in Dialect}
+        problems = {read_in(name, declaration, dialect).problem for dialect in Dialect}
         if "" not in problems:
             raise DefinitionError(f"the feature set {name!r} cannot be used: {', '.join(sorted(problems))}")
         self._declared[name] = declaration
@@ -83,6 +90,13 @@ class Live:
             if host.dialect is Dialect.V0_4 and isinstance(session, Session):
                 added = msgspec.json.encode({"added": {name: declaration}})
                 session.notify("featureSets/changed", added)
+
+    def handle(self, method: str, function: Callable[..., Any], feature: str, use: str, *, blocking: bool) -> None:
+        """Have a function called for a method of hosts. Raises DefinitionError for a feature set that lacks `use`."""
+        declaration = self._declared.get(feature)
+        if feature and (declaration is None or not any(said.startswith(use) for said in declaration["uses"])):
+            raise DefinitionError(f"{method} needs server.feature({feature!r}, ..., uses=[{use!r}]) before it")
+        self._functions.add(method, Handler(function, feature, blocking))
 
     def on_features(self, callback: OnFeatures) -> None:
         """Call a function with the enabled feature sets after each update."""
@@ -110,6 +124,10 @@ class Live:
         """The part of a stream that events may take: all that a host asks for."""
         return wanted if wanted is not None and exchange.caller.owner in self._hosts else None
 
+    def on_stream(self, exchange: Exchange) -> None:
+        """A stream for messages of the server was opened."""
+        self.channels.on_stream(exchange.caller.owner)
+
     def _host(self, dialect: mcp_dialect.Dialect) -> Host | None:
         if not self._declared:
             return None
@@ -117,25 +135,33 @@ class Live:
             found = read_offer(dialect.capabilities.raw)
         except Fault:
             return None
-        return None if found is None else Host(*found)
+        return None if found is None else Host(spoken(self._declared, found[0].dialect), found[1])
 
     def leave(self, session: Session) -> None:
         """Forget a session that is over."""
         if self._hosts.pop(session, None) is not None:
+            self.channels.leave(session)
             self._tell()
 
-    def on_notification(self, session: Session, method: str, params: bytes) -> None:
-        """Take a host's notification, if it is an update of its feature sets."""
-        host = self._hosts.get(session)
-        if host is not None and method == UPDATE:
-            try:
-                self._take(host, params, request=False)
-            except Fault:
-                return  # A notification has no answer.
+    def on_notification(self, key: HostKey, method: str, params: bytes) -> None:
+        """Take a host's notification: an update of its feature sets, a chunk, or one for a function of the author."""
+        host = self._hosts.get(key)
+        if host is None:
+            return
+        try:
+            if method == UPDATE:
+                self._take(key, host, params, request=False)
+            elif method == "inference/chunk":
+                self._requests.on_chunk(key, decode(InferenceChunk, params))
+            elif method in NOTIFICATIONS:
+                self._functions.notification(method, params, host.dialect, host.selection.enabled)
+        except Fault:
+            return  # A notification has no answer.
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
-        return {UPDATE: self._update, "mcpl/manifest": self._show, ANSWER: self._take_answer}
+        own = {UPDATE: self._update, "mcpl/manifest": self._show, "channels/list": self._list_channels}
+        return own | dict.fromkeys(REQUESTS, self._call) | self._requests.handlers()
 
     async def push(
         self,
@@ -161,57 +187,60 @@ class Live:
             event["tags"] = list(tags)
         params = msgspec.json.encode(event)
         msgspec.json.decode(params, type=PushEvent)  # an event that no host could take fails here
-        hosts = [session for session, host in self._hosts.items() if feature in host.selection.enabled]
-        return tuple(await asyncio.gather(*(self._push(session, feature, params) for session in hosts)))
+        return tuple(await asyncio.gather(*(self._push(host, feature, params) for host in self._enabled_at(feature))))
 
-    async def _push(self, host: Session | str, feature: str, params: bytes) -> PushResult:
+    async def _push(self, host: HostKey, feature: str, params: bytes) -> PushResult:
         try:
-            if isinstance(host, str):
-                return await self._push_on_stream(host, feature, params)
-            return msgspec.json.decode(await host.ask(PUSH, params), type=PushResult)
+            return msgspec.json.decode(await self._requests.ask(host, PUSH, feature, params), type=PushResult)
         except (Fault, msgspec.MsgspecError) as cause:
             return PushResult(False, reason=str(cause)[:1000])
 
-    async def _push_on_stream(self, owner: str, feature: str, params: bytes) -> PushResult:
-        """Push on a stream that the host opened. The host answers with a request of its own."""
-        id_ = secrets.token_urlsafe(16)
-        answered: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
-        self._waiting[id_] = (owner, answered)
-        try:
-            if not self._listeners.deliver(owner, PUSH, feature, params, id_):
-                raise Fault("UPSTREAM_UNAVAILABLE", "the host has no stream open")
-            return await asyncio.wait_for(answered, ANSWER_S)
-        except TimeoutError:
-            raise Fault("TIMEOUT", f"the host did not answer within {ANSWER_S:g} s") from None
-        finally:
-            del self._waiting[id_]
+    async def infer(self, request: InferenceRequest, on_chunk: OnChunk | None) -> InferenceResult:
+        """Have a host's model write something. Raises LookupError, or the host's refusal as a `Fault`."""
+        feature = request.feature_set
+        if feature not in self._declared:
+            raise LookupError(f"the server declares no feature set {feature!r}")
+        if in_hook():
+            raise inference_in_hook(feature)
+        hosts = self._enabled_at(feature)
+        if not hosts:
+            raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
+        params = msgspec.json.encode(request)
+        said = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=on_chunk)
+        return decode(InferenceResult, said, "result")
 
-    def _take_answer(self, exchange: Exchange) -> None:
-        """`dev.interlock/answer`: good only from the host that was asked."""
-        said = decode(Answer, exchange.request.params)
-        owner, answered = self._waiting.get(str(said.id), ("", None))
-        if answered is None or owner != exchange.caller.owner:
-            raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
-        if not answered.done():
-            if said.error is not None:
-                answered.set_result(PushResult(False, reason=said.error.message[:1000]))
-            else:
-                answered.set_result(convert(PushResult, said.result, "result"))
-        self._finish(exchange, {"taken": True})
+    async def model_info(self) -> ModelInfo:
+        """The model of the first host that lets the server use one. Raises a `Fault`."""
+        for name, declaration in self._declared.items():
+            hosts = self._enabled_at(name) if "inferenceRequest" in declaration["uses"] else []
+            if hosts:
+                return decode(ModelInfo, await self._requests.ask(hosts[0], "model/info", name, b"{}"), "result")
+        raise Fault("FEATURE_SET_DISABLED", "no host enabled a feature set that uses inferenceRequest")
+
+    def _enabled_at(self, feature: str) -> list[HostKey]:
+        return [key for key, host in self._hosts.items() if feature in host.selection.enabled]
 
     def _finish(self, exchange: Exchange, result: Members) -> None:
         self._framing.answer(exchange, msgspec.json.encode(result)[1:-1])
 
     def _update(self, exchange: Exchange) -> None:
         host = self._of(exchange)
-        declared = self._take(host, exchange.request.params, request=True)
+        declared = self._take(_key(exchange), host, exchange.request.params, request=True)
         self._finish(exchange, msgspec.to_builtins(receipt(host.selection, declared)))
 
     def _show(self, exchange: Exchange) -> None:
         self._finish(exchange, self._manifest(self._of(exchange).dialect))
 
+    def _call(self, exchange: Exchange) -> None:
+        host = self._of(exchange)
+        self._functions.request(exchange, host.dialect, host.selection.enabled)
+
+    def _list_channels(self, exchange: Exchange) -> None:
+        self._of(exchange)
+        self._finish(exchange, msgspec.to_builtins(self.channels.listed()))
+
     def _of(self, exchange: Exchange) -> Host:
-        host = self._hosts.get(exchange.caller.owner if exchange.session is None else exchange.session)
+        host = self._hosts.get(_key(exchange))
         if host is None and exchange.session is None and len(self._hosts) < MAX_HOSTS:
             host = self._host(exchange.dialect)
             if host is not None:
@@ -220,25 +249,22 @@ class Live:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a host that speaks MCPL")
         return host
 
-    def _take(self, host: Host, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
+    def _take(self, key: HostKey, host: Host, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
         update = read_params(METHODS[UPDATE], params)
         assert isinstance(update, Update)
         declared = self._sound(host.dialect)
         host.selection = receive(host.selection, declared, update, host.dialect, request=request)
+        uses = {use for name in host.selection.enabled for use in self._declared[name]["uses"]}
+        self.channels.on_update(key, enabled=any(use.startswith("channels.") for use in uses))
         self._tell()
         return declared
 
     def _sound(self, dialect: Dialect) -> dict[str, FeatureSet]:
-        read = (read_feature_set(name, said, dialect) for name, said in self._declared.items())
+        read = (read_in(name, said, dialect) for name, said in self._declared.items())
         return {found.name: found for found in read if not found.problem}
 
     def _manifest(self, dialect: Dialect) -> Members:
-        sets = {name: self._declared[name] for name in self._sound(dialect)}
-        uses = {use for declaration in sets.values() for use in declaration["uses"]}
-        manifest: Members = {"version": dialect.value, "featureSets": sets}
-        if "pushEvents" in uses:
-            manifest["pushEvents"] = True
-        return manifest
+        return manifest(self._declared, dialect, blocking=self._functions.blocking)
 
     def _tell(self) -> None:
         for callback in self._callbacks:
@@ -247,6 +273,10 @@ class Live:
                 running = asyncio.ensure_future(told)
                 self._running.add(running)
                 running.add_done_callback(self._running.discard)
+
+
+def _key(exchange: Exchange) -> HostKey:
+    return exchange.caller.owner if exchange.session is None else exchange.session
 
 
 def with_live(capabilities: Mapping[str, object], live: Members) -> dict[str, object]:

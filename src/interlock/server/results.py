@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mcpl.checkpoints import StateReport
 from interlock.protocols.registry.errors import told as problem_data
 from interlock.server.checks import Overdue
 from interlock.server.content import CONTENT_TYPES, Content, Members, Text, ToolResult, fitting
@@ -55,7 +56,14 @@ def whole(
         members["content"] = members["content"] or [Text(_as_text(structured))]
     if result.is_error:
         members["isError"] = True
+    if result.state is not None:
+        members["state"] = _state(result.state)
     return _encode(members)[1:-1]
+
+
+def _state(state: StateReport) -> Members:
+    """A state with its `parent`, which is null for a first one (MCPL, State Data)."""
+    return {**msgspec.to_builtins(state), "parent": state.parent}
 
 
 def has_content(value: object) -> bool:

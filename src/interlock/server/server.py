@@ -9,13 +9,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
-from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.server.callbacks import CallbackHandler
 from interlock.server.callers import Anyone
@@ -24,7 +23,8 @@ from interlock.server.content import Icon, present
 from interlock.server.framing import Framing
 from interlock.server.health import ServerHealth
 from interlock.server.lists import Lists
-from interlock.server.live import Live, OnFeatures, with_live
+from interlock.server.live import Live, with_live
+from interlock.server.live_methods import LiveMethods
 from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
@@ -58,7 +58,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Admit = Callable[[str, Mapping[bytes, bytes]], Caller]
 
 
-class Server:
+class Server(LiveMethods):
     """An MCP server."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Server:
         self._worker = Worker(new_node())
         # Without `admit` all callers are one owner.
         session_limits = SessionLimits() if admit is not None else SessionLimits(per_owner=SessionLimits().total)
-        self._live = Live(self._offers.listeners, self._framing)
+        self._live = Live(self._offers.listeners, self._framing, self.threads)
         self.sessions: SessionRegistry[Session] = SessionRegistry(
             session_limits, time.monotonic, self._offers.listeners.join, self._on_session_ended
         )
@@ -218,49 +218,6 @@ class Server:
         """Notify every subscriber that a resource has changed, and drop its cached reads. From any thread."""
         self._offers.resource_updated(uri)
 
-    # Events (MCPL).
-
-    def feature(
-        self,
-        name: str,
-        description: str,
-        *,
-        uses: Sequence[str] = ("pushEvents",),
-        scoped: bool = False,
-        scope_label: str | None = None,
-        rollback: bool = False,
-    ) -> None:
-        """Declare a feature set, which is off until a host enables it. Raises DefinitionError.
-
-        `scope_label` says how the label of a scope follows from a tool's arguments: `"{path}"`.
-        """
-        self._live.declare(name, description, uses, scoped, scope_label, rollback)
-
-    def on_features(self, function: F) -> F:
-        """Call a function with the names of the enabled feature sets whenever a host changes them."""
-        self._live.on_features(cast(OnFeatures, function))
-        return function
-
-    @property
-    def enabled_features(self) -> frozenset[str]:
-        """The feature sets that some host enabled."""
-        return self._live.enabled
-
-    async def push(
-        self,
-        feature: str,
-        content: str | Iterable[Mapping[str, Any]],
-        *,
-        event_id: str | None = None,
-        origin: Mapping[str, Any] | None = None,
-        tags: Sequence[str] = (),
-    ) -> tuple[PushResult, ...]:
-        """Push an event to every host that enabled the feature set, and return their answers.
-
-        Repeat a push with the same `event_id`: a host that has it already gives the same answer again.
-        """
-        return await self._live.push(feature, content, event_id, origin, tags)
-
     # Running.
 
     def run(self) -> None:
@@ -354,9 +311,9 @@ class Server:
             exchange.fail(unexpected(method))
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
-        """Take an update of feature sets. No other notification of a client changes what this server offers."""
-        if session is not None:
-            self._live.on_notification(session, notification.method, notification.params)
+        """Take a notification of a host (MCPL). No other notification of a client changes what this server offers."""
+        key = caller.owner if session is None else session
+        self._live.on_notification(key, notification.method, notification.params)
 
     def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         self._offers.listeners.leave(session)

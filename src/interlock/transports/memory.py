@@ -15,7 +15,7 @@ from interlock.protocols.mcp.intake import RequestPreview, is_modern, preview, r
 from interlock.transports.drain import Drain
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability
 from interlock.transports.link import Link, Listener, Outgoing, Sink
-from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.conversation import NAMES_REQUEST, PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -127,7 +127,7 @@ class MemoryLink(Link):
         if hasattr(self, "listener"):
             self.later(self.listener.on_closed, Fault("UPSTREAM_UNAVAILABLE", f"the session has ended: {reason}"))
 
-    def ask_in_session(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         """A request of the service that belongs to no request of the client."""
         if self._session is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
@@ -141,16 +141,14 @@ class MemoryLink(Link):
         """Do something in the next turn of the loop."""
         self._loop.call_soon(action, *arguments)
 
-    def ask(
-        self, dialect: Dialect, method: str, params: bytes, hear: Callable[[Request], None]
-    ) -> asyncio.Future[bytes]:
+    def ask(self, dialect: Dialect, method: str, params: bytes, hear: Callable[[Request], None]) -> ClientAnswer:
         """A request of the service, for whoever hears it."""
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
         check_capability(dialect, method, params)
         self._asks += 1
         number = self._asks
-        waiter: asyncio.Future[bytes] = self._loop.create_future()
+        waiter = ClientAnswer(number, self._loop)
         self._asked[number] = waiter
         waiter.add_done_callback(lambda _: self._asked.pop(number, None))
         self.later(hear, Request(number, method, params))
@@ -225,7 +223,7 @@ class _MemorySession(SessionChannel):
     def notify(self, method: str, params: bytes) -> None:
         self._link.later(self._link.listener.on_notification, method, params)
 
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         return self._link.ask_in_session(method, params)
 
     def close(self, reason: str) -> None:

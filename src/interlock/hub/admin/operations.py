@@ -26,6 +26,7 @@ from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
+from interlock.hub.admin.server_entries import ServerEntryOperations
 from interlock.hub.admin.servers import ServerOperations
 from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
@@ -73,6 +74,7 @@ class Operations:
             StatusOperations(hub_app, self.configuration),
             HealthOperations(hub_app),
             ServerOperations(hub_app),
+            ServerEntryOperations(hub_app, self.configuration),
             self.configuration,
             ToolOperations(hub_app),
             KeyOperations(hub_app),

@@ -87,6 +87,7 @@ class StatusOperations:
             permissions=permission_rows(hub_app.permissions, upstream.id),
             withheld=[] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MAX_NAMED],
             left_out=upstream.lists.left_out,
+            denied=[*settings.tools.deny][:MAX_NAMED],
             would_refuse=_by_rule(hub_app.findings.would_refuse, upstream.id),
             flagged=_by_rule(hub_app.findings.flagged, upstream.id),
             quarantined=[] if offer is None else [_quarantined(item) for item in offer.quarantined[:MAX_NAMED]],
@@ -189,6 +190,8 @@ class ServerStatus(msgspec.Struct):
     permissions: list[PermissionRow]
     withheld: list[str]
     left_out: list[str]
+    denied: list[str]
+    """Tools that the configuration switches off, by name or pattern."""
     would_refuse: dict[str, int]
     flagged: dict[str, int]
     quarantined: list[Quarantined]

@@ -20,6 +20,7 @@ from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
 from interlock.hub.admin.rooms import RoomOperations as Rooms
+from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEntries
 from interlock.hub.admin.servers import ServerOperations as Servers
 from interlock.hub.admin.sessions import SessionOperations as Sessions
 from interlock.hub.admin.status import StatusOperations as Status
@@ -61,6 +62,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             OPERATED,
         ),
         row("servers.restart", WRITE, Servers.restart, "Restart a server", f"POST {_SERVER}/restart", OPERATED),
+        row("servers.add", OWNER, ServerEntries.add, "Add a server to the configuration", "", OPERATED),
+        row("servers.remove", OWNER, ServerEntries.remove, "Remove a server from the configuration", "", OPERATED),
+        row("tools.enable", OWNER, ServerEntries.enable_tool, "Offer a tool again", "", OPERATED),
+        row("tools.disable", OWNER, ServerEntries.disable_tool, "Offer a tool to nobody", "", OPERATED),
         row("logs", READ, Servers.logs, "Log lines of servers"),
         row("reload", WRITE, Configuration.reload, "Read the configuration again", "POST /admin/reload", CONFIGURED),
         row("confirm", OWNER, Configuration.confirm, "Confirm a project's file", "", CONFIGURED),

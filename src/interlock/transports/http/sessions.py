@@ -13,7 +13,7 @@ from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.streams import ReplayBudget, Streams
 from interlock.transports.http.turn import Turn
-from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.session import ClientAnswer, SessionChannel
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
@@ -69,7 +69,7 @@ class HttpSession(SessionChannel):
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
         self.streams.standalone.send(one_line(encode_notification(method, params)))
 
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         """Ask the client on the stream that a GET opened."""
         check_capability(self.session.dialect, method, params)
         if not self.streams.standalone.attached:
@@ -79,12 +79,12 @@ class HttpSession(SessionChannel):
         future.add_done_callback(lambda done: self._asked_beside(id_, done))
         return future
 
-    def expect(self) -> tuple[int, asyncio.Future[bytes]]:
+    def expect(self) -> tuple[int, ClientAnswer]:
         """An id for a request to the client, and what its answer will settle."""
         if len(self._asked) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for this client's answers", retry_after_ms=1000)
         self._next_ask += 1
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future = ClientAnswer(self._next_ask)
         self._asked[self._next_ask] = future
         return self._next_ask, future
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.sessions.states import SessionEvent, SessionState, step
 from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
 
 _HANDLE_DIGITS: Final = 12
 
@@ -25,6 +26,14 @@ class Caller(Protocol):
     @property
     def owner(self) -> str:
         """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
+
+
+class ClientAnswer(asyncio.Future[bytes]):
+    """A client's answer to a request of the service, and the id that the request was sent under."""
+
+    def __init__(self, id: Id, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        super().__init__(loop=loop)
+        self.id = id
 
 
 class SessionChannel(abc.ABC):
@@ -54,7 +63,7 @@ class SessionChannel(abc.ABC):
         """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
 
     @abc.abstractmethod
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
 
     @abc.abstractmethod
@@ -105,7 +114,7 @@ class Session:
         """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
         self.channel.notify(method, params)
 
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
         return self.channel.ask(method, params)
 
@@ -133,7 +142,7 @@ class _ClosedChannel(SessionChannel):
     def notify(self, method: str, params: bytes) -> None:
         """Drop it: nobody listens."""
 
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+    def ask(self, method: str, params: bytes) -> ClientAnswer:
         raise Fault("UPSTREAM_UNAVAILABLE", "the client's session has ended")
 
     def close(self, reason: str) -> None:

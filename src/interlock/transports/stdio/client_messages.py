@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from time import monotonic
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, preview, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session, check_capability, why_cancelled
+from interlock.transports.sessions.session import ClientAnswer
 from interlock.transports.sessions.states import SessionEvent
 from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
@@ -106,7 +106,8 @@ class ClientMessages:
         self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits)
         self.owed = self._conversation.owed
         """The requests that have no answer yet."""
-        self._channel: StreamSession | None = None
+        self.channel: StreamSession | None = None
+        """The channel of the session, once it is open."""
         self._session: Session | None = None
 
     def serve(self, request: Request, batch: Batch | None = None) -> None:
@@ -200,11 +201,6 @@ class ClientMessages:
         if session is not None:
             self._service.end_session(session, SessionEvent.LEAVE, "the connection was closed")
 
-    def touch(self) -> None:
-        """The client sent something."""
-        if self._channel is not None:
-            self._channel.last_used = monotonic()
-
     @property
     def greeted(self) -> bool:
         """Whether a session was opened."""
@@ -230,19 +226,19 @@ class ClientMessages:
     def drained(self) -> asyncio.Future[None] | None:
         return self._stream.drained()
 
-    def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
+    def ask(self, dialect: Dialect, method: str, params: bytes) -> ClientAnswer:
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
         check_capability(dialect, method, params)
         id_ = self._conversation.reserve()
         message = encode_request(id_, method, one_line(params))
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter = ClientAnswer(id_)
         waiter.add_done_callback(lambda done: self._withdraw(id_, done) if done.cancelled() else None)
         self._conversation.waiting[id_] = waiter, math.inf
         self._stream.send(message)
         return waiter
 
-    def ask_in_session(self, method: str, params: bytes) -> Waiter:
+    def ask_in_session(self, method: str, params: bytes) -> ClientAnswer:
         if self._session is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "no session is open")
         return self.ask(self._session.dialect, method, params)
@@ -301,7 +297,7 @@ class ClientMessages:
             raise Fault("INVALID_REQUEST", "the session is open already", hint="use it, or open another connection")
         channel = StreamSession(self, self._transport)
         self._session, result = self._service.open_session(channel, caller, read_initialize(request.params))
-        self._channel = channel
+        self.channel = channel
         self.answer(request.id, encode_result(request.id, one_line(result)))
 
     def _on_notification(self, notification: Notification) -> None:

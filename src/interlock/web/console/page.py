@@ -62,7 +62,11 @@ class Visit(msgspec.Struct):
 
     async def page(self, template: str, **values: object) -> Response:
         """A page with the navigation of a person who is logged in."""
-        own = {"person": self.session.principal.id, "token": self.session.form_token}
+        own = {
+            "person": self.session.principal.id,
+            "token": self.session.form_token,
+            "owner": self.session.principal == self.console.operations.owner,
+        }
         return HTMLResponse(await render(template, {**own, **values}))
 
 
@@ -157,7 +161,7 @@ class Page(_Address):
         self._part = part
 
     async def _answer(self, request: Request) -> Response:
-        session = self._console.session_of(request, active=not self._part)
+        session = self._console.session_of(request, active=not self._part or request.method == "POST")
         if session is None:
             if self._part or request.method == "POST":
                 raise Fault("AUTH_REQUIRED", "you are not logged in, or your session has ended", hint="log in again")

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.web.console import agents, approvals, home, servers, timeline, tools
+from interlock.web.console import agents, approvals, home, server_login, servers, timeline, tools
 from interlock.web.console.events import EventStreams
 from interlock.web.console.login import Login
 from interlock.web.console.page import Console, Page, PublicPage
@@ -26,6 +26,7 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
     """The routes, for an application to include."""
     console = Console(hub_app, operations)
     login, streams = Login(console), EventStreams(console)
+    login_page = Page(console, {"GET": server_login.show_state, "POST": server_login.change}, part=True)
     return [
         Route("/console/login", PublicPage(console, {"GET": login.show, "POST": login.log_in})),
         Route("/console/logout", Page(console, {"POST": login.log_out})),
@@ -37,10 +38,12 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/timeline/rows", Page(console, {"GET": timeline.show_rows}, part=True)),
         Route("/console/timeline/export", Page(console, {"GET": timeline.export})),
         Route("/console/timeline/{chain}/{seq:int}", Page(console, {"GET": timeline.show_one})),
-        Route("/console/servers", Page(console, {"GET": servers.show_all})),
+        Route("/console/servers", Page(console, {"GET": servers.show_all, "POST": servers.add})),
         Route("/console/servers/rows", Page(console, {"GET": servers.show_rows}, part=True)),
         Route("/console/servers/{server}", Page(console, {"GET": servers.show_one, "POST": servers.command})),
         Route("/console/servers/{server}/log", Page(console, {"GET": servers.show_log}, part=True)),
+        Route("/console/servers/{server}/tools", Page(console, {"POST": servers.switch_tool})),
+        Route("/console/servers/{server}/login", login_page),
         Route("/console/agents", Page(console, {"GET": agents.show_all, "POST": agents.create_key})),
         Route("/console/agents/{agent:path}", Page(console, {"GET": agents.show_one, "POST": agents.change})),
         Route("/console/tools", Page(console, {"GET": tools.show_all})),

@@ -1,0 +1,90 @@
+"""The feature sets of a server in each dialect: authors write the names of 0.4, and hosts of 0.5 get its paths.
+
+A set whose `uses` hold a path of 0.5 alone is offered to hosts of 0.5 only, a set with an after-hook to those of 0.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from interlock.protocols.mcpl.capabilities import EXPLICIT, INJECT_SYSTEM, MEANING_0_4, Dialect, meaning
+from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_set
+
+BEFORE = "contextHooks.beforeInference"
+AFTER = "contextHooks.afterInference"
+
+
+def in_dialect(declaration: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """A declaration with the `uses` that a host of this dialect knows."""
+    uses = list(declaration["uses"])
+    if dialect is Dialect.V0_5 and AFTER not in uses and all(meaning(use, Dialect.V0_4) for use in uses):
+        uses = sorted({path for use in uses for path in (MEANING_0_4[use].needs | MEANING_0_4[use].may) - EXPLICIT})
+    return {**declaration, "uses": uses}
+
+
+def read_in(name: str, declaration: Mapping[str, Any], dialect: Dialect) -> FeatureSet:
+    """A declaration as a host of this dialect reads it."""
+    return read_feature_set(name, in_dialect(declaration, dialect), dialect)
+
+
+def spoken(declared: Mapping[str, Mapping[str, Any]], offered: Dialect) -> Dialect:
+    """The dialect for a host: the one it offers, or 0.4 where the server has a hook that 0.5 does not know."""
+    after = any(AFTER in declaration["uses"] for declaration in declared.values())
+    return Dialect.V0_4 if after else offered
+
+
+def manifest(declared: Mapping[str, Mapping[str, Any]], dialect: Dialect, *, blocking: bool) -> dict[str, Any]:
+    """The server's manifest for a host of this dialect: its feature sets, and the capabilities that they use."""
+    sound = {
+        name: in_dialect(said, dialect) for name, said in declared.items() if not read_in(name, said, dialect).problem
+    }
+    uses = {use for declaration in sound.values() for use in declaration["uses"]}
+    made: dict[str, Any] = {"version": dialect.value, "featureSets": sound}
+    if dialect is Dialect.V0_4:
+        return made | _flags(uses, blocking=blocking)
+    if any(BEFORE in declared[name]["uses"] for name in sound):
+        uses.add(INJECT_SYSTEM)
+    for path in sorted(uses):
+        _put(made, path.split("."))
+    return made
+
+
+def _flags(uses: set[str], *, blocking: bool) -> dict[str, Any]:
+    """The flags of 0.4."""
+    flags: dict[str, Any] = {}
+    if "pushEvents" in uses:
+        flags["pushEvents"] = True
+    hooks: dict[str, Any] = {"beforeInference": True} if BEFORE in uses else {}
+    if AFTER in uses:
+        hooks["afterInference"] = {"blocking": blocking}
+    if hooks:
+        flags["contextHooks"] = hooks
+    if "inferenceRequest" in uses:
+        flags |= {"inferenceRequest": {"streaming": True}, "modelInfo": True}
+    if channels := _channel_flags(uses):
+        flags["channels"] = channels
+    return flags
+
+
+def _channel_flags(uses: Iterable[str]) -> dict[str, bool]:
+    wanted = {use.removeprefix("channels.") for use in uses if use.startswith("channels.")}
+    if not wanted:
+        return {}
+    observes = "observe" in wanted
+    return {
+        "register": True,
+        "publish": "publish" in wanted,
+        "observe": observes,
+        "lifecycle": True,
+        "streaming": observes,
+    }
+
+
+def _put(node: dict[str, Any], path: list[str]) -> None:
+    """Say yes at a path, beside everything that was said before."""
+    for name in path[:-1]:
+        inner = node.get(name)
+        node[name] = inner if isinstance(inner, dict) else {}
+        node = node[name]
+    node.setdefault(path[-1], True)
