@@ -229,7 +229,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Conversations with models, without their text",
             "GET /admin/conversations",
         ),
-        row("conversations.show", OWNER, Conversations.show, "A conversation and everything that was said in it"),
+        row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
