@@ -64,6 +64,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
+    "Chat": {
+        "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
+        "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
+    },
     "Live": {
         "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
         "events": Entry("features:events", "List events that servers pushed, and what became of them."),

@@ -15,6 +15,7 @@ from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
 from .live_settings import Hook, Live
+from .model_settings import Host, Model
 from .problems import Problem
 from .rates import Rate as Rate
 
@@ -755,6 +756,8 @@ class Config(msgspec.Struct, frozen=True):
     rooms: Rooms = Rooms()
     live: Live = Live()
     hooks: dict[str, Hook] = {}
+    models: dict[str, Model] = {}
+    host: Host = Host()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

@@ -19,6 +19,7 @@ from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
+from interlock.hub.conversations import CONVERSATIONS, TURNS
 from interlock.hub.journal import Journal
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
@@ -62,6 +63,8 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_PENDING,
     LIVE_WAKES,
     LOGINS,
+    CONVERSATIONS,
+    TURNS,
 )
 """Every collection in the hub's store."""
 

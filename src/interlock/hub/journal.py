@@ -30,6 +30,7 @@ from interlock.hub.audit.record import (
     RULE_REVOKED,
     SERVER_STATE,
     SESSION_ENDED,
+    TURN,
     Record,
 )
 from interlock.hub.audit.recorder import Recorder
@@ -37,6 +38,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
+from interlock.hub.conversations import StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -208,6 +210,18 @@ class Journal:
         """Events that waited for an agent are deleted, as it may no longer have them."""
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
+
+    def turn(self, principal: Principal, turn: StoredTurn) -> Record:
+        """A turn of a conversation ended, with an answer or an error (MCPL, Audit Logging)."""
+        details = {
+            "conversationId": turn.conversation,
+            "inferenceId": turn.inference,
+            "model": turn.model,
+            "finishReason": turn.finish,
+            "inputTokens": turn.input_tokens_count,
+            "outputTokens": turn.output_tokens_count,
+        }
+        return event_record(TURN, principal, reason=turn.error, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -18,6 +18,7 @@ from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
+from interlock.hub.admin.conversations import ConversationHost, ConversationOperations
 from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
@@ -56,7 +57,13 @@ class Following(msgspec.Struct, frozen=True):
 class Operations:
     """The operations on one hub. `stop` ends the hub."""
 
-    def __init__(self, hub_app: HubApp, stop: Callable[[], None], rooms: RoomGateway | None = None) -> None:
+    def __init__(
+        self,
+        hub_app: HubApp,
+        stop: Callable[[], None],
+        rooms: RoomGateway | None = None,
+        host: ConversationHost | None = None,
+    ) -> None:
         self._hub_app = hub_app
         self.owner = local_person(user_name())
         """The user whose hub it is, at the control socket."""
@@ -78,6 +85,7 @@ class Operations:
             SessionOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
+            ConversationOperations(hub_app, host),
             hub_app.registration,
             LoginOperations(hub_app),
             self.console,
