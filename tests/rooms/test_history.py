@@ -12,8 +12,13 @@ import pytest
 from hub.running_hub import until
 from interlock.config.settings import Topic
 from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.envelopes import decode, encode
+from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.routing import Participant as RoutedParticipant
 from interlock.rooms import Participant
 from interlock.rooms import participant as module
+from interlock.rooms.history import MOST_BYTES, History
 
 from .running import Peer, RunningRooms, running_rooms
 
@@ -124,6 +129,55 @@ async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_
         rooms._keys |= keys
         back = await rooms.join("bob", since=cursor(bob))
         assert back.welcome["payload"]["history"]["recovered"] is False
+
+
+async def test_a_history_that_was_off_for_a_while_begins_anew(tmp_path: Path) -> None:
+    async with running_rooms(tmp_path, build=KEPT) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        await bob.leave()
+        await say(ann, "kept")
+        await rooms.reload(build=NONE)
+        await say(ann, "not kept")
+        await rooms.reload(build=KEPT)
+        await say(ann, "kept again")
+        back = await rooms.join("bob", since=cursor(bob))
+        assert back.welcome["payload"]["history"]["recovered"] is False
+        assert await chats(back) == []
+
+
+async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(tmp_path: Path) -> None:
+    async def stored(rooms: RunningRooms) -> set[str]:
+        store = rooms.hub_app.store
+        heads = {head.key for head in await store.find(HISTORY_HEADS)}
+        segments = {segment.value.place for segment in await store.find(HISTORY_SEGMENTS)}
+        return {place.partition("/")[2] for place in heads | segments}
+
+    async with running_rooms(tmp_path, closed=KEPT, off=KEPT, kept=KEPT, later=KEPT) as rooms:
+        histories = rooms.gateway._histories
+        for topic in ("closed", "off", "kept", "later"):
+            await say(await rooms.join("ann", topic), "secret")
+        await histories._write()
+        assert await stored(rooms) == {"closed", "off", "kept", "later"}
+        await rooms.reload(off=NONE, kept=KEPT, later=KEPT)
+        await rooms.operate("rooms.list")
+        await histories._write()
+        assert await stored(rooms) == {"kept", "later"}
+    async with running_rooms(tmp_path, kept=KEPT, later=NONE) as rooms:
+        await rooms.gateway._histories._write()
+        assert await stored(rooms) == {"kept"}
+
+
+def test_the_bound_of_a_history_counts_bytes_and_holds_while_the_store_hangs() -> None:
+    history = History("node/build", 1_000, b"key")
+    for number in range(20):
+        text = "漢" * 100_000
+        history.add(decode(encode(str(number), "ann", "chat", {"text": text})), None)
+    bob = RoutedParticipant("bob", "bob", CapabilitySet(()), Mode.ALL)
+    missed = [history.missed(history._cursor("bob", offset), "bob", bob) for offset in range(20)]
+    sizes = [sum(map(len, one)) for one in missed if one is not None]
+    assert max(sizes) <= MOST_BYTES
+    assert len(sizes) < 8
+    assert len(history._unwritten) == len(history._kept)
 
 
 async def test_a_participant_that_reconnects_misses_nothing_and_hears_nothing_twice(

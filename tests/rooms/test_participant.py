@@ -10,10 +10,11 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from hub.running_hub import until
-from interlock.config.settings import Topic
+from interlock.config.settings import Rate, Topic
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.rooms import Participant, RoomError
 from interlock.rooms import participant as module
+from interlock.rooms.participant_socket import room_url
 
 from .running import RunningRooms, running_rooms
 
@@ -105,6 +106,41 @@ async def test_it_changes_its_mode_and_stays_the_same_participant(tmp_path: Path
             await worker.chat("still here")
             await boss.next("chat")
             assert worker.ended is None
+
+
+async def test_a_change_of_mode_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    few = Topic(members=dict(BUILD.members), rate=Rate(per_hour=3))
+    async with running_rooms(tmp_path, build=few) as rooms:
+        async with await participant(rooms, "worker") as worker, await participant(rooms, "boss") as boss:
+            asked = asyncio.create_task(boss.request("ping", {}, ["worker"]))
+            request = await read(worker, "mcp/request")
+            await boss.set_mode("directed")
+            await worker.respond(request, {})
+            assert await asked == {}, "the request stays open"
+            with pytest.raises(RoomError, match="http_429"):
+                await boss.set_mode("all")
+            await worker.chat("for all")
+            assert b"for all" in (await read(boss, "chat")).payload
+            assert boss.ended is None
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("http://127.0.0.1:8080", "ws://127.0.0.1:8080/ws?topic=a%2Fb"),
+        ("https://ws.example.com", "wss://ws.example.com/ws?topic=a%2Fb"),
+        ("https://hub.example/wsgi/interlock/", "wss://hub.example/wsgi/interlock/ws?topic=a%2Fb"),
+        ("ws://127.0.0.1:8080/ws?topic=other", "ws://127.0.0.1:8080/ws?topic=a%2Fb"),
+    ],
+)
+def test_the_address_of_a_topic_follows_from_that_of_the_hub(url: str, wanted: str) -> None:
+    assert room_url(url, "a/b") == wanted
+
+
+@pytest.mark.parametrize("url", ["hub.example", "127.0.0.1:8080", "ftp://hub.example", "https://", "http://[::1"])
+def test_another_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(RoomError, match="no address of a hub"):
+        Participant(url, "build")
 
 
 async def test_a_refused_connection_says_why(tmp_path: Path) -> None:

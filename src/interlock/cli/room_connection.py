@@ -28,7 +28,7 @@ URL = click.option("--url", metavar="URL", help="The hub's address, for a key; o
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run something in a topic, and fail as a command does."""
-    from interlock.rooms.participant import RoomError
+    from interlock.rooms.errors import RoomError
 
     try:
         return asyncio.run(work)
@@ -49,7 +49,7 @@ def joined(topic: str, key: str | None = None, url: str | None = None, *, apart:
 
 async def sent(me: Participant, id: str) -> str:
     """The id of an envelope, once the participant has left and the gateway did not refuse it. Raises RoomError."""
-    from interlock.rooms.participant import RoomError
+    from interlock.rooms.errors import RoomError
 
     # The gateway judges an envelope before it answers the end of the connection.
     async for envelope in me:

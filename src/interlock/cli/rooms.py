@@ -194,7 +194,7 @@ class _Talk:
                 say(_line(envelope))
 
     async def _do(self, me: Participant, line: str) -> None:
-        from interlock.rooms.participant import RoomError
+        from interlock.rooms.errors import RoomError
 
         try:
             if line.startswith("/fulfil "):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from interlock.rooms.errors import RoomError as RoomError
     from interlock.rooms.participant import Participant as Participant
-    from interlock.rooms.participant import RoomError as RoomError
 
 __all__ = ["Participant", "RoomError"]
 
@@ -18,6 +18,6 @@ def __getattr__(name: str) -> object:
     """Import the library when it is first used: a hub does without it."""
     if name not in __all__:
         raise AttributeError(name)
-    from interlock.rooms import participant
+    from interlock.rooms import errors, participant
 
-    return getattr(participant, name)
+    return getattr(errors if name == "RoomError" else participant, name)

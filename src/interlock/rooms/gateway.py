@@ -346,6 +346,7 @@ class Gateway:
             return
         self._applied, self._applied_servers = rooms, config.servers
         self._load()
+        self._histories.apply(rooms)
         for name, room in list(self._rooms.items()):
             settings = rooms.topics.get(name)
             if settings is None:
@@ -353,7 +354,6 @@ class Gateway:
                 for member in room.members:
                     member.expel("The topic was closed.", "Ask the operator for another topic.")
                 room.close()
-                self._histories.forget(name)
                 self._inboxes.pop(name, None)
                 continue
             room.govern(settings, self._histories.of(name, settings))

@@ -1,4 +1,7 @@
-"""The histories of all topics that keep one: loaded when the hub starts, written once a second and when it stops."""
+"""The histories of all topics that keep one: loaded when the hub starts, written once a second and when it stops.
+
+Rule: a topic that was closed, or keeps no history any more, leaves no envelope in the store.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.app import HubApp
+from interlock.hub.room_history import HISTORY_HEADS
 from interlock.store import StoreError
 
 if TYPE_CHECKING:
@@ -23,14 +27,20 @@ class Histories:
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
         self._kept: dict[str, History] = {}
+        self._ended: set[str] = set()
+        """Topics whose stored envelopes are to be deleted. A new history of such a topic is written after that."""
         self._writing: asyncio.Task[None] | None = None
 
     async def load(self, rooms: RoomSettings) -> None:
-        """Go on with the histories of the last run."""
+        """Go on with the histories of the last run, and delete those of topics that keep none any more."""
         for name, settings in rooms.topics.items():
             history = self.of(name, settings)
             if history is not None:
                 await history.load(self._hub_app.store)
+        places = (head.key for head in await self._hub_app.store.find(HISTORY_HEADS))
+        own = self._place("")
+        self._ended.update(place.removeprefix(own) for place in places if place.startswith(own))
+        self._ended -= self._kept.keys()
 
     def of(self, topic: str, settings: TopicSettings) -> History | None:
         """The history of a topic; None where it keeps none. One that a reload switched on begins anew."""
@@ -40,32 +50,49 @@ class Histories:
         if history is None:
             from interlock.rooms.history import History
 
-            place, key = f"{self._hub_app.node}/{topic}", self._hub_app.keys.derived(b"rooms")
-            history = self._kept[topic] = History(place, settings.history, key)
+            key = self._hub_app.keys.derived(b"rooms")
+            history = self._kept[topic] = History(self._place(topic), settings.history, key)
         return history
 
-    def forget(self, topic: str) -> None:
-        """The topic was closed. Its envelopes go when its name is used again."""
-        self._kept.pop(topic, None)
+    def apply(self, rooms: RoomSettings) -> None:
+        """Forget the histories of topics that were closed, or keep none any more."""
+        for topic in list(self._kept):
+            settings = rooms.topics.get(topic)
+            if settings is None or not settings.history:
+                del self._kept[topic]
+                self._ended.add(topic)
 
     def tick(self) -> None:
         """Write what is new."""
-        if self._kept and (self._writing is None or self._writing.done()):
+        if (self._kept or self._ended) and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write(), name="write room histories")
 
     async def close(self) -> None:
         """Write everything, so that the next run goes on from here."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-        for history in self._kept.values():
+        await self._write(closing=True)
+
+    async def _write(self, *, closing: bool = False) -> None:
+        store = self._hub_app.store
+        try:
+            await self._delete_ended()
+        except StoreError as cause:
+            _log.warning("the history of a closed room could not be deleted: %s", cause)
+        for topic, history in list(self._kept.items()):
+            if topic in self._ended:
+                continue
             try:
-                await history.close(self._hub_app.store)
+                await (history.close(store) if closing else history.write(store))
             except StoreError as cause:
                 _log.warning("the history of a room could not be stored: %s", cause)
 
-    async def _write(self) -> None:
-        for history in list(self._kept.values()):
-            try:
-                await history.write(self._hub_app.store)
-            except StoreError as cause:
-                _log.warning("the history of a room could not be stored: %s", cause)
+    async def _delete_ended(self) -> None:
+        from interlock.rooms.history import delete_history
+
+        for topic in list(self._ended):
+            await delete_history(self._hub_app.store, self._place(topic))
+            self._ended.discard(topic)
+
+    def _place(self, topic: str) -> str:
+        return f"{self._hub_app.node}/{topic}"

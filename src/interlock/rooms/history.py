@@ -1,7 +1,8 @@
 """The last envelopes of one topic, for participants that come back. Bounded, sealed in the store, and off by default.
 
-Every envelope has an offset within an epoch. A participant is told where it is by a cursor that is good for itself
-alone: it gets what came after that, in order, or learns that something is lost. Nobody reads from before it was there.
+Every envelope has an offset within an epoch. Each participant gets its own signed cursor. With it, a participant that
+comes back gets the later envelopes in order, or learns that some are lost. A cursor never reaches back before its
+owner joined.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 """Of all envelopes of a topic: less than a participant may leave unread."""
 MOST_AT_ONCE: Final = 512
 """Envelopes that one write to the store holds."""
-MOST_TOLD: Final = 100
-"""Members that one tick tells where they are."""
+CURSORS_PER_TICK: Final = 100
+"""Members that one tick sends a new cursor."""
 _MAC_CHARS: Final = 32
 
 
@@ -53,9 +54,12 @@ class History:
         self._epoch = secrets.token_hex(8)
         self._kept: deque[Kept] = deque()
         self._bytes = 0
+        """The size of all kept envelopes on the wire."""
         self._unwritten: deque[Kept] = deque()
         self._segments: deque[tuple[str, int]] = deque()
         """The stored segments: ids, with the last offset of each."""
+        self._has_head = False
+        """Whether the store knows of this history."""
         self.offset = 0
         """Of the last envelope."""
 
@@ -70,7 +74,7 @@ class History:
         kept = Kept(self.offset, envelope.sender, envelope.to, proposer, envelope.raw.decode())
         self._kept.append(kept)
         self._unwritten.append(kept)
-        self._bytes += len(kept.data)
+        self._bytes += len(envelope.raw)
         self._trim()
 
     def cursor(self, subject: str) -> str:
@@ -86,8 +90,7 @@ class History:
         offset = int(number)
         if epoch != self._epoch or not hmac.compare_digest(self._cursor(subject, offset).encode(), cursor.encode()):
             return None
-        first = self._kept[0].offset if self._kept else self.offset + 1
-        if offset + 1 < first:
+        if offset + 1 < self._first:
             return None
         return [
             kept.data.encode()
@@ -111,7 +114,7 @@ class History:
         if head is not None and head.value.clean == last and unbroken:
             self._epoch, self.offset = head.value.epoch, last
             self._kept.extend(kept)
-            self._bytes = sum(len(one.data) for one in kept)
+            self._bytes = sum(_size(one) for one in kept)
             self._trim()
         else:
             await self._drop_segments(store)
@@ -119,18 +122,16 @@ class History:
 
     async def write(self, store: Store) -> None:
         """Store what is new, and delete what is no longer kept."""
-        first = self._kept[0].offset if self._kept else self.offset + 1
+        if not self._has_head:
+            await self._write_head(store, None)
         while self._unwritten:
             batch = [self._unwritten.popleft() for _ in range(min(MOST_AT_ONCE, len(self._unwritten)))]
-            batch = [kept for kept in batch if kept.offset >= first]
-            if not batch:
-                continue
             id_ = f"{self._place}/{batch[0].offset:018d}"
             sealed = self._seal.close(id_, msgspec.json.encode(batch).decode()).sealed
             async with store.transaction() as change:
                 change.put(HISTORY_SEGMENTS, HistorySegment(id_, self._place, batch[0].offset, sealed))
             self._segments.append((id_, batch[-1].offset))
-        old = [id_ for id_, last in self._segments if last < first]
+        old = [id_ for id_, last in self._segments if last < self._first]
         if old:
             async with store.transaction() as change:
                 for id_ in old:
@@ -152,6 +153,12 @@ class History:
     async def _write_head(self, store: Store, clean: int | None) -> None:
         async with store.transaction() as change:
             change.put(HISTORY_HEADS, HistoryHead(self._place, self._epoch, clean))
+        self._has_head = True
+
+    @property
+    def _first(self) -> int:
+        """The offset of the oldest envelope that is kept."""
+        return self._kept[0].offset if self._kept else self.offset + 1
 
     def _cursor(self, subject: str, offset: int) -> str:
         said = msgspec.json.encode((self._place, subject, self._epoch, offset))
@@ -160,20 +167,36 @@ class History:
 
     def _trim(self) -> None:
         while len(self._kept) > self._most or self._bytes > MOST_BYTES:
-            self._bytes -= len(self._kept.popleft().data)
+            self._bytes -= _size(self._kept.popleft())
+        # The store may hang for a while: envelopes that are no longer kept are not written either.
+        while self._unwritten and self._unwritten[0].offset < self._first:
+            self._unwritten.popleft()
 
 
 class Positions:
-    """Which members are yet to be told where they are, a bounded number at a time."""
+    """Members that still need a new cursor."""
 
     def __init__(self) -> None:
         self._waiting: deque[Member] = deque()
         self._offset = 0
 
     def due(self, offset: int, members: Iterable[Member]) -> list[Member]:
-        """Those to tell now. After a change all are told, some in each call."""
+        """The members that get a cursor now. After a change every member gets one, a bounded number in each call."""
         if not self._waiting and self._offset != offset:
             self._offset = offset
             self._waiting.extend(members)
-        found = [self._waiting.popleft() for _ in range(min(MOST_TOLD, len(self._waiting)))]
+        found = [self._waiting.popleft() for _ in range(min(CURSORS_PER_TICK, len(self._waiting)))]
         return [member for member in found if not member.gone]
+
+
+async def delete_history(store: Store, place: str) -> None:
+    """Delete the stored envelopes of a topic that keeps none any more."""
+    segments = await store.find(HISTORY_SEGMENTS, place=place)
+    async with store.transaction() as change:
+        for segment in segments:
+            change.delete(HISTORY_SEGMENTS, segment.key)
+        change.delete(HISTORY_HEADS, place)
+
+
+def _size(kept: Kept) -> int:
+    return len(kept.data) if kept.data.isascii() else len(kept.data.encode())

@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from interlock.protocols.mcpx import kinds
-from interlock.protocols.mcpx.envelopes import PROTOCOL, Envelope, decode
+from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.rooms.member import Member
 from interlock.transports.websocket import text_of
@@ -77,14 +75,7 @@ class LocalParticipant:
     ) -> str:
         """Send an envelope. Returns its id. Raises Refusal."""
         id_ = str(uuid.uuid4())
-        members: dict[str, object] = {"protocol": PROTOCOL, "id": id_, "from": self.id}
-        if to:
-            members["to"] = list(to)
-        members["kind"] = kind
-        if correlation_id is not None:
-            members["correlation_id"] = correlation_id
-        members["payload"] = payload
-        self.member.submit(msgspec.json.encode(members))
+        self.member.submit(encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id))
         return id_
 
     def read(self) -> Envelope | None:

@@ -23,7 +23,7 @@ from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY, agree
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.capabilities import CapabilitySet
-from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, PROTOCOL, Envelope
+from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
@@ -56,7 +56,7 @@ _CANCELLED: Final = "notifications/cancelled"
 _RESPONSES: Final = CapabilitySet(("mcp/response:*",))
 
 
-class Asked(NamedTuple):
+class RoomRequest(NamedTuple):
     """A request to a server in a topic."""
 
     envelope: Envelope
@@ -96,7 +96,7 @@ class ServerParticipant:
         if proposal is not None and proposal.proposer != sender.id:
             # MCPx, Proposal Fulfillment: the response goes to the fulfiller and the proposer.
             to.append(proposal.proposer)
-        asked = Asked(envelope, Request(operation.id, operation.method or "", _params(envelope)), to)
+        asked = RoomRequest(envelope, Request(operation.id, operation.method or "", _params(envelope)), to)
         try:
             self._serve(sender, asked)
         except Fault as fault:
@@ -110,7 +110,7 @@ class ServerParticipant:
         for exchange in list(self._open.values()):
             exchange.abort(f"{self.id} leaves the topic")
 
-    def respond(self, asked: Asked, member: str, value: bytes) -> None:
+    def respond(self, asked: RoomRequest, member: str, value: bytes) -> None:
         """Send the response to a request: `result` or `error` with its JSON."""
         self._open.pop(asked.envelope.id, None)
         if len(value) > LARGEST_RESULT:
@@ -118,23 +118,17 @@ class ServerParticipant:
             message = f"the answer has {len(value)} bytes, and an envelope at most {DEFAULT_BOUNDS.envelope_bytes}"
             member, value = "error", _rendered(Fault("TOO_LARGE", message, hint=hint))
         kind = f"{kinds.RESPONSE}:{asked.envelope.kind.operation}"
-        envelope = {
-            "protocol": PROTOCOL,
-            "id": str(uuid.uuid4()),
-            "from": self.id,
-            "to": asked.to,
-            # The kind of a response is one character longer than that of its request.
-            "kind": kind if len(kind) <= kinds.LONGEST_KIND else f"{kinds.RESPONSE}:{asked.envelope.kind.method}",
-            "correlation_id": asked.envelope.id,
-            "payload": {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)},
-        }
-        self._room.speak(self.id, msgspec.json.encode(envelope))
+        if len(kind) > kinds.LONGEST_KIND:  # one character longer than that of its request
+            kind = f"{kinds.RESPONSE}:{asked.envelope.kind.method}"
+        payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
+        about = asked.envelope.id
+        self._room.speak(self.id, encode(str(uuid.uuid4()), self.id, kind, payload, to=asked.to, correlation_id=about))
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: RoomRequest) -> None:
         """The sender gave the request up, so nothing answers it."""
         self._open.pop(asked.envelope.id, None)
 
-    def _serve(self, sender: Member, asked: Asked) -> None:
+    def _serve(self, sender: Member, asked: RoomRequest) -> None:
         method = asked.request.method
         caller = self._caller(sender.principal)
         exchange = RoomExchange(self, asked, caller)
@@ -194,7 +188,7 @@ class RoomExchange(Exchange):
 
     __slots__ = ("_open", "_participant", "asked")
 
-    def __init__(self, participant: ServerParticipant, asked: Asked, caller: Caller) -> None:
+    def __init__(self, participant: ServerParticipant, asked: RoomRequest, caller: Caller) -> None:
         request = asked.request
         super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
         self._participant = participant

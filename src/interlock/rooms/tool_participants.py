@@ -21,7 +21,7 @@ from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
-from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
+from interlock.protocols.mcpx.payloads import check_payload, operation_kind
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import Member
@@ -145,8 +145,11 @@ class ToolParticipants:
         topic, one = key[2], self._joined.get(key)
         if one is None or one.ended:
             own = sum(1 for owner, _, _ in self._joined if owner == caller.owner)
-            if own >= MOST_PER_OWNER or len(self._joined) >= MOST:
+            if own >= MOST_PER_OWNER:
                 raise Fault("RESOURCE_EXHAUSTED", f"you are in {own} rooms", hint=f"call {tools.LEAVE} in one of them")
+            if len(self._joined) >= MOST:
+                message = f"{MOST} clients are in rooms through tools"
+                raise Fault("RESOURCE_EXHAUSTED", message, hint="wait until one leaves", retry_after_ms=60_000)
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
             self._gateway.check_loaded()
             # Another connection of the same principal is not replaced by a tool.
@@ -170,8 +173,7 @@ class ToolParticipants:
 
     def _propose(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
         method, params = arguments["method"], arguments["params"]
-        target = params.get(TARGET_MEMBERS.get(method, ""))
-        kind = f"{kinds.PROPOSAL}:{method}" + (f":{target}" if isinstance(target, str) and target else "")
+        kind = operation_kind(kinds.PROPOSAL, method, params)
         id_ = one.say(kind, {"method": method, "params": params}, arguments.get("to", ()))
         return RoomResult({"proposal": id_, "state": "open"})
 

@@ -10,7 +10,7 @@ import pytest
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
-from interlock.protocols.mcpx.responses import Asked, asked, check_response
+from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 
 from .vectors import EXAMPLES, FULFILMENT_RESPONSE, REQUEST, RESPONSE, envelope
 
@@ -148,7 +148,7 @@ def test_notifications_travel_as_requests_without_an_id() -> None:
     notification = envelope("mcp/request:notifications/initialized", payload=payload)
     operation = check_payload(notification)
     assert operation.id is None
-    assert asked(notification, operation) is None
+    assert open_request(notification, operation) is None
     assert refused("mcp/request:notifications/initialized", {**payload, "id": 1}).reason is Reason.INVALID_PAYLOAD
     answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert refused("mcp/response:notifications/initialized", answer).reason is Reason.INVALID_PAYLOAD
@@ -180,8 +180,10 @@ def test_results_and_errors_are_responses() -> None:
 def answer(**changes: object) -> Refusal | None:
     """What is held against a response to the example request, if it differs in this."""
     request = decode(REQUEST.encode())
-    expected = asked(request, check_payload(request))
-    assert expected == Asked("env-call-1", "trusted-agent", ("target-agent",), "tools/call", "dangerous_operation", 42)
+    expected = open_request(request, check_payload(request))
+    assert expected == OpenRequest(
+        "env-call-1", "trusted-agent", ("target-agent",), "tools/call", "dangerous_operation", 42
+    )
     response = decode(json.dumps({**json.loads(RESPONSE), **changes}).encode())
     try:
         check_response(response, check_payload(response), expected)
@@ -204,7 +206,7 @@ def test_a_response_fits_its_request() -> None:
 
 def test_a_response_to_a_request_without_context_may_name_what_it_was_about() -> None:
     request = decode(REQUEST.replace("tools/call:dangerous_operation", "tools/call").encode())
-    expected = asked(request, check_payload(request))
+    expected = open_request(request, check_payload(request))
     assert expected is not None
     response = decode(RESPONSE.encode())
     check_response(response, check_payload(response), expected)
@@ -213,7 +215,7 @@ def test_a_response_to_a_request_without_context_may_name_what_it_was_about() ->
 def test_only_requests_are_answered() -> None:
     for example in (RESPONSE, FULFILMENT_RESPONSE, EXAMPLES["3.2 MCP Proposals"], EXAMPLES["3.3 Chat Messages"]):
         other = decode(example.encode())
-        assert asked(other, check_payload(other)) is None
+        assert open_request(other, check_payload(other)) is None
 
 
 @pytest.mark.parametrize("payload", [{"text": "x"}, {"text": "", "format": "markdown"}, {"text": "x", "extra": 1}])

@@ -6,6 +6,7 @@ The payload stays raw. An envelope that two readers could take differently is re
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -60,6 +61,30 @@ def decode(data: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> Envelope:
         return _envelope(members, data, bounds)
     except Refusal as refusal:
         raise refusal.about(_salvaged(members, "id", bounds.id_chars), _salvaged(members, "kind", 256)) from None
+
+
+def encode(
+    id: str,
+    sender: str,
+    kind: str,
+    payload: object,
+    *,
+    to: Sequence[str] = (),
+    correlation_id: str | None = None,
+    ts: str | None = None,
+) -> bytes:
+    """An envelope in the specification's order of members. `payload` is anything that msgspec encodes."""
+    members: dict[str, object] = {"protocol": PROTOCOL, "id": id}
+    if ts is not None:
+        members["ts"] = ts
+    members["from"] = sender
+    if to:
+        members["to"] = list(to)
+    members["kind"] = kind
+    if correlation_id is not None:
+        members["correlation_id"] = correlation_id
+    members["payload"] = payload
+    return msgspec.json.encode(members)
 
 
 def why_bad_participant(id: str) -> str | None:

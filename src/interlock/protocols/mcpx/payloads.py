@@ -49,6 +49,12 @@ class Operation(msgspec.Struct, frozen=True):
     """The JSON-RPC id; None for notifications and proposals."""
 
 
+def operation_kind(type_: str, method: str, params: Mapping[str, object]) -> str:
+    """The kind of an operation, with its CONTEXT where `params` has it as a text."""
+    target = params.get(TARGET_MEMBERS.get(method, ""))
+    return f"{type_}:{method}:{target}" if isinstance(target, str) and target else f"{type_}:{method}"
+
+
 def check_payload(envelope: Envelope) -> Operation:
     """Refuse an envelope whose payload is not what its kind says. Raises `Refusal`."""
     try:

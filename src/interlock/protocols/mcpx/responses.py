@@ -14,7 +14,7 @@ from interlock.protocols.mcpx.payloads import Operation
 from interlock.wire.messages import Id
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OpenRequest(msgspec.Struct, frozen=True):
     """A request that may be answered, as much of it as its response is checked against."""
 
     envelope_id: str
@@ -25,14 +25,14 @@ class Asked(msgspec.Struct, frozen=True):
     id: Id
 
 
-def asked(envelope: Envelope, operation: Operation) -> Asked | None:
+def open_request(envelope: Envelope, operation: Operation) -> OpenRequest | None:
     """The expectation for a response to this envelope; None if no response may come."""
     if envelope.kind.type != kinds.REQUEST or operation.id is None or operation.method is None:
         return None
-    return Asked(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)
+    return OpenRequest(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)
 
 
-def check_response(response: Envelope, operation: Operation, request: Asked) -> None:
+def check_response(response: Envelope, operation: Operation, request: OpenRequest) -> None:
     """Refuse a response that does not fit the request it refers to (MCPx, MCP Responses). Raises `Refusal`."""
     kind = response.kind
     wrong: tuple[str, str] | None = None

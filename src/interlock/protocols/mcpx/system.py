@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpx.envelopes import PROTOCOL
+from interlock.protocols.mcpx.envelopes import encode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.kinds import ERROR, HISTORY, PRESENCE, WELCOME
 
@@ -118,14 +118,4 @@ def _envelope(
     to: str | None = None,
     correlation_id: str | None = None,
 ) -> bytes:
-    members: dict[str, object] = {"protocol": PROTOCOL, "id": id}
-    if ts is not None:
-        members["ts"] = ts
-    members["from"] = GATEWAY
-    if to is not None:
-        members["to"] = [to]
-    members["kind"] = kind
-    if correlation_id is not None:
-        members["correlation_id"] = correlation_id
-    members["payload"] = payload
-    return msgspec.json.encode(members)
+    return encode(id, GATEWAY, kind, payload, to=() if to is None else (to,), correlation_id=correlation_id, ts=ts)

@@ -17,7 +17,7 @@ from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, Ledger, LedgerBounds
 from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.protocols.mcpx.recent import Recent
-from interlock.protocols.mcpx.responses import Asked, asked, check_response
+from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
 from interlock.protocols.mcpx.routing import Participant, recipients
 from interlock.protocols.mcpx.system import capability_violation
 
@@ -62,7 +62,7 @@ class Topic:
         self._rules = rules
         self._participants: dict[str, Participant] = {}
         self._ids: Recent[bool] = Recent(rules.ids_for, rules.ids_per_sender, rules.ids)
-        self._requests: Recent[Asked] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
+        self._requests: Recent[OpenRequest] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
         self._ledger = Ledger(rules.ledger)
 
     def govern(self, rules: TopicRules) -> None:
@@ -156,7 +156,7 @@ class Topic:
         if not sender.capabilities.covers(kind.text):
             raise capability_violation(kind.text, reserved=kind.reserved)
 
-    def _check_payload(self, envelope: Envelope, now: float) -> Asked | None:
+    def _check_payload(self, envelope: Envelope, now: float) -> OpenRequest | None:
         operation = check_payload(envelope)
         if envelope.kind.type == kinds.RESPONSE:
             request = self._requests.get(envelope.correlation_id or "", now)
@@ -164,7 +164,7 @@ class Topic:
                 message = f"This topic remembers no request {envelope.correlation_id!r}."
                 raise Refusal(Reason.UNKNOWN_REQUEST, message, "Name the request envelope's `id` as `correlation_id`.")
             check_response(envelope, operation, request)
-        return asked(envelope, operation)
+        return open_request(envelope, operation)
 
     def _arbitrate(self, envelope: Envelope, sender: Participant, now: float) -> Proposal | None:
         match envelope.kind.type:

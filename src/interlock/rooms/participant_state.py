@@ -1,0 +1,98 @@
+"""What a participant knows of its topic: itself, the others, its cursor, and the envelopes that it has seen.
+
+Rule: an envelope that is malformed, or whose kind does not match its payload, is never passed on (MCPx, Participant
+Validation). It is counted for its sender.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from interlock.protocols.mcpx import kinds, system
+from interlock.protocols.mcpx.envelopes import Envelope, decode
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.payloads import check_payload
+from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.responses import OpenRequest, check_response, open_request
+
+
+class ParticipantState:
+    """The topic, as one participant sees it."""
+
+    def __init__(self, since: str | None) -> None:
+        self.id = ""
+        self.capabilities: tuple[str, ...] = ()
+        self.participants: dict[str, tuple[str, ...]] = {}
+        """The capabilities of everyone else, by id."""
+        self.misbehaviour: Counter[str] = Counter()
+        """Envelopes that were dropped, by sender."""
+        self.cursor = since
+        """Where it is in a topic that keeps a history. Give it as `since` to go on there, also in another process."""
+        self.gaps = 0
+        """How often the gateway no longer had what this participant missed."""
+        self._requests: Recent[OpenRequest] = Recent(3_600.0, 1_024, 8_192)
+        self._seen: Recent[bool] = Recent(3_600.0, 8_192, 8_192)
+        """Envelopes since the cursor, which come again after a reconnection, and its own."""
+
+    def _read(self, data: bytes) -> Envelope | None:
+        """The envelope in a message, once; None for one that is dropped or was seen before."""
+        try:
+            envelope = decode(data)
+            operation = check_payload(envelope)
+            if envelope.kind.type == kinds.RESPONSE:
+                request = self._requests.get(envelope.correlation_id or "", 0.0)
+                if request is not None:
+                    check_response(envelope, operation, request)
+        except Refusal:
+            self.misbehaviour[_sender(data)] += 1
+            return None
+        if not envelope.kind.reserved and self._seen.get(envelope.id, 0.0):
+            return None  # it comes again, from the history
+        self._remember(envelope)
+        self._note(envelope)
+        return envelope
+
+    def _remember(self, envelope: Envelope) -> None:
+        """Remember an envelope, so that it is taken once and responses to it can be checked."""
+        if not envelope.kind.reserved:
+            self._seen.add(envelope.id, True, "", 0.0)
+        if envelope.kind.type == kinds.REQUEST:
+            with contextlib.suppress(Refusal):
+                request = open_request(envelope, check_payload(envelope))
+                if request is not None:
+                    self._requests.add(envelope.id, request, envelope.sender, 0.0)
+
+    def _note(self, envelope: Envelope) -> None:
+        if envelope.kind.type == kinds.WELCOME:
+            welcome = msgspec.json.decode(envelope.payload, type=system.WelcomePayload)
+            self.id, self.capabilities = welcome.you.id, welcome.you.capabilities or ()
+            self.participants = {one.id: one.capabilities or () for one in welcome.participants}
+            self._note_history(welcome.history)
+        elif envelope.kind.type == kinds.HISTORY:
+            self.cursor = msgspec.json.decode(envelope.payload, type=system.HistoryPayload).cursor
+        elif envelope.kind.type == kinds.PRESENCE:
+            presence = msgspec.json.decode(envelope.payload, type=system.PresencePayload)
+            who = presence.participant
+            if presence.event == "leave":
+                self.participants.pop(who.id, None)
+            elif who.id != self.id:
+                self.participants[who.id] = who.capabilities or ()
+
+    def _note_history(self, history: system.HistoryPayload | msgspec.UnsetType) -> None:
+        if isinstance(history, msgspec.UnsetType):
+            self.gaps += self.cursor is not None
+            self.cursor = None
+        else:
+            self.gaps += history.recovered is False
+            self.cursor = history.cursor
+
+
+def _sender(data: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(data, type=dict[str, Any]).get("from", ""))[:128]
+    except msgspec.DecodeError:
+        return ""
