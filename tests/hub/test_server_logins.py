@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of,
 from interlock.client.oauth.login import Login
 from interlock.config.settings import Server
 from interlock.hub.foundation import COLLECTIONS
-from interlock.hub.upstreams.login_records import LOGINS, LoginRecord
+from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.oauth.challenges import Challenge
-from interlock.store import Store
+from interlock.store import Document, Store
 from interlock.transports.http.authorized_calls import Refused
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
@@ -163,6 +164,21 @@ async def test_t105_a_callback_counts_once_and_only_for_a_login_that_was_begun(
         assert (await go(callback))[0] == 200
         assert (await go(callback))[0] == 400
         assert len(protected.forms) == 1
+        assert (await hub.operate("logins.wait", state=state))["done"], "also for a question that comes after the end"
+
+
+async def test_a_login_that_is_begun_again_registers_no_second_client_and_counts_when_it_is_complete(
+    tmp_path: Path, protected: ProtectedServer
+) -> None:
+    async with behind(tmp_path, protected) as hub:
+        await hub.state("docs", ServerState.ERROR)
+        for _ in range(3):
+            await hub.operate("logins.begin", server="docs")
+        assert (await hub.operate("logins.list"))["logins"] == []
+        await log_in(hub)
+        assert len((await hub.operate("logins.list"))["logins"]) == 1
+        await hub.state("docs", ServerState.CONNECTED)
+        assert text_of(await call(hub)) == "you are client-1"
 
 
 async def test_t106_a_client_that_opens_pages_is_given_one_that_starts_the_login_once_on_this_machine(
@@ -198,7 +214,9 @@ async def test_a_code_logs_in_where_there_is_no_browser(tmp_path: Path, protecte
         page = await hub.operate("logins.device", server="docs")
         assert not (await hub.operate("logins.poll", id=page["id"], server="docs"))["done"]
         protected.devices = dict.fromkeys(protected.devices, True)
-        assert (await hub.operate("logins.poll", id=page["id"], server="docs"))["done"]
+        polls = [hub.operate("logins.poll", id=page["id"], server="docs") for _ in range(3)]
+        assert [state["done"] for state in await asyncio.gather(*polls)] == [True] * 3
+        assert len(protected.forms) == 2, "the code is used once"
         await hub.state("docs", ServerState.CONNECTED)
         assert text_of(await call(hub)) == "you are client-1"
 
@@ -209,11 +227,7 @@ async def test_hubs_of_one_store_refresh_once_and_never_use_a_spent_refresh_toke
     stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
     encryption = Encryption(bytes(32))
 
-    class Holder:
-        def __init__(self, store: Store) -> None:
-            self.store = store
-
-    logins = [Login(protected.url, store=LoginRecord(Holder(store), encryption, "docs", "")) for store in stores]
+    logins = [Login(protected.url, store=LoginRecord(Held(store), encryption, "docs", "")) for store in stores]
     pending = await logins[0].begin(Challenge(), "http://127.0.0.1:9/callback")
     await logins[0].finish(pending, await visit(pending.request.url))
     for number in range(1, 11):
@@ -226,13 +240,52 @@ async def test_hubs_of_one_store_refresh_once_and_never_use_a_spent_refresh_toke
     # A row that was moved to another server or principal opens for nobody.
     (row,) = await stores[0].find(LOGINS)
     for server, principal in (("mail", ""), ("docs", "agent:mallory")):
-        other = LoginRecord(Holder(stores[0]), encryption, server, principal)
+        other = LoginRecord(Held(stores[0]), encryption, server, principal)
         async with stores[0].transaction() as change:
             moved = {"id": other._id, "server": server, "principal": principal}
             change.put(LOGINS, LOGINS.kind(**{**{name: getattr(row.value, name) for name in ("sealed",)}, **moved}))
         assert await other.load() is None
     for store in stores:
         await store.close()
+
+
+async def test_a_login_is_renewed_by_one_hub_at_a_time_and_a_hub_that_died_gives_way(tmp_path: Path) -> None:
+    stores = [await Store.open(tmp_path / "hub.db", COLLECTIONS) for _ in range(2)]
+    first, second = (LookingRecord(Held(store), Encryption(bytes(32)), "docs", "") for store in stores)
+    inside: list[str] = []
+
+    async def renew() -> None:
+        async with second.lock():
+            inside.append("second")
+
+    async with first.lock():
+        waiting = asyncio.ensure_future(renew())
+        await until(lambda: second.looks >= 3 or bool(inside))
+        inside.append("first")
+    await waiting
+    assert inside == ["first", "second"]
+    async with stores[0].transaction() as change:
+        change.put(
+            LOGINS, LOGINS.kind(first._id, "docs", "", leased_by="a hub that died", leased_until=time.time() - 1)
+        )
+    await renew()
+    for store in stores:
+        await store.close()
+
+
+class LookingRecord(LoginRecord):
+    """Counts how often the row was read."""
+
+    looks = 0
+
+    async def _row(self) -> Document[SealedLogin] | None:
+        self.looks += 1
+        return await super()._row()
+
+
+class Held:
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
 
 async def test_a_server_without_a_person_logs_in_by_itself(tmp_path: Path, protected: ProtectedServer) -> None:

@@ -101,15 +101,24 @@ class Launcher:
         with self._lock:
             self._number += 1
             number = self._number
-            self._starting[number] = starting
         packet = msgspec.json.encode(Request(number, msgspec.Raw(msgspec.json.encode(plan))))
         if len(packet) > PACKET:
             raise Refused("the server's command and variables are too long to contain it", "shorten them")
+        with self._lock:
+            self._starting[number] = starting
         try:
             socket.send_fds(self._control, [packet], pipes)
             return starting.result(START_S)
         except OSError as cause:
-            raise Refused(f"the server cannot be contained: {cause}") from None
+            self._give_up(number, starting)
+            raise Refused(f"the server cannot be contained: {cause or 'it took too long'}") from None
+
+    def _give_up(self, number: int, starting: Future[Started]) -> None:
+        """Forget a server that did not start in time. It is killed, also if it starts later."""
+        with self._lock:
+            self._starting.pop(number, None)
+        if starting.done() and starting.exception() is None:
+            self.signal(starting.result().pid, _KILL)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a server and its group, unless it has ended."""
@@ -139,10 +148,13 @@ class Launcher:
             if "ended" in message:
                 self._running.pop(message["ended"]).ended.set_result(message["code"])
                 return
-            starting = self._starting.pop(message["id"])
+            starting = self._starting.pop(message["id"], None)
             if "pid" in message:
                 started = self._running[message["pid"]] = Started(message["pid"], Future())
-        if "pid" in message:
+        if starting is None:
+            if "pid" in message:
+                self.signal(started.pid, _KILL)  # nobody waits for it any more
+        elif "pid" in message:
             starting.set_result(started)
         else:
             starting.set_exception(OSError(message["error"]))

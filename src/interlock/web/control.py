@@ -124,7 +124,7 @@ class _Connection(asyncio.Protocol):
         self._lines = LineReader(Limits().message_bytes)
         self._transport: asyncio.Transport
         self._greeted = False
-        self._impatient: asyncio.TimerHandle | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._following: FollowingTask | None = None
         self._stdio: StdioServer | None = None
@@ -137,7 +137,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._all.add(self)
-        self._impatient = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._transport.abort)
+        self._hello_timer = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         while not self._greeted:
@@ -155,8 +155,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.discard(self)
-        if self._impatient is not None:
-            self._impatient.cancel()
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
         if self._following is not None:
             self._following.close()
         for task in self._working:
@@ -178,8 +178,8 @@ class _Connection(asyncio.Protocol):
 
     def _hello(self, line: bytes | Oversize, rest: bytes) -> None:
         self._greeted = True
-        if self._impatient is not None:
-            self._impatient.cancel()
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
         id_: Id | None = None
         try:
             request = decode(line) if isinstance(line, bytes) and len(line) <= LARGE else None
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
         limits = self._hub_app.limits
         stdio = self._stdio = StdioServer(self._hub_app.service, caller, limits=limits, admit=admit)
         stdio.connection_made(self._transport)
-        self._transport.set_protocol(_HandedOn(stdio, self))
+        self._transport.set_protocol(_StdioHandover(stdio, self))
         if rest:
             stdio.data_received(rest)
 
@@ -280,7 +280,7 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-class _HandedOn(asyncio.Protocol):
+class _StdioHandover(asyncio.Protocol):
     """A connection that speaks MCP now. Its end is also the end of what was kept for it here."""
 
     def __init__(self, stdio: StdioServer, connection: _Connection) -> None:

@@ -44,7 +44,7 @@ class ObservedService:
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, and tell how it went."""
-        self._service.serve(_Overseen(exchange, self._tell))
+        self._service.serve(_ObservedExchange(exchange, self._tell))
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification."""
@@ -67,7 +67,7 @@ class ObservedService:
         self._service.end_session(session, event, reason)
 
 
-class _Overseen(Exchange):
+class _ObservedExchange(Exchange):
     """The exchange that the service sees; what it answers goes to the real one."""
 
     __slots__ = ("_begun", "_real", "_tell")

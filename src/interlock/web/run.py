@@ -123,22 +123,27 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
         await hub_app.start()
-        await rooms.start()
-        conversations.start()
     except StoreError as cause:
+        await http.stop(DRAIN_S)
         raise CannotStart(cause.message, cause.hint) from None
     try:
+        await rooms.start()
+        conversations.start()
         await control.listen(socket_path(home))
         _write_info(home, hub_app.listen, control)
-    except OSError as cause:
+    except (StoreError, OSError) as cause:
+        rooms.stop()
         await http.stop(DRAIN_S)
+        await control.close()
         await hub_app.stop()
+        if isinstance(cause, StoreError):
+            raise CannotStart(cause.message, cause.hint) from None
         hint = f"see that there is room in {home / 'run'}, and that it can be written"
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
     watch = LoopWatch.here()
     watch.start()
     watcher = asyncio.create_task(_watch_files(hub_app, operations.configuration))
-    ebbing = asyncio.create_task(_watch_memory(http.listener, hub_app))
+    memory_task = asyncio.create_task(_watch_memory(http.listener, hub_app))
     with _signals(readiness.stop):
         on_ready(Ready(hub_app.listen, os.getpid()))
         await readiness.stopping.wait()
@@ -147,7 +152,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     rooms.stop()
     operations.console.close()
     watcher.cancel()
-    ebbing.cancel()
+    memory_task.cancel()
     await http.stop(readiness.drain_s)
     await conversations.close()
     await rooms.close()

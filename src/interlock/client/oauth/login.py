@@ -122,7 +122,7 @@ class Login:
 
     @property
     def due(self) -> bool:
-        """Whether the token must be renewed before it is sent; also before it was read from the store."""
+        """True if the token must be renewed or loaded first."""
         if not self._loaded:
             return True
         tokens = self._tokens
@@ -177,6 +177,10 @@ class Login:
             bound = stored if stored is not None and self._fits(stored, found) else None
             scopes = self._scopes(found, challenge, bound)
             client = await self._client(found, bound, redirect_uri)
+            if (bound is None or bound.client != client) and (stored is None or stored.tokens is None):
+                # A person may give up and begin again: the issuer then registers no second client.
+                endpoint = found.server.token_endpoint or ""
+                await self._store.save(StoredLogin(found.server.issuer, found.resource, endpoint, client))
             request = authorization_request(found.server, client.client_id, redirect_uri, found.resource, scopes)
             return Pending(request, found, client)
 

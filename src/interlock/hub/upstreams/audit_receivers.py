@@ -136,7 +136,8 @@ class _Receiver:
         self.server = server
         self._reconnected.set()
         self.woken.set()
-        if self.task is None:
+        # A task that failed unforeseen begins anew with the next connection.
+        if self.task is None or self.task.done():
             self.task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:

@@ -39,6 +39,8 @@ class SealedLogin(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed: str = ""
     issuer: str = ""
     """Shown to operators; the one that counts is sealed."""
+    logged_in: bool = False
+    """Whether the sealed text has tokens, and not only the client that the issuer registered."""
     leased_by: str = ""
     leased_until: float = 0.0
 
@@ -84,7 +86,9 @@ class LoginRecord:
                     change.delete(LOGINS, self._id)
                     return
                 sealed = self._encryption.seal(msgspec.json.encode(login).decode(), self._bound_to)
-                change.put(LOGINS, SealedLogin(self._id, self._server, self._principal, sealed, login.issuer))
+                logged_in = login.tokens is not None
+                row = SealedLogin(self._id, self._server, self._principal, sealed, login.issuer, logged_in)
+                change.put(LOGINS, row)
         except StoreError as cause:
             raise fault_of(cause) from None
 

@@ -1,7 +1,8 @@
 """The logins of the hub to its servers: who is logged in, and logins that wait for a person in a browser.
 
 A person comes back by the state of the login, which nobody can guess; a page that starts one has a ticket of the same
-kind. Both hold for ten minutes and once. No token leaves this module but in the header of its own server.
+kind. Both hold for ten minutes and once. A login that ended is known for the rest of that time, for those who wait for
+it. No token leaves this module but in the header of its own server.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakValueDictionary
 
@@ -30,7 +31,7 @@ from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 
 VALID_S: Final = 600.0
-MOST_WAITING: Final = 256
+MOST_PENDING: Final = 256
 CALLBACK: Final = "/oauth/callback"
 START: Final = "/oauth/start/"
 
@@ -42,7 +43,7 @@ class LoginHost(StoreHolder, Protocol):
     resolver: Resolver
 
 
-class Waiting(msgspec.Struct, eq=False):
+class PendingLogin(msgspec.Struct, eq=False):
     """A login that a person has begun."""
 
     server: str
@@ -52,9 +53,26 @@ class Waiting(msgspec.Struct, eq=False):
     by: Principal
     until: float
     done: asyncio.Future[None]
+    came_back: bool = False
+    """Whether a browser came back with a code, which counts once."""
+
+    @property
+    def ended(self) -> bool:
+        return self.done.done()
 
 
-class Ticket(msgspec.Struct, frozen=True):
+class PendingDeviceLogin(msgspec.Struct, eq=False):
+    """A login with a code that a person types elsewhere."""
+
+    login: Login
+    pending: PendingDevice
+    until: float
+    lock: asyncio.Lock
+    """Held while the authorization server is asked: a code is good once."""
+    ended: bool = False
+
+
+class LoginTicket(msgspec.Struct, frozen=True):
     """The right to begin one login."""
 
     server: str
@@ -62,6 +80,9 @@ class Ticket(msgspec.Struct, frozen=True):
     by: Principal
     """The caller that needs it."""
     until: float
+
+
+_Begun = TypeVar("_Begun", PendingLogin, PendingDeviceLogin)
 
 
 class LoginRow(msgspec.Struct, frozen=True):
@@ -80,9 +101,9 @@ class Logins:
         self._host = host
         self._encryption = encryption
         self._logins: WeakValueDictionary[tuple[str, str], _HubLogin] = WeakValueDictionary()
-        self._waiting: dict[str, Waiting] = {}
-        self._devices: dict[str, tuple[Login, PendingDevice, float]] = {}
-        self._tickets: dict[str, Ticket] = {}
+        self._pending: dict[str, PendingLogin] = {}
+        self._devices: dict[str, PendingDeviceLogin] = {}
+        self._tickets: dict[str, LoginTicket] = {}
 
     def of(self, server: str, settings: Server, principal: str = "") -> Login:
         """The login of a principal to a server; the one that all share where `principal` is empty."""
@@ -97,43 +118,43 @@ class Logins:
             self._logins[server, principal] = known
         return known
 
-    async def begin(self, server: str, principal: str, redirect_uri: str, by: Principal) -> Waiting:
+    async def begin(self, server: str, principal: str, redirect_uri: str, by: Principal) -> PendingLogin:
         """Begin a login in a browser. Raises a `Fault`."""
         login = self.of(server, self._server(server), principal)
         pending = await login.begin(login.wanted or Challenge(), redirect_uri)
         self._forget_old()
-        if len(self._waiting) >= MOST_WAITING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        self._pending = _with_place(self._pending)
         done = asyncio.get_running_loop().create_future()
-        waiting = Waiting(server, principal, login, pending, by, time.monotonic() + VALID_S, done)
-        self._waiting[pending.request.state] = waiting
-        return waiting
+        begun = PendingLogin(server, principal, login, pending, by, time.monotonic() + VALID_S, done)
+        self._pending[pending.request.state] = begun
+        return begun
 
-    async def finish(self, callback: str) -> Waiting:
+    async def finish(self, callback: str) -> PendingLogin:
         """Take the address that a browser was sent back to. Raises LOGIN_REQUIRED for one of no login under way."""
         self._forget_old()
         state = parse_qs(urlsplit(callback).query).get("state", [""])[0]
-        waiting = self._waiting.pop(state, None)
-        if waiting is None:
+        begun = self._pending.get(state)
+        if begun is None or begun.came_back:
             raise Fault("LOGIN_REQUIRED", "this page belongs to no login that is under way", hint="begin again")
+        begun.came_back = True
         try:
-            await waiting.login.finish(waiting.pending, callback)
+            await begun.login.finish(begun.pending, callback)
         except Fault as fault:
-            waiting.done.set_exception(fault)
-            waiting.done.exception()
+            begun.done.set_exception(fault)
+            begun.done.exception()
             raise
-        waiting.done.set_result(None)
-        return waiting
+        begun.done.set_result(None)
+        return begun
 
     async def wait(self, state: str, within_s: float) -> bool:
         """Wait for a login that was begun. False if the person is not done yet. Raises why it failed."""
-        waiting = self._waiting.get(state)
-        if waiting is None:
+        begun = self._pending.get(state)
+        if begun is None:
             raise Fault("NOT_FOUND", "no such login is under way")
-        await asyncio.wait([waiting.done], timeout=within_s)
-        if not waiting.done.done():
+        await asyncio.wait([begun.done], timeout=within_s)
+        if not begun.ended:
             return False
-        waiting.done.result()
+        begun.done.result()
         return True
 
     async def begin_device(self, server: str, principal: str) -> tuple[str, PendingDevice]:
@@ -141,38 +162,38 @@ class Logins:
         login = self.of(server, self._server(server), principal)
         pending = await login.begin_device(login.wanted or Challenge())
         self._forget_old()
-        if len(self._devices) >= MOST_WAITING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        self._devices = _with_place(self._devices)
         id_ = secrets.token_urlsafe(24)
-        self._devices[id_] = login, pending, time.monotonic() + min(pending.code.expires_in, VALID_S)
+        until = time.monotonic() + min(pending.code.expires_in, VALID_S)
+        self._devices[id_] = PendingDeviceLogin(login, pending, until, asyncio.Lock())
         return id_, pending
 
     async def poll_device(self, id: str) -> float | None:
         """Whether the person is done: None if so, else the seconds until the next question."""
         self._forget_old()
-        found = self._devices.get(id)
-        if found is None:
+        begun = self._devices.get(id)
+        if begun is None:
             raise Fault("LOGIN_REQUIRED", "the code has expired", hint="begin again")
-        wait_s = await found[0].poll_device(found[1])
-        if wait_s is None:
-            del self._devices[id]
-        return wait_s
+        async with begun.lock:
+            wait_s = None if begun.ended else await begun.login.poll_device(begun.pending)
+            begun.ended = wait_s is None
+            return wait_s
 
     def ticket(self, server: str, principal: str, by: Principal) -> str:
         """A path that starts a login once. Raises RESOURCE_EXHAUSTED."""
         self._forget_old()
-        if len(self._tickets) >= MOST_WAITING:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} logins wait for a person", retry_after_ms=60_000)
+        if len(self._tickets) >= MOST_PENDING:
+            raise _too_many()
         name = secrets.token_urlsafe(32)
-        self._tickets[name] = Ticket(server, principal, by, time.monotonic() + VALID_S)
+        self._tickets[name] = LoginTicket(server, principal, by, time.monotonic() + VALID_S)
         return START + name
 
-    def redeem(self, name: str) -> Ticket | None:
+    def redeem(self, name: str) -> LoginTicket | None:
         """The login that a ticket starts; None for a ticket that was used or has expired."""
         self._forget_old()
         return self._tickets.pop(name, None)
 
-    def peek(self, name: str) -> Ticket | None:
+    def peek(self, name: str) -> LoginTicket | None:
         """The login that a ticket would start."""
         self._forget_old()
         return self._tickets.get(name)
@@ -184,7 +205,7 @@ class Logins:
     async def list(self) -> list[LoginRow]:
         """Every stored login."""
         rows = [document.value for document in await self._host.store.find(LOGINS)]
-        return [LoginRow(row.server, row.principal, row.issuer) for row in rows if row.sealed]
+        return [LoginRow(row.server, row.principal, row.issuer) for row in rows if row.logged_in]
 
     def shared_works(self, server: str) -> bool:
         """Whether somebody is logged in for all callers."""
@@ -224,9 +245,23 @@ class Logins:
 
     def _forget_old(self) -> None:
         now = time.monotonic()
-        self._waiting = {state: waiting for state, waiting in self._waiting.items() if waiting.until > now}
+        self._pending = {state: begun for state, begun in self._pending.items() if begun.until > now}
         self._tickets = {name: ticket for name, ticket in self._tickets.items() if ticket.until > now}
-        self._devices = {id_: found for id_, found in self._devices.items() if found[2] > now}
+        self._devices = {id_: found for id_, found in self._devices.items() if found.until > now}
+
+
+def _with_place(logins: dict[str, _Begun]) -> dict[str, _Begun]:
+    """The logins that are kept when one more begins: ended ones give way. Raises RESOURCE_EXHAUSTED."""
+    if len(logins) < MOST_PENDING:
+        return logins
+    kept = {id_: begun for id_, begun in logins.items() if not begun.ended}
+    if len(kept) >= MOST_PENDING:
+        raise _too_many()
+    return kept
+
+
+def _too_many() -> Fault:
+    return Fault("RESOURCE_EXHAUSTED", f"{MOST_PENDING} logins wait for a person", retry_after_ms=60_000)
 
 
 class _HubLogin(Login):
