@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
-Answer = Callable[["Asked"], "AsyncIterator[bytes]"]
+Answer = Callable[["Asked"], "AsyncGenerator[bytes, None]"]
 
 
 class Asked:
@@ -43,7 +43,7 @@ def head(status: int = 200, kind: str = "text/event-stream", **more: str) -> byt
 def raw(*pieces: bytes) -> Answer:
     """Just these bytes, then the end of the connection."""
 
-    async def answer(asked: Asked) -> AsyncIterator[bytes]:
+    async def answer(asked: Asked) -> AsyncGenerator[bytes, None]:
         for piece in pieces:
             yield piece
 
@@ -65,7 +65,7 @@ def refused(status: int, message: str = "no", **headers: str) -> Answer:
     return raw(head(status, "application/json", **headers), json.dumps({"error": {"message": message}}).encode())
 
 
-async def stalls(asked: Asked) -> AsyncIterator[bytes]:
+async def stalls(asked: Asked) -> AsyncGenerator[bytes, None]:
     """Begins to answer, and then says nothing more."""
     yield head()
     yield b": waiting\n\n"
@@ -127,6 +127,12 @@ def anthropic_call(name: str, arguments: str) -> Answer:
 async def model_server() -> AsyncIterator[ModelServer]:
     """Running on a free port."""
     state = ModelServer()
+    serving: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(serve(reader, writer))
+        serving.add(task)
+        task.add_done_callback(serving.discard)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -137,16 +143,18 @@ async def model_server() -> AsyncIterator[ModelServer]:
             asked = Asked(first.split()[1], headers, body)
             state.asked.append(asked)
             answer = state.answers.pop(0) if state.answers else refused(500, "there is no answer left")
-            async for piece in answer(asked):
-                writer.write(piece)
-                await writer.drain()
-        with contextlib.suppress(ConnectionError):
-            writer.close()
-            await writer.wait_closed()
+            async with contextlib.aclosing(answer(asked)) as pieces:
+                async for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
     state.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield state
     finally:
         server.close()
+        for task in list(serving):
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
