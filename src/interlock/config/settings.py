@@ -14,6 +14,7 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
+from .channel_settings import Channel
 from .live_settings import Hook, Live, ServerLive
 from .model_settings import Host, Model
 from .problems import Problem
@@ -759,6 +760,7 @@ class Config(msgspec.Struct, frozen=True):
     hooks: dict[str, Hook] = {}
     models: dict[str, Model] = {}
     host: Host = Host()
+    channels: dict[str, Channel] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""
