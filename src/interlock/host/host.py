@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks, NoHooks
+from interlock.host.inference import ServerInference
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
 from interlock.host.tools import Tools
@@ -51,14 +52,17 @@ class Host:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
+        self._inference = ServerInference(hub_app, self.models, self.conversations)
         self._turns = Turns(hub_app, self.conversations, Tools(hub_app), hooks or NoHooks())
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
-    def start(self) -> None:
-        """Delete old conversations from time to time. The hub has started."""
+    async def start(self) -> None:
+        """Take inferences of servers, and delete what is old from time to time. The hub has started."""
+        await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
+        self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""

@@ -20,6 +20,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
+from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
@@ -65,6 +66,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LOGINS,
     CONVERSATIONS,
     TURNS,
+    INFERENCES,
 )
 """Every collection in the hub's store."""
 

@@ -41,7 +41,7 @@ class LiveParts:
     def __init__(self, foundation: Foundation, authentication: AuthenticationParts) -> None:
         self._foundation = foundation
         journal, settings = foundation.journal, self._settings
-        self.features = Features(lambda: foundation.config.servers)
+        self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.offers = LiveOffers(addresses)

@@ -41,6 +41,13 @@ Place = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
 
+class Handler(Protocol):
+    """Takes requests of servers of one method."""
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
+
+
 class Pushes(Protocol):
     """Takes the events that servers push."""
 
@@ -78,6 +85,7 @@ class LiveConnections:
         self._refusals = refusals
         self._logs = logs
         self._elevations: Elevations | None = None
+        self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
         """What is under way with servers, by the server."""
@@ -85,6 +93,10 @@ class LiveConnections:
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
         self._elevations = elevations
+
+    def serve_with(self, method: str, handler: Handler) -> None:
+        """Have the requests of a method taken by a part of a higher layer."""
+        self._handlers[method] = handler
 
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
@@ -226,7 +238,10 @@ class LiveConnections:
                 admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
                 self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
             else:
-                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                handler = self._handlers.get(request.method)
+                if handler is None:
+                    raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                result = await handler.serve(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
         else:

@@ -5,13 +5,13 @@ A stored entry is a pattern. Where an enabled and a disabled pattern name the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import Config
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
@@ -47,8 +47,8 @@ def entry_id(server: str, agent: str, feature: str) -> str:
 class Features:
     """All entries, following the store. Anyone who acts on a message asks here at that moment."""
 
-    def __init__(self, servers: Callable[[], Mapping[str, Server]]) -> None:
-        self._servers = servers
+    def __init__(self, config: Callable[[], Config]) -> None:
+        self._config = config
         self._store: Store | None = None
         self._mirror: Mirror[FeatureEntry] | None = None
         self._of: dict[str, dict[str, HostPolicy]] = {}
@@ -80,12 +80,13 @@ class Features:
         policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
         on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
         off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
-        settings = self._servers().get(server)
+        config = self._config()
+        settings = config.servers.get(server)
         scopes = {} if settings is None else settings.scopes
         return HostPolicy(
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
-            denied=UNSUPPORTED,
+            denied=() if config.models else UNSUPPORTED,
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
@@ -131,7 +132,7 @@ class Features:
                 if entry.server == server:
                     found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
             known = self._of[server] = {
-                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)), denied=UNSUPPORTED)
+                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)))
                 for agent, (on, off) in found.items()
             }
         return known
@@ -145,7 +146,7 @@ class Features:
         return self._mirror
 
 
-NOTHING: Final = HostPolicy(denied=UNSUPPORTED)
+NOTHING: Final = HostPolicy()
 
 
 def _is_on(policy: HostPolicy, feature: str) -> bool:
