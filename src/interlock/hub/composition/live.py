@@ -17,6 +17,7 @@ from interlock.hub.catalog.offer import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import now
@@ -103,6 +104,10 @@ class LiveParts:
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
         return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+
+    def state_gate(self) -> StateGate:
+        """The gate that gives calls of conversations their state."""
+        return StateGate(self.scope_gate())
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

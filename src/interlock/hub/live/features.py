@@ -5,14 +5,14 @@ A stored entry is a pattern. Where an enabled and a disabled pattern name the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.protocols.mcpl.feature_sets import ScopeRules
+from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
 from interlock.store import Collection, Mirror, Store
@@ -71,7 +71,7 @@ class Features:
         for server in {entry.server for entry in mirror.values()}:
             on_change(server)
 
-    def policy(self, server: str, declared: Iterable[str], agent: str | None = None) -> HostPolicy:
+    def policy(self, server: str, declared: Mapping[str, FeatureSet], agent: str | None = None) -> HostPolicy:
         """What one agent allows a server of its declared feature sets; without an agent, what any of them does.
 
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
@@ -86,6 +86,7 @@ class Features:
         return HostPolicy(
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
+            granted=() if settings is None else _granted(settings.live.grant, [declared[name] for name in on]),
             denied=() if config.models else UNSUPPORTED,
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
@@ -147,6 +148,17 @@ class Features:
 
 
 NOTHING: Final = HostPolicy()
+
+
+def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
+    """The operator's grants that belong to what an enabled feature set uses: no grant reaches an agent by itself."""
+    families = {_family(path) for found in on for path in found.needs}
+    return tuple(path for path in paths if _family(path) in families)
+
+
+def _family(path: str) -> str:
+    """The method that a capability belongs to: `contextHooks.beforeInference` of its paths."""
+    return ".".join(path.split(".")[:2])
 
 
 def _is_on(policy: HostPolicy, feature: str) -> bool:

@@ -74,11 +74,13 @@ class Usage:
 
     async def rows(self, days: int, by: By | None = None) -> list[UsageRow]:
         """The usage of the last days, the present one included; with `by`, one row for each server and so on."""
-        found: dict[tuple[str, ...], UsageRow] = {}
+        found: dict[tuple[str, str, str, str], UsageRow] = {}
 
         def row(server: str, feature: str, agent: str, conversation: str = "") -> UsageRow:
-            named = {"server": server, "feature_set": feature, "agent": agent, "conversation": conversation}
-            key = tuple(value if by in (None, name) else "" for name, value in named.items())
+            server, feature = server if by in (None, "server") else "", feature if by in (None, "feature_set") else ""
+            agent = agent if by in (None, "agent") else ""
+            conversation = conversation if by in (None, "conversation") else ""
+            key = (server, feature, agent, conversation)
             return found.setdefault(key, UsageRow(*key))
 
         today = day_of(now())
