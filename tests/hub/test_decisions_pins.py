@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
+from interlock.config.settings import Approvals, Hub, Permissions, Timeouts
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.pins import PINS, Pins, difference

@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from .listen import split_listen
 from .live_tables import read_hook, read_live
 from .names import why_bad_agent, why_bad_id, why_bad_name
 from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .room_tables import read_rooms
-from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
+from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
 from .shape import build, kind
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 

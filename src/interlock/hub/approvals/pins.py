@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState

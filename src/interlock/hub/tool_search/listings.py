@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from interlock.config.settings import Level
+from interlock.config.value_types import Level
 from interlock.discovery.budget import Budget, fit
 from interlock.hub.auth.access import Access, Sight
 from interlock.hub.auth.list_scope import ListScope

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict

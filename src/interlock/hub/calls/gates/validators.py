@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from interlock.config.settings import Mode, Server
+from interlock.config.settings import Server
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
