@@ -20,7 +20,8 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 

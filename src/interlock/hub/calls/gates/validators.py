@@ -16,7 +16,7 @@ from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
 from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
 from interlock.hub.calls.verdicts import PASS, Verdict
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.judge.findings import Finding
 from interlock.protocols.mgp.security import VALIDATORS
