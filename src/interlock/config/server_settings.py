@@ -11,6 +11,7 @@ from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
 from .hub_settings import Permissions
+from .live_settings import ServerLive
 from .problems import Problem
 from .rates import Rate
 from .value_types import (
@@ -312,6 +313,7 @@ class Server(msgspec.Struct, frozen=True):
     tools: Tools = Tools()
     scopes: dict[str, Scopes] = {}
     """What tools of scoped feature sets may act on; see below."""
+    live: ServerLive = ServerLive()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None

@@ -28,6 +28,7 @@ from .hub_settings import (
     Webhook,
 )
 from .live_settings import Hook, Live
+from .model_settings import Host, Model
 from .rates import Rate
 from .server_settings import (
     Mask,
@@ -211,6 +212,8 @@ class Config(msgspec.Struct, frozen=True):
     rooms: Rooms = Rooms()
     live: Live = Live()
     hooks: dict[str, Hook] = {}
+    models: dict[str, Model] = {}
+    host: Host = Host()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""
