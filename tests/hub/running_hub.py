@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import json
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import forking
 from interlock.config.live_settings import Hook, Live
 from interlock.config.settings import Agent, Config, Hub, Profile, Rooms, Server, Timeouts
 from interlock.hub.admin.operations import Operations
@@ -169,8 +169,7 @@ async def until(condition: Callable[[], bool], within: float = 120) -> None:
 
 def child(script: str, *arguments: str, **settings: Any) -> Server:
     """A server of this folder, over standard streams."""
-    command = (sys.executable, str(HERE / script), *arguments)
-    return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
+    return Server(command=forking.command(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
 class RawClient:
