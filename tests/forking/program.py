@@ -26,6 +26,7 @@ for number in (0, 1, 2):
     posix.close(number)
 code = int.from_bytes(fork.recv(4), "big", signed=True)
 if code < 0:
-    _signal.signal(-code, _signal.SIG_DFL)
+    if -code in PASSED_ON:
+        _signal.signal(-code, _signal.SIG_DFL)
     posix.kill(posix.getpid(), -code)
 posix._exit(code)

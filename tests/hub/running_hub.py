@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -168,8 +169,13 @@ async def until(condition: Callable[[], bool], within: float = 120) -> None:
 
 
 def child(script: str, *arguments: str, **settings: Any) -> Server:
-    """A server of this folder, over standard streams."""
-    return Server(command=forking.command(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
+    """A server of this folder, over standard streams. One that is contained gets a Python of its own."""
+    start = own_python if "isolation" in settings else forking.command
+    return Server(command=start(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
+
+
+def own_python(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, *arguments)
 
 
 class RawClient:
