@@ -14,7 +14,7 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .live_settings import Hook, Live
+from .live_settings import Hook, Live, ServerLive
 from .model_settings import Host, Model
 from .problems import Problem
 from .rates import Rate as Rate
@@ -577,6 +577,7 @@ class Server(msgspec.Struct, frozen=True):
     tools: Tools = Tools()
     scopes: dict[str, Scopes] = {}
     """What tools of scoped feature sets may act on; see below."""
+    live: ServerLive = ServerLive()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None

@@ -19,6 +19,7 @@ from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
 from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEntries
 from interlock.hub.admin.servers import ServerOperations as Servers
@@ -230,6 +231,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "GET /admin/conversations",
         ),
         row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
+        row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
