@@ -25,6 +25,7 @@ class HubInThread:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._over: asyncio.Event
+        self._coder: RawClient | None = None
         self.hub: RunningHub
 
     def do(self, work: Callable[[], Awaitable[Result]]) -> Result:
@@ -41,10 +42,12 @@ class HubInThread:
 
     def in_room(self, tool: str, **arguments: Any) -> None:
         """Have an agent use a tool for rooms."""
-        params = {"name": tool, "arguments": {"room": "build", **arguments}}
-        self._coder = getattr(self, "_coder", None) or RawClient(self.hub.url + "/mcp", self.hub.key("coder"))
-        answer = self.do(lambda: self._coder.modern("tools/call", params))
+        answer = self.do(lambda: self._use(tool, arguments))
         assert not answer["result"].get("isError"), answer
+
+    async def _use(self, tool: str, arguments: dict[str, Any]) -> Any:
+        self._coder = self._coder or RawClient(self.hub.url + "/mcp", self.hub.key("coder"))
+        return await self._coder.modern("tools/call", {"name": tool, "arguments": {"room": "build", **arguments}})
 
     def code(self) -> str:
         operations = self.hub.operations

@@ -134,7 +134,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("rooms.watch", READ, Rooms.watch, "Watch a topic as yourself", f"GET {_ROOM}/messages"),
         row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
         row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
-        row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave"),
+        row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
         row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
