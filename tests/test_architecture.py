@@ -31,10 +31,10 @@ LAYERS = {
 }
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates",
-    "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live", "policy_version",
-    "room_capabilities", "room_history", "registrations", "foundation", "readiness", "authentication", "handlers",
-    "service", "audit.tracing", "composition", "app", "admin",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "journal", "permissions",
+    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
+    "policy_version", "room_capabilities", "room_history", "registrations", "foundation", "readiness", "authentication",
+    "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
 MOST_LEAF_PACKAGES = 17

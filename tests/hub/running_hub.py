@@ -14,7 +14,10 @@ from typing import Any
 import msgspec
 
 from interlock.config.live_settings import Hook, Live
+from interlock.config.model_settings import Host as HostSettings
+from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Config, Hub, Origin, Profile, Rooms, Server, Timeouts
+from interlock.host import Host
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
@@ -57,6 +60,7 @@ class RunningHub:
         self.endpoint = endpoint
         self.operations: Operations
         """Those that the admin API and the console perform."""
+        self.host: Host
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
@@ -121,19 +125,22 @@ async def running_hub(
     rooms: Rooms | None = None,
     live: Live | None = None,
     hooks: Mapping[str, Hook] | None = None,
+    models: Mapping[str, Model] | None = None,
+    host: HostSettings | None = None,
     file: Path | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first. `file` is the `interlock.toml` that it reads again."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
-    tables["hooks"] = dict(hooks or {})
+    tables |= {"hooks": dict(hooks or {}), "models": dict(models or {}), "host": host or HostSettings()}
     origin = Origin() if file is None else Origin(path=str(file), explicit=True)
     config = Config(hub=settings, rooms=rooms or Rooms(), live=live or Live(), origin=origin, **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     gateway = Gateway(hub_app)
     metrics = MetricsPage(hub_app, rooms=gateway)
-    operations = Operations(hub_app, lambda: None, gateway)
+    conversations = Host(hub_app)
+    operations = Operations(hub_app, lambda: None, gateway, conversations)
     web = make_app(hub_app, operations=operations, metrics=metrics)
     http = await start(
         endpoint,
@@ -147,8 +154,9 @@ async def running_hub(
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
     await gateway.start()
+    conversations.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
-    running.operations = operations
+    running.operations, running.host = operations, conversations
     try:
         if wait:
             for server in servers:
@@ -158,6 +166,7 @@ async def running_hub(
         gateway.stop()
         operations.console.close()
         await http.stop(1)
+        await conversations.close()
         await gateway.close()
         await hub_app.stop()
 

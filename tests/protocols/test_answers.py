@@ -21,6 +21,27 @@ results = st.dictionaries(st.sampled_from(MEMBERS), st.integers() | st.text(max_
 PUT = [b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7", b"0", b"_", b"-", b"+", b"\\u0061"]
 
 
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        (b'{"content":[{"type":"text","text":"a \\"b\\" \\n"}]}', True),
+        (b'{"content":[],"_meta":{"com.example/x":1}}', True),
+        (b'{"content":[],"_meta":{"dev.interlock/error":1}}', False),
+        (b'{"content":[],"_meta":{"dev.interloc\\u006b/error":1}}', False),
+        (b'{"content":[],"_meta":{"dev.interlock\\/error":1}}', False),
+        (b'{"content":[{"type":"resource_link","uri":"file:///a"}]}', False),
+        (b'{"content":[{"type":"resource","resource":{}}]}', False),
+        (b'{"contents":[]}', False),
+        ('{"content":[{"type":"text","text":"ü"}]}'.encode(), False),
+        (b'{"content":[\n]}', False),
+    ],
+)
+def test_only_a_result_that_needs_no_closer_look_is_clean(result: bytes, clean: bool) -> None:
+    answer = plain_answer(encode_result(1, result))
+    assert answer is not None
+    assert answer.clean is clean
+
+
 @given(results)
 def test_a_result_of_known_members_is_known_to_have_each_once(result: dict[str, object]) -> None:
     payload = msgspec.json.encode(result)

@@ -20,10 +20,12 @@ from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
+from .model_tables import fill_models
+from .names import why_bad_url
 from .problems import KeyPath, Problem, Report
 from .secret_sources import SecretSources
 from .settings import Config, Origin, Server, ServerOAuth
-from .tables import is_one_line, read_config, why_bad_url
+from .tables import is_one_line, read_config
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 BUILT_IN = "built in"
@@ -148,7 +150,7 @@ class _Loading:
             self.reports[name] = report
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
-        config = self._with_store(config, document, report)
+        config = self._with_models(self._with_store(config, document, report), document, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
@@ -171,6 +173,17 @@ class _Loading:
             self.problems.append(report.add(("hub", "store"), message.replace("server `store`", "`store`"), hint))
             return config
         return replace(config, hub=replace(config.hub, store=result.text))
+
+    def _with_models(self, config: Config, document: Document, report: Report) -> Config:
+        """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""
+        variables, secrets = all_variables(self.env), self._secrets.get(str(document.path))
+
+        def wrong(at: KeyPath, shown: str, result: Expanded) -> None:
+            message, hint = _why_unfilled("model", result)
+            self.problems.append(report.add(at, message.replace("server `model`", shown), hint, fatal=False))
+
+        models = fill_models(config.models, document.path.parent, lambda text: expand(text, variables, secrets), wrong)
+        return replace(config, models=models)
 
     def _import_from_surroundings(self) -> None:
         """Import the first MGP file found, and the files of other clients in the project folder."""

@@ -1,4 +1,4 @@
-"""Checks the names of servers, profiles and agents, and derives ids from names in other programs' files.
+"""Checks the names and addresses of servers, profiles and agents, and derives ids from names in other programs' files.
 
 Ids become part of tool names, URLs and file names, so few characters are allowed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from urllib.parse import urlsplit
 
 RESERVED = frozenset(
     {"hub", "admin", "interlock", "kernel", "mgp", "system", "constructor", "prototype"}
@@ -42,6 +43,24 @@ def why_bad_agent(name: str) -> str | None:
     if mark and subject and issuer.startswith(("https://", "http://")) and name.isprintable() and len(name) <= 1024:
         return None
     return why_bad_name(name)
+
+
+def why_bad_url(url: str) -> str | None:
+    """Why `url` cannot be a server's address; None if it can. It may contain variables."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError for a port that is not a number
+    except ValueError:
+        return "is not a valid URL"
+    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
+        return "contains a space or control character"
+    if url.startswith("${"):
+        return None
+    if parts.scheme not in ("http", "https"):
+        return "must begin with http:// or https://"
+    if not parts.netloc:
+        return "names no host"
+    return "contains credentials" if "@" in parts.netloc else None
 
 
 def adopt_id(name: str) -> str | None:

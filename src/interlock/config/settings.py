@@ -14,7 +14,8 @@ from msgspec import Meta
 from interlock.judge.arguments import ArgumentKind, ValidatorName
 from interlock.judge.code.rules import Level as CodeLevel
 
-from .live_settings import Hook, Live
+from .live_settings import Hook, Live, ServerLive
+from .model_settings import Host, Model
 from .problems import Problem
 from .rates import Rate as Rate
 
@@ -576,6 +577,7 @@ class Server(msgspec.Struct, frozen=True):
     tools: Tools = Tools()
     scopes: dict[str, Scopes] = {}
     """What tools of scoped feature sets may act on; see below."""
+    live: ServerLive = ServerLive()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
@@ -755,6 +757,8 @@ class Config(msgspec.Struct, frozen=True):
     rooms: Rooms = Rooms()
     live: Live = Live()
     hooks: dict[str, Hook] = {}
+    models: dict[str, Model] = {}
+    host: Host = Host()
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

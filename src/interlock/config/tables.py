@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from .live_tables import read_hook, read_live
-from .names import why_bad_agent, why_bad_id, why_bad_name
+from .model_tables import check_host, read_model
+from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .room_tables import read_rooms
@@ -44,10 +44,12 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     rooms = read_rooms(rest.pop("rooms", {}), report)
     hooks = _named(rest.pop("hooks", {}), "hooks", why_bad_name, read_hook, report)
     live = read_live(rest.pop("live", {}), report)
+    models = _named(rest.pop("models", {}), "models", why_bad_name, read_model, report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
+    check_host(top.host, models, report)
     return msgspec.structs.replace(
-        top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live, hooks=hooks
+        top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live, hooks=hooks, models=models
     )
 
 
@@ -114,24 +116,6 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
 
 def is_one_line(value: str) -> bool:
     return not any(char in value for char in "\r\n\0")
-
-
-def why_bad_url(url: str) -> str | None:
-    """Why `url` cannot be a server's address; None if it can. It may contain variables."""
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises ValueError for a port that is not a number
-    except ValueError:
-        return "is not a valid URL"
-    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url):
-        return "contains a space or control character"
-    if url.startswith("${"):
-        return None
-    if parts.scheme not in ("http", "https"):
-        return "must begin with http:// or https://"
-    if not parts.netloc:
-        return "names no host"
-    return "contains credentials" if "@" in parts.netloc else None
 
 
 def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) -> tuple[str, ...]:

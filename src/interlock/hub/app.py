@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,7 @@ from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError
 from interlock.transports.call_parking import CallParking
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
+from interlock.transports.resolving import Resolver
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -205,6 +207,15 @@ class HubApp:
             hint = "run `interlock audit verify`, keep a copy of the store, and compare it with a backup"
             found.append((tampering, hint))
         return found
+
+    @property
+    def resolver(self) -> Resolver:
+        """Resolves the names of other machines."""
+        return self._foundation.resolver
+
+    def maintain(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
+        """Run periodic work of a layer above, while the hub runs. It handles its own failures."""
+        self._maintenance.add_task(work, every_s)
 
     @property
     def node(self) -> str:

@@ -30,6 +30,7 @@ from interlock.hub.audit.record import (
     RULE_REVOKED,
     SERVER_STATE,
     SESSION_ENDED,
+    TURN,
     Record,
 )
 from interlock.hub.audit.recorder import Recorder
@@ -37,6 +38,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
+from interlock.hub.conversations import StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -193,6 +195,33 @@ class Journal:
         details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
         self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
 
+    def live_hook(
+        self,
+        server: str,
+        inference: str,
+        conversation: str,
+        method: str,
+        outcome: str,
+        *,
+        feature_set: str | None = None,
+        reason: str = "",
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details |= {"featureSet": feature_set or "", "outcome": outcome}
+        if sizes:
+            details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
+        self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_rollback(
+        self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
+    ) -> None:
+        """Record a step of a rollback: before it is sent, and how it ended."""
+        details = {"featureSet": feature_set, "conversationId": conversation, "checkpoint": checkpoint}
+        details["outcome"] = outcome
+        self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
@@ -208,6 +237,18 @@ class Journal:
         """Events that waited for an agent are deleted, as it may no longer have them."""
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
+
+    def turn(self, principal: Principal, turn: StoredTurn) -> Record:
+        """A turn of a conversation ended, with an answer or an error (MCPL, Audit Logging)."""
+        details = {
+            "conversationId": turn.conversation,
+            "inferenceId": turn.inference,
+            "model": turn.model,
+            "finishReason": turn.finish,
+            "inputTokens": turn.input_tokens_count,
+            "outputTokens": turn.output_tokens_count,
+        }
+        return event_record(TURN, principal, reason=turn.error, details=details)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -78,6 +78,10 @@ class OneStreamLink(Link):
         self._fault: Fault | None = None
 
     @abc.abstractmethod
+    def _post(self, message: bytes, waiter: Waiter) -> None:
+        """Send a request. Raises a `Fault` where it cannot be sent."""
+
+    @abc.abstractmethod
     def _write(self, message: bytes) -> None:
         """Send a message that belongs to no waiting request. Nothing happens once the link is gone."""
 
@@ -127,11 +131,7 @@ class OneStreamLink(Link):
         if self._conversation.settle(id):
             self._write(encode_failure(id, error))
 
-    # How a request begins.
-
-    def _begin(self, outgoing: Outgoing, sink: Sink) -> tuple[Waiter, bytes]:
-        """Give a request its id and its place in the conversation. Gives its bytes. Raises RESOURCE_EXHAUSTED or
-        UPSTREAM_UNAVAILABLE."""
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         if self._fault is not None:
             raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
         if not outgoing.patience and outgoing.max_deadline is not None:
@@ -156,7 +156,12 @@ class OneStreamLink(Link):
         conversation.waiting[id_] = waiter, outgoing.deadline
         if self._held:
             self._check_held()
-        return waiter, message
+        try:
+            self._post(message, waiter)
+        except Fault:
+            self._forget(id_)
+            raise
+        return id_
 
     # Messages of the server.
 

@@ -17,6 +17,7 @@ import msgspec
 from interlock.config.files import try_lock, write_atomically
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
+from interlock.host import Host
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
@@ -88,7 +89,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     hub_app = HubApp(config, home)
     readiness = hub_app.readiness
     rooms = Gateway(hub_app)
-    operations = Operations(hub_app, readiness.stop, rooms)
+    conversations = Host(hub_app)
+    operations = Operations(hub_app, readiness.stop, rooms, conversations)
     control = ControlSocket(hub_app, operations)
     bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
@@ -122,6 +124,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     try:
         await hub_app.start()
         await rooms.start()
+        conversations.start()
     except StoreError as cause:
         raise CannotStart(cause.message, cause.hint) from None
     try:
@@ -146,6 +149,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     watcher.cancel()
     ebbing.cancel()
     await http.stop(readiness.drain_s)
+    await conversations.close()
     await rooms.close()
     await hub_app.stop()
     for path in (info_path(home), socket_path(home)):

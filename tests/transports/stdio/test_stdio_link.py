@@ -22,12 +22,21 @@ async def test_every_answer_goes_to_whoever_asked(run) -> None:
 
 
 async def test_requests_of_one_turn_go_out_in_one_write(run) -> None:
+    class CountingPipe:
+        def __init__(self, pipe: asyncio.WriteTransport) -> None:
+            self.pipe, self.writes = pipe, 0
+
+        def write(self, data: bytes) -> None:
+            self.writes += 1
+            self.pipe.write(data)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.pipe, name)
+
     server = await run()
-    writes: list[bytes] = []
-    write = server.link._process.write
-    server.link._process.write = lambda data: (writes.append(data), write(data))
+    counting = server.link._process.stdin = CountingPipe(server.link._process.stdin)
     await asyncio.gather(*(server.ask("echo") for _ in range(50)))
-    assert len(writes) == 1
+    assert counting.writes == 1
 
 
 async def test_params_with_line_breaks_stay_one_line(run) -> None:

@@ -18,12 +18,14 @@ from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
+from interlock.hub.admin.conversations import ConversationHost, ConversationOperations
 from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
+from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
 from interlock.hub.admin.server_entries import ServerEntryOperations
 from interlock.hub.admin.servers import ServerOperations
@@ -56,7 +58,13 @@ class Following(msgspec.Struct, frozen=True):
 class Operations:
     """The operations on one hub. `stop` ends the hub."""
 
-    def __init__(self, hub_app: HubApp, stop: Callable[[], None], rooms: RoomGateway | None = None) -> None:
+    def __init__(
+        self,
+        hub_app: HubApp,
+        stop: Callable[[], None],
+        rooms: RoomGateway | None = None,
+        host: ConversationHost | None = None,
+    ) -> None:
         self._hub_app = hub_app
         self.owner = local_person(user_name())
         """The user whose hub it is, at the control socket."""
@@ -78,6 +86,8 @@ class Operations:
             SessionOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
+            ConversationOperations(hub_app, host),
+            RollbackOperations(host),
             hub_app.registration,
             LoginOperations(hub_app),
             self.console,

@@ -12,12 +12,14 @@ from interlock.hub.admin.approvals import ApprovalOperations as Approvals
 from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
 from interlock.hub.admin.console import ConsoleOperations as Console
+from interlock.hub.admin.conversations import ConversationOperations as Conversations
 from interlock.hub.admin.features import FeatureOperations as Features
 from interlock.hub.admin.health import HealthOperations as Health
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
 from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEntries
 from interlock.hub.admin.servers import ServerOperations as Servers
@@ -223,6 +225,20 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         ),
         row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
         row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
+        row("chat.send", OWNER, Conversations.send, "Say something to a model", "", OPERATED),
+        row("chat.read", OWNER, Conversations.read, "Read a model's answer as it comes"),
+        row("chat.stop", OWNER, Conversations.stop, "Stop a model's answer", "", OPERATED),
+        row(
+            "conversations.list",
+            READ,
+            Conversations.list,
+            "Conversations with models, without their text",
+            "GET /admin/conversations",
+        ),
+        row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
+        row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
+        row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),
         row(

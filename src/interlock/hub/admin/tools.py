@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, SERVER, Principal
@@ -137,15 +138,7 @@ class ToolOperations:
 
     def _caller_of(self, agent: str | None) -> Caller:
         """The caller for an agent; without a name, the caller without a key."""
-        hub_app = self._hub_app
-        if agent is None:
-            return hub_app.authenticator.admit_principal(LOCAL_AGENT, "/mcp")
-        key = next((key for key in hub_app.keys.list() if key.principal == agent), None)
-        known = (LOCAL_AGENT.id, *hub_app.config.agents)
-        if key is None and agent not in known and not hub_app.grants.of_agent(agent):
-            raise Fault("NOT_FOUND", f"no agent {agent!r}", hint="`interlock keys list` shows all keys")
-        principal = Principal(agent, "agent") if key is None else Principal(agent, key.kind, key.profile, key.hash)
-        return hub_app.authenticator.admit_principal(principal, "/mcp")
+        return self._hub_app.authenticator.admit_principal(principal_of(self._hub_app, agent), "/mcp")
 
 
 def _object(arguments: msgspec.Raw) -> bytes:

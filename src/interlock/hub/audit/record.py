@@ -68,6 +68,8 @@ FEATURE_DISABLED: Final = "dev.interlock.feature_disabled"
 LIVE: Final = "dev.interlock.live_"
 """Followed by what happened to an event that a server pushed: `event`, `refused`, `wake`, `scope`, `delivered`,
 `withdrawn`."""
+TURN: Final = "dev.interlock.turn"
+"""A turn of a conversation with a model ended."""
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
 OPERATED: Final = "dev.interlock.operation"
 TASK_ENDED: Final = "dev.interlock.task_ended"

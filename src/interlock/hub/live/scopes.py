@@ -55,7 +55,7 @@ class ScopeGate:
 
     def check(self, target: Target) -> Check | None:
         """Judge calls of a tool that belongs to a feature set, by what is on at that moment."""
-        feature = self._feature_of(target)
+        feature = self.feature_of(target)
         if feature is None:
             return None
 
@@ -80,7 +80,7 @@ class ScopeGate:
         message = f"{call.target.name} belongs to the feature set {feature}, which is not enabled for {principal.id}"
         return Refuse(Fault("ACCESS_DENIED", message, hint=hint, data=data), f"feature set {feature}: off")
 
-    def _feature_of(self, target: Target) -> str | None:
+    def feature_of(self, target: Target) -> str | None:
         """The feature set of a tool: as the operator says, or else as the server declares."""
         if target.tool is None:
             return None

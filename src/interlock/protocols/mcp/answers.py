@@ -23,6 +23,8 @@ _FALSE: Final = msgspec.Raw(b"false")
 _LONGEST_KIND: Final = 1_024
 INPUT_REQUIRED: Final = "input_required"
 ADDRESS: Final = b'"uri"'
+HUB_PREFIX: Final = b"dev.interlock/"
+"""Begins names in `_meta` that only the hub writes."""
 
 
 class ResultMembers(msgspec.Struct):
@@ -80,6 +82,16 @@ class ResultMembers(msgspec.Struct):
             return True
         return self.messages is not _UNSET and may_spell(bytes(self.messages), ADDRESS)
 
+    def is_clean(self, result: bytes) -> bool:
+        """Whether a result of just these members is ASCII on one line, without addresses of resources and names of the
+        hub. False where a closer look is needed."""
+        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
+            return False
+        # Names can be spelled with escapes.
+        if result.find(HUB_PREFIX) >= 0 or result.find(b"\\u") >= 0 or result.find(b"\\/") >= 0:
+            return False
+        return not self.has_addresses(result)
+
     def length(self) -> int:
         """How long a result of just these members is, in compact form."""
         size = 1
@@ -117,6 +129,8 @@ class ReadResult(Result, frozen=True):
     """A good answer whose result was read."""
 
     members: ResultMembers
+    clean: bool = False
+    """Whether `ResultMembers.is_clean` was asked, and says so."""
 
 
 def read_members(result: bytes) -> ResultMembers:
@@ -171,7 +185,9 @@ def plain_answer(data: bytes) -> ReadResult | None:
         members = _decode(result)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return ReadResult(int(digits), result, members) if members.length() == len(result) else None
+    if members.length() != len(result):
+        return None
+    return ReadResult(int(digits), result, members, members.is_clean(result))
 
 
 def plain_result(data: bytes, id: int) -> ReadResult | None:

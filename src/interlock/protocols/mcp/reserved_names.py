@@ -10,18 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers
+from interlock.protocols.mcp.answers import HUB_PREFIX, INPUT_REQUIRED, ResultMembers
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import Read
 from interlock.wire.names import may_spell
 
-PREFIX: Final = "dev.interlock/"
+PREFIX: Final = HUB_PREFIX.decode()
 ERROR_MEMBERS: Final = frozenset({"domain", "name", "gate", "rule", "hint", "decision", "denied_by"})
 """The members of an error's `data` by which a client knows the hub's own errors."""
 STRAY: Final = ("inputRequests", "requestState")
 
-_PREFIX_BYTES: Final = PREFIX.encode()
-_QUOTED: Final = b'"' + _PREFIX_BYTES
+_QUOTED: Final = b'"' + HUB_PREFIX
 _UNSET: Final = msgspec.UNSET
 
 
@@ -42,7 +41,7 @@ def error_of_server(error: ErrorObject) -> ErrorObject:
 
 def params_of_server(params: bytes) -> bytes:
     """The params of a server's notification or request without the hub's keys in `_meta`."""
-    if not may_spell(params, _PREFIX_BYTES):
+    if not may_spell(params, HUB_PREFIX):
         return params
     try:
         value = msgspec.json.decode(params)
@@ -60,7 +59,7 @@ def has_reserved(members: ResultMembers, result: bytes) -> bool:
         asks = members.result_type is not _UNSET and members.kind == INPUT_REQUIRED
         stray = not asks and any(name in result.spans for name in STRAY)
         return stray or any(name.startswith(_QUOTED) for name in result.names)
-    if may_spell(result, _PREFIX_BYTES):
+    if may_spell(result, HUB_PREFIX):
         return True
     return members.length() != len(result) and any(may_spell(result, name.encode()) for name in STRAY)
 

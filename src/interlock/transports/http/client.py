@@ -139,7 +139,7 @@ class HttpLink(Link):
             params = outgoing.with_token(id_)
         session = heads.session if method != "initialize" else None
         call = calls[id_] = Call(self, outgoing, sink, id_, params, outgoing.deadline, session)
-        authorized, authorization, sent = self.authorized, self._authorization, heads.authorization
+        authorized, authorization, sent = self.authorized, self._authorization, heads.sent_authorization
         if authorization is not None and authorization.idle and not sent:
             authorized = None
         try:

@@ -144,7 +144,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
-        self._events.flush(self.transport)
+        if self._events.waiting:
+            self._events.flush(self.transport)
         if self._batching.running:
             self._batching.write(self.transport, data)
         else:

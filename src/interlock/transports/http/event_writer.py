@@ -13,19 +13,20 @@ from interlock.transports.batching import Batching
 class EventWriter:
     """The events that wait for the end of this turn of the loop."""
 
-    __slots__ = ("_batching", "_burst", "_loop", "_waiting")
+    __slots__ = ("_batching", "_burst", "_loop", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, batching: Batching) -> None:
         self._loop = loop
         self._batching = batching
-        self._waiting: list[bytes] = []
+        self.waiting: list[bytes] = []
+        """Events that were not written yet."""
         self._burst = False
         """Whether an event was written in this turn."""
 
     def write(self, transport: asyncio.WriteTransport, event: bytes) -> None:
         """Write an event, or have it wait for those before it."""
         if self._burst:
-            self._waiting.append(event)
+            self.waiting.append(event)
             return
         self._burst = True
         self._loop.call_soon(self._end_turn, transport)
@@ -33,10 +34,9 @@ class EventWriter:
 
     def flush(self, transport: asyncio.WriteTransport) -> None:
         """Write everything that waits: something else follows it."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            if not transport.is_closing():
-                self._batching.write(transport, b"".join(waiting))
+        waiting, self.waiting = self.waiting, []
+        if waiting and not transport.is_closing():
+            self._batching.write(transport, b"".join(waiting))
 
     def _end_turn(self, transport: asyncio.WriteTransport) -> None:
         self._burst = False

@@ -146,8 +146,8 @@ class Heads:
             self._host,
             self._configured + (line("Authorization", self._authorization) if self._authorization else b""),
         )
-        self.session = self._session_id
-        """The same as `session_id`, for whoever reads it with each request."""
+        self.session, self.sent_authorization = self._session_id, self._authorization
+        """The same as `session_id` and `authorization`, read with each request."""
         self._starts = {}
         self._context = b""
         if revision is not None and revision.version_header:

@@ -18,13 +18,13 @@ from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.reading import BAD_EVENTS, FLOOD, http_fault, read_error
 from interlock.transports.large_reading import LargeReading
-from interlock.transports.link import Listener, Outgoing, Sink
+from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
-from interlock.wire.messages import BadMessage, Id, decode, encode_failure
+from interlock.wire.messages import BadMessage, decode, encode_failure
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 POSTS: Final = 64
@@ -90,15 +90,6 @@ class SseLink(OneStreamLink):
             else:
                 return link
         raise AssertionError("the last attempt returns or raises")
-
-    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        waiter, message = self._begin(outgoing, sink)
-        try:
-            self._post(message, waiter)
-        except Fault:
-            self._forget(waiter.id)
-            raise
-        return waiter.id
 
     async def close(self) -> None:
         for task in self._renewing:

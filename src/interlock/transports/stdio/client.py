@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.transports.batching import Batching
-from interlock.transports.link import Listener, Outgoing, Sink
+from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.transports.stdio.server_lines import ServerLines
@@ -83,22 +83,20 @@ class StdioLink(OneStreamLink):
         """The server's process id, which is also its group's."""
         return self._process.pid
 
-    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
-            raise Fault(
-                "RESOURCE_EXHAUSTED", "the server does not read its input", hint="wait a little", retry_after_ms=250
-            )
-        waiter, message = self._begin(outgoing, sink)
-        self._asked_last = waiter.id
-        self._write(message)
-        return waiter.id
-
     async def close(self) -> None:
         self.give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
         if self._ending is not None:
             await asyncio.shield(self._ending)
 
     # Writing: everything of one turn of the loop goes out in one piece.
+
+    def _post(self, message: bytes, waiter: Waiter) -> None:
+        if self._full or self._outbox_bytes > self._write_limit:
+            raise Fault(
+                "RESOURCE_EXHAUSTED", "the server does not read its input", hint="wait a little", retry_after_ms=250
+            )
+        self._asked_last = waiter.id
+        self._write(message)
 
     def _write(self, data: bytes) -> None:
         if self._fault is not None:
@@ -120,14 +118,17 @@ class StdioLink(OneStreamLink):
         large = self._outbox_bytes > LARGE
         self._outbox_bytes = 0
         self._sent_last = self._asked_last
+        stdin = self._process.stdin
+        if stdin.is_closing():
+            return
         if large:
             # Joined, they would be copied once more.
             for message in outbox:
-                self._process.write(message)
-                self._process.write(b"\n")
+                stdin.write(message)
+                stdin.write(b"\n")
         else:
             outbox.append(b"")
-            self._process.write(b"\n".join(outbox))
+            stdin.write(b"\n".join(outbox))
 
     # Events of the process (`process.Owner`).
 

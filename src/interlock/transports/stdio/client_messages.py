@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from time import monotonic
 from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
@@ -107,7 +106,8 @@ class ClientMessages:
         self._conversation: Conversation[Waiter, OpenExchange] = Conversation(limits)
         self.owed = self._conversation.owed
         """The requests that have no answer yet."""
-        self._channel: StreamSession | None = None
+        self.channel: StreamSession | None = None
+        """The channel of the session, once it is open."""
         self._session: Session | None = None
 
     def serve(self, request: Request, batch: Batch | None = None) -> None:
@@ -200,11 +200,6 @@ class ClientMessages:
         session, self._session = self._session, None
         if session is not None:
             self._service.end_session(session, SessionEvent.LEAVE, "the connection was closed")
-
-    def touch(self) -> None:
-        """The client sent something."""
-        if self._channel is not None:
-            self._channel.last_used = monotonic()
 
     @property
     def greeted(self) -> bool:
@@ -302,7 +297,7 @@ class ClientMessages:
             raise Fault("INVALID_REQUEST", "the session is open already", hint="use it, or open another connection")
         channel = StreamSession(self, self._transport)
         self._session, result = self._service.open_session(channel, caller, read_initialize(request.params))
-        self._channel = channel
+        self.channel = channel
         self.answer(request.id, encode_result(request.id, one_line(result)))
 
     def _on_notification(self, notification: Notification) -> None:

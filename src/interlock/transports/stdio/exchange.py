@@ -15,7 +15,8 @@ from interlock.protocols.mcp.intake import RequestPreview
 from interlock.transports.exchange import Caller, OpenExchange, Service, Session
 from interlock.transports.sessions.session import ClientAnswer, SessionChannel
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Id, Request, encode_failure, encode_result, one_line
+from interlock.wire.large import Read
+from interlock.wire.messages import Id, Request, encode_failure, encode_id, one_line
 
 Waiter: TypeAlias = asyncio.Future[bytes]
 
@@ -117,13 +118,15 @@ class StreamExchange(OpenExchange):
             self.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
     def result(self, result: bytes) -> None:
-        try:
-            line = one_line(result)
-        except (UnicodeDecodeError, msgspec.DecodeError):
-            self.fail(Fault("UPSTREAM_ERROR", "the answer is not JSON in UTF-8"))
-            return
+        if type(result) is not Read and (not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0):
+            try:
+                result = one_line(result)
+            except (UnicodeDecodeError, msgspec.DecodeError):
+                self.fail(Fault("UPSTREAM_ERROR", "the answer is not JSON in UTF-8"))
+                return
         id_ = self.request.id
-        message = encode_result(id_, line)
+        encoded_id = b"%d" % id_ if type(id_) is int else encode_id(id_)
+        message = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
         if self.open:
             if self._asks or self.on_cancel is not None:
                 self._settle()

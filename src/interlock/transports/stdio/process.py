@@ -113,7 +113,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._clearing: asyncio.Future[None] | None = None
         """The hub is ending processes that it left behind in other sessions."""
         self._transport: asyncio.SubprocessTransport
-        self._stdin: asyncio.WriteTransport
+        self.stdin: asyncio.WriteTransport
+        """Takes the bytes for the process."""
         self.pid: int = 0
 
     @classmethod
@@ -138,12 +139,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def buffered(self) -> int:
         """Bytes written that the process has not taken yet."""
-        return 0 if self._stdin.is_closing() else self._stdin.get_write_buffer_size()
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to stdin. Dropped when it is closed."""
-        if not self._stdin.is_closing():
-            self._stdin.write(data)
+        return 0 if self.stdin.is_closing() else self.stdin.get_write_buffer_size()
 
     def read(self, fd: int, *, on: bool) -> None:
         """Go on reading one of its streams, or leave what it writes there in the pipe."""
@@ -162,7 +158,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await asyncio.shield(self._clearing)
 
     async def _end_group(self) -> None:
-        self._stdin.close()
+        self.stdin.close()
         for number in (None, _TERM, _KILL):
             if number is not None:
                 self._signal(number)
@@ -182,10 +178,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
         if not self._contained:
             as_given(self.pid)
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
+        self.stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
         # One that ended at once has closed it already, which uvloop minds; its end is told in its own time.
         with contextlib.suppress(RuntimeError):
-            self._stdin.set_write_buffer_limits(high=self._write_limit)
+            self.stdin.set_write_buffer_limits(high=self._write_limit)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from time import thread_time
+from time import monotonic, thread_time
 from typing import Final, cast
 
 from interlock.transports.batching import Batching
@@ -158,7 +158,9 @@ class StdioServer(asyncio.Protocol):
     def take_in(self, data: bytes) -> None:
         """Take the lines that these bytes complete."""
         if not self._closed.done():
-            self._messages.touch()
+            channel = self._messages.channel
+            if channel is not None:
+                channel.last_used = monotonic()
             self._take_lines(data)
 
     def give_up(self) -> None:

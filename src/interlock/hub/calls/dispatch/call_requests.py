@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.call import Call, Plan
 from interlock.hub.upstreams.client_requests import ClientRequest, judged_params
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.protocols.mcp.input_requests import question_for_old
+from interlock.protocols.mcp.meta import Members
 from interlock.transports.exchange import check_capability
 from interlock.wire.errors import Fault
 
@@ -27,11 +29,17 @@ class CallForwarder(Protocol):
     def extend(self, seconds: float) -> None:
         """Give the server so much time for its answer, from now on."""
 
+    def send(self, more: Members | None = None) -> None:
+        """Send the call again, with additional members."""
+
+    def on_lost(self, fault: Fault) -> None:
+        """End the call with a fault."""
+
 
 class CallRequests:
     """The requests of the server of one call that wait for a gate, a person or the client."""
 
-    __slots__ = ("_call", "_forwarder", "_open", "_patience_s", "_plan")
+    __slots__ = ("_call", "_forwarder", "_open", "_patience_s", "_plan", "_rounds")
 
     def __init__(self, call: Call, plan: Plan, forwarder: CallForwarder, patience_s: float) -> None:
         self._call = call
@@ -40,6 +48,8 @@ class CallRequests:
         self._patience_s = patience_s
         """How long the client may take for an answer. Meanwhile the server's timeout does not run."""
         self._open: set[asyncio.Future[bytes]] = set()
+        self._rounds: ClientQuestions | None = None
+        """Puts the questions in a stateless server's answers to a client of the handshake era."""
 
     def ask(self, owner: ConnectionOwner, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
         """Ask the client for a server of the handshake era. Raises or fails with a `Fault`."""
@@ -52,6 +62,20 @@ class CallRequests:
         waiting = owner.ask_client(call.caller, self._forwarder, method, params, said, call.trace)
         self._wait_for(waiting)
         return waiting
+
+    def put_all(self, result: bytes) -> None:
+        """Put the questions in a stateless server's answer to a client of the handshake era. Raises a `Fault`."""
+        call, forwarder = self._call, self._forwarder
+        if self._rounds is None:
+            self._rounds = ClientQuestions(
+                call.exchange, call.exposed_server, self._patience_s, self.put, forwarder.send, forwarder.on_lost
+            )
+        self._rounds.ask(result)
+
+    def completed(self) -> None:
+        """The server has answered, and asks no more."""
+        if self._rounds is not None:
+            self._rounds.completed()
 
     def put(self, method: str, params: bytes, said: bytes) -> asyncio.Future[bytes]:
         """Ask a client of the handshake era for a stateless server. Raises or fails with a `Fault`."""
@@ -85,6 +109,9 @@ class CallRequests:
 
     def withdraw(self) -> None:
         """The call is over: nobody wants the answers."""
+        if self._rounds is not None:
+            rounds, self._rounds = self._rounds, None
+            rounds.stop()
         for waiting in list(self._open):
             waiting.cancel("the call is over")
 

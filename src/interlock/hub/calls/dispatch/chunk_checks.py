@@ -7,11 +7,14 @@ the longest result are not relayed.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Call, Plan
 from interlock.hub.calls.dispatch.result_masking import ResultMasker, findings_of
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
@@ -28,6 +31,15 @@ OVERLAP: Final = 512
 """Characters of the text before that are searched again, since an instruction may begin there."""
 
 Found = tuple[Finding, ...]
+
+
+async def checked_content(call: Call, plan: Plan, content: bytes) -> bytes:
+    """Content blocks in JSON that passed the same checks as a result."""
+    if plan.processor is None:
+        return content
+    checked: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    plan.processor.finish(call, b'{"content":%b}' % content, checked.set_result)
+    return bytes(msgspec.json.decode(await checked, type=dict[str, msgspec.Raw])["content"])
 
 
 class ChunkChecks:

@@ -16,37 +16,33 @@ from interlock.client.connection import Connection
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import ClientQuestions, questions_in
+from interlock.hub.calls.bridges.client_questions import questions_in
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call, Plan
+from interlock.hub.calls.dispatch.call_notifications import relay_notification
 from interlock.hub.calls.dispatch.call_requests import CallRequests
 from interlock.hub.calls.dispatch.callbacks import CallbackRelay, Callbacks
-from interlock.hub.calls.dispatch.login_answers import answer_with_login
-from interlock.hub.calls.dispatch.outgoing import outgoing_for
+from interlock.hub.calls.dispatch.chunk_checks import checked_content
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.dispatch.server_errors import answer_error, answer_loss, loss_of
 from interlock.hub.calls.dispatch.stream_relay import StreamRelay, relay_for
 from interlock.hub.calls.dispatch.translation import Translation
 from interlock.hub.calls.late_results import LateResults
-from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, read_answer
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
 from interlock.protocols.mcp.error_translation import URL_FIRST
+from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.methods import is_severe
-from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.reserved_names import error_of_server, has_reserved, params_of_server
+from interlock.protocols.mcp.reserved_names import error_of_server, params_of_server
 from interlock.protocols.mgp import streaming
 from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
 from interlock.protocols.mgp.methods import agreed_on
-from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.transports.open_requests import OpenRequests
-from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
-from interlock.wire.messages import Failure, Id, Request, Result, one_line
+from interlock.wire.messages import Failure, Id, Request, Result
 
 _UNSET: Final = msgspec.UNSET
 LONGEST_CALL_FACTOR: Final = 10
@@ -66,10 +62,6 @@ class CallDispatcher(Protocol):
         """Give the place of a call back, and record how it ended."""
 
 
-def _cancelled() -> Fault:
-    return Fault("CANCELLED", "the call was cancelled")
-
-
 class Forwarder(msgspec.Struct, eq=False):
     """Forwards one call. It is the sink of the request to the server, and answers the exchange of the client."""
 
@@ -81,7 +73,6 @@ class Forwarder(msgspec.Struct, eq=False):
     _dispatcher: CallDispatcher
     _handle: Id | None = None
     _finished: bool = False
-    _client_questions: ClientQuestions | None = None
     _open_requests: CallRequests | None = None
     """Requests of the server to the client, if there were any."""
     _cancelling: bool = False
@@ -120,10 +111,9 @@ class Forwarder(msgspec.Struct, eq=False):
             self._fail(fault)
 
     def _send_large(self, outgoing: Outgoing) -> None:
-        if self._finished:
-            return
         try:
-            self._send_now(outgoing)
+            if not self._finished:
+                self._send_now(outgoing)
         except Fault as fault:
             self._fail(fault)
 
@@ -145,16 +135,8 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._finished and not self._answered_cancelled:
             return None
         self.cancelled(reason)
-        self._call.exchange.fail(_cancelled())
-        return b"[]" if content is None else await self._checked(content)
-
-    async def _checked(self, content: bytes) -> bytes:
-        """Content that passed the same checks as a result."""
-        processor, checked = self._plan.processor, asyncio.get_running_loop().create_future()
-        if processor is None:
-            return content
-        processor.finish(self._call, b'{"content":%b}' % content, checked.set_result)
-        return bytes(msgspec.json.decode(await checked, type=dict[str, msgspec.Raw])["content"])
+        self._call.exchange.fail(Fault("CANCELLED", "the call was cancelled"))
+        return b"[]" if content is None else await checked_content(self._call, self._plan, content)
 
     def on_response(self, answer: Result | Failure) -> None:
         """Answer the client in its own terms."""
@@ -162,7 +144,7 @@ class Forwarder(msgspec.Struct, eq=False):
         exchange = call.exchange
         if self._cancelling and isinstance(answer, Failure):
             call.outcome, self._answered_cancelled = CANCELLED, True
-            self._fail(_cancelled())
+            self._fail(Fault("CANCELLED", "the call was cancelled"))
             return
         modern_client = exchange.dialect.modern
         if modern and not modern_client and self._asks_client(answer):
@@ -186,30 +168,41 @@ class Forwarder(msgspec.Struct, eq=False):
             self._answer_read(read)
 
     def _answer_read(self, read: ReadResult) -> None:
-        """Answer the client with a result that may leave."""
-        call, members = self._call, read.members
-        exchange = call.exchange
+        """Answer the client with a result that may leave. Most leave as they came."""
+        if self._stream is not None or not read.clean or not self._is_in_form(read.members):
+            self._answer_translated(read)
+            return
+        self._finish()
+        exchange = self._call.exchange
+        if self._plan.processor is None and exchange.reachable:
+            exchange.result(read.result)
+        else:
+            self._deliver(read.result)
+
+    def _is_in_form(self, members: ResultMembers) -> bool:
+        """Whether a result has the form that the client's revision has for it."""
+        modern, dialect = self._connection.modern, self._call.exchange.dialect
+        if modern is not dialect.modern:
+            return False
+        if not modern:
+            return dialect.revision.structures
+        shared = members.scope is not _UNSET and not members.private
+        return members.result_type == COMPLETE and not shared and self._call.target.kind != "resource"
+
+    def _answer_translated(self, read: ReadResult) -> None:
+        """Answer the client with a result in its own terms."""
+        server = self._call.target.server
         try:
-            translation = self._translation()
             result = read.result if self._stream is None else self._stream.finish(read.result)
-            result = translation.in_client_era(result, members)
             self._finish()
-            reserved = has_reserved(members, result)
-            addressed = not call.caller.bare and members.has_addresses(result)
-            old = not exchange.dialect.modern
-            structures = exchange.dialect.revision.structures
-            if reserved or addressed or (old and (self._connection.modern or not structures)):
-                work = partial(translation.rewritten, reserved, addressed)
-                if type(result) is Read:
-                    LargeReading.here().work(result, work, self._deliver)
-                    return
-                result = work(result)
+            translated = self._translation().result(result, read.members, self._deliver)
         except Fault as fault:
             self._fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self._fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
+            self._fail(Fault("UPSTREAM_ERROR", f"{server} answered what cannot be read: {cause}"))
         else:
-            self._deliver(result)
+            if translated is not None:
+                self._deliver(translated)
 
     def _judge_questions(self, read: ReadResult) -> None:
         """Answer a stateless client with a stateless server's questions, once the gates let every one of them pass."""
@@ -260,42 +253,27 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _on_known_error(self, error: ErrorObject) -> None:
         self._finish()
-        processor = self._plan.processor
-        if processor is not None:
-            error = processor.error(error)
-        recovery = self._dispatcher.recovery
-        if self._connection.mgp is None or not recovery.takes(self._call, self._plan, error):
-            self._answer_error(error)
+        if self._plan.processor is not None:
+            error = self._plan.processor.error(error)
+        answer_error(self._call, self._plan, self._connection, self._dispatcher, error)
 
     def on_notification(self, method: str, params: bytes) -> None:
-        """Pass progress and log messages of this call to the client. Log messages of a shared legacy session belong to
-        no client. Any other notification on a call's stream is not about the call."""
-        exchange, processor = self._call.exchange, self._plan.processor
+        """Relay a notification about this call, or on its stream."""
         params = params_of_server(params)
         if method == streaming.CHUNK:
             if self._stream is not None:
                 self._stream.on_chunk(params)
             return
-        if processor is not None:
-            params = processor.params(params)
-        if method == PROGRESS:
-            meta = exchange.preview.meta
-            if meta is not None and meta.progress_token is not None:
-                self._on_progress(params, meta.progress_token)
-        elif method == "notifications/message":
-            if self._wants_logs() and is_severe(params, log_level_of(exchange)):
-                exchange.notify(method, one_line(params))
-        elif method == "notifications/elicitation/complete":
-            if not exchange.dialect.modern:
-                exchange.notify(method, one_line(params))
-        elif method == CALLBACK:
+        if self._plan.processor is not None:
+            params = self._plan.processor.params(params)
+        if method == CALLBACK:
             if self._callbacks is not None:
                 self._callbacks.on_request(params)
         elif method == streaming.PROGRESS:
             if self._stream is not None:
                 self._stream.on_progress(params)
         else:
-            self._connection.listener.on_notification(method, params)
+            relay_notification(self._call, self._connection, self._owner, method, params)
 
     def on_request(self, request: Request) -> None:
         """Put a request of the server to the client: possible where the connection is the client's own."""
@@ -308,30 +286,11 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def on_lost(self, fault: Fault) -> None:
         """Answer a call that the server will not answer."""
-        call = self._call
-        if fault.name == "UPSTREAM_TIMEOUT":
-            fault = timed_out(call.target, call.trace, fault, self._plan.timeouts.tool_s)
-        elif fault.name == "SESSION_UNKNOWN":
-            # This is the hub's own session with the server: the client has no session to open again.
-            message = f"{call.target.server} lost its session with the hub"
-            fault = Fault("UPSTREAM_UNAVAILABLE", message, hint="repeat the call, if it may be made twice")
+        call, upstream = self._call, self._call.upstream
+        fault = loss_of(call, self._plan, fault)
         call.outcome = recording.lost(fault)
-        upstream = call.upstream
         self._finish()
-        if fault.name == "LOGIN_REQUIRED":
-            answer_with_login(call, fault, upstream)
-            return
-        turned_away = fault.kind.retryable and "status" in fault.data
-        if turned_away and self._dispatcher.recovery.takes(call, self._plan, fault.render(ErrorDialect.MGP)):
-            return
-        call.exchange.fail(fault)
-
-    def _on_progress(self, params: bytes, token: Id) -> None:
-        """Notify the client of progress, if there is any: it must increase with each notification."""
-        progress = how_far(params)
-        if progress is not None and progress > self._call.progress:
-            self._call.progress = progress
-            self._call.exchange.notify(PROGRESS, with_token(params, token))
+        answer_loss(call, self._plan, self._dispatcher, upstream, fault)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on the stream of this call."""
@@ -350,51 +309,21 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._handle is not None and not self._finished:
             self._connection.extend(self._handle, asyncio.get_running_loop().time() + seconds)
 
-    def _answer_error(self, error: ErrorObject) -> None:
-        exchange = self._call.exchange
-        question = None
-        if exchange.dialect.modern and not self._connection.modern:
-            question = url_first.as_question(error, exchange.dialect.capabilities)
-        if question is not None:
-            exchange.result(question)
-            return
-        answer: ErrorObject | Fault = error
-        if self._connection.mgp is not None:
-            answer = self._dispatcher.recovery.answer(self._call, error)
-        if isinstance(answer, Fault):
-            exchange.fail(answer)
-        else:
-            exchange.pass_failure(self._translation().error(answer))
-
-    def _wants_logs(self) -> bool:
-        """Whether the client wants log messages, and they can be attributed to its call.
-
-        The request tells a modern server the level. A legacy server logs for one client on its own connection only.
-        """
-        exchange = self._call.exchange
-        if self._connection.modern:
-            return log_level_of(exchange) is not None
-        return self._owner is not None and (not exchange.dialect.modern or log_level_of(exchange) is not None)
-
     def _asks_client(self, answer: Result | Failure) -> bool:
         """Whether a modern server's answer is a question, which is then put to the legacy client."""
-        call, questions = self._call, self._client_questions
+        if isinstance(answer, Failure):
+            return False
         try:
-            if isinstance(answer, Failure) or read_answer(answer).members.kind != INPUT_REQUIRED:
-                if questions is not None and isinstance(answer, Result):
-                    questions.completed()
+            if read_answer(answer).members.kind != INPUT_REQUIRED:
+                if self._open_requests is not None:
+                    self._open_requests.completed()
                 return False
             self._translation().check_may_ask()
-            if questions is None:
-                life_s = self._dispatcher.states.life_s
-                self._client_questions = questions = ClientQuestions(
-                    call.exchange, call.exposed_server, life_s, self._requests().put, self.send, self.on_lost
-                )
-            questions.ask(answer.result)
+            self._requests().put_all(answer.result)
         except Fault as fault:
             self.on_lost(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self.on_lost(Fault("UPSTREAM_ERROR", f"{call.target.server} asked what cannot be read: {cause}"))
+            self.on_lost(Fault("UPSTREAM_ERROR", f"{self._call.target.server} asked what cannot be read: {cause}"))
         return True
 
     def cancelled(self, reason: str) -> None:
@@ -410,9 +339,6 @@ class Forwarder(msgspec.Struct, eq=False):
         self._finished = True
         # Exchange and call would keep each other alive.
         self._call.exchange.on_cancel = None
-        if self._client_questions is not None:
-            questions, self._client_questions = self._client_questions, None
-            questions.stop()
         if self._stream is not None:
             self._stream.stop()
         if self._callbacks is not None:
@@ -423,24 +349,45 @@ class Forwarder(msgspec.Struct, eq=False):
         if self._owner is not None:
             self._owner.open.discard(self)
         if self._open_requests is not None:
-            self._open_requests.withdraw()
+            requests, self._open_requests = self._open_requests, None
+            requests.withdraw()
         self._dispatcher.done(self._call)
 
     def _outgoing(self, more: Members | None) -> Outgoing:
-        """The request for the server, with additional members where the call is repeated."""
-        stream = self._stream is not None and self._stream.asks_for_chunks
-        outgoing = outgoing_for(self._call, self._connection, self._dispatcher.states, more, stream=stream)
-        now, patience = asyncio.get_running_loop().time(), self._plan.timeouts.tool_s
-        outgoing.deadline, outgoing.max_deadline = now + patience, now + patience * LONGEST_CALL_FACTOR
-        outgoing.patience = patience
-        if self._stream is not None or self._callbacks is not None:
-            outgoing.accepts = self._accepts()
-        return outgoing
+        """The request for the server, with additional members where the call is repeated.
 
-    def _accepts(self) -> frozenset[str]:
-        """The notifications about the call that the hub takes from the server."""
-        accepts = frozenset[str]() if self._stream is None else self._stream.accepts
-        return accepts if self._callbacks is None else accepts | {CALLBACK}
+        A plain call between equal eras is put together without decoding.
+        """
+        call, connection, patience = self._call, self._connection, self._plan.timeouts.tool_s
+        target, exchange, modern = call.target, call.exchange, connection.modern
+        tool, meta, mgp = target.tool, exchange.preview.meta, connection.mgp
+        headers: tuple[tuple[str, str], ...] = ()
+        if tool is not None and tool.param_headers and modern:
+            headers = tuple(param_values(tool.param_headers, call.arguments))
+        wants_progress = meta is not None and meta.progress_token is not None
+        rest: bytes | None = None
+        if call.plain and more is None and not call.scope and mgp is None and modern is exchange.dialect.modern:
+            # Name, arguments and `_meta` are put together again: the server gets what the gates judged.
+            trace = call.trace.encode()
+            head = b'{"name":%b,"arguments":%b,"_meta":{' % (target.quoted, call.arguments_raw)
+            tail = b"}" if meta is None else meta.tail
+            if meta is None or meta.traceparent is None:
+                head += b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
+                params, rest = (head + b",", tail + b"}") if wants_progress else (head + tail + b"}", None)
+            else:
+                params, rest = (head, tail + b"}") if wants_progress else (head + tail[1:] + b"}", None)
+        else:
+            stream = self._stream is not None and self._stream.asks_for_chunks
+            params = self._translation().params({**call.members, **more} if more else call.members, stream=stream)
+        name, now = None if target.kind == "completion" else target.name, asyncio.get_running_loop().time()
+        outgoing = Outgoing(
+            exchange.request.method, params, now + patience, name, headers, wants_progress,
+            max_deadline=now + patience * LONGEST_CALL_FACTOR, introduced=True, patience=patience, rest=rest,
+        )  # fmt: skip
+        if self._stream is not None or self._callbacks is not None:
+            chunks = frozenset[str]() if self._stream is None else self._stream.accepts
+            outgoing.accepts = chunks if self._callbacks is None else chunks | {CALLBACK}
+        return outgoing
 
     def _requests(self) -> CallRequests:
         """The requests of the server to the client within this call."""

@@ -6,7 +6,8 @@ A call that needs neither passes without this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -27,10 +28,13 @@ from interlock.protocols.mcp.capability_projection import request_meta, with_req
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.meta import Members, with_trace
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.reserved_names import has_reserved
 from interlock.protocols.mgp.streaming import MEMBER as MGP
 from interlock.protocols.traces import as_uuid
 from interlock.transports.call_parking import refused
+from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import Read
 from interlock.wire.messages import one_line
 
 _UNSET: Final = msgspec.UNSET
@@ -69,6 +73,8 @@ class Translation:
             fields.pop(name, None)
         if call.scope:
             fields["scope"] = msgspec.Raw(call.scope)
+        for name, value in call.state.items():
+            fields[name] = msgspec.Raw(_encode(value))
         self._translate(fields)
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))
@@ -106,11 +112,24 @@ class Translation:
         if not METHODS[method].may_ask:
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
 
+    def result(self, result: bytes, members: ResultMembers, deliver: Callable[[bytes | Fault], None]) -> bytes | None:
+        """A result in the client's terms; None for a large one that a thread rewrites and delivers. Raises a `Fault`,
+        msgspec.DecodeError or UnicodeDecodeError."""
+        dialect = self._call.exchange.dialect
+        result = self.in_client_era(result, members)
+        reserved = has_reserved(members, result)
+        addressed = not self._call.caller.bare and members.has_addresses(result)
+        older_form = not dialect.modern and (self._connection.modern or not dialect.revision.structures)
+        if not (reserved or addressed or older_form):
+            return result
+        if type(result) is not Read:
+            return self.rewritten(reserved, addressed, result)
+        LargeReading.here().work(result, partial(self.rewritten, reserved, addressed), deliver)
+        return None
+
     def in_client_era(self, result: bytes, members: ResultMembers) -> bytes:
         """A result on one line, with the members that results have in the client's era."""
-        if not result.isascii() or result.find(b"\n") >= 0 or result.find(b"\r") >= 0:
-            result = one_line(result)
-        call = self._call
+        call, result = self._call, one_line(result)
         exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
         if modern:

@@ -1,0 +1,65 @@
+"""The settings of `[models]` and `[host]`: the models of this hub, and the conversations that it holds with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+ModelKind = Literal["openai", "anthropic", "scripted"]
+Price = Annotated[float, Meta(ge=0, le=1_000_000)]
+Wait = Annotated[float, Meta(gt=0, le=3600)]
+Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+
+
+class Model(msgspec.Struct, frozen=True):
+    """`[models.NAME]`: a model that conversations and servers may use. `url` and `key` may use variables and, in your
+    own file, secrets: `key = "${secret:openai}"`."""
+
+    kind: ModelKind = "openai"
+    """The API of the endpoint. `openai`: chat completions, which most local and hosted endpoints speak. `anthropic`:
+    messages. `scripted`: no endpoint, answers from a file, for demonstrations and tests."""
+    url: str | None = None
+    """The address of the API, such as `http://127.0.0.1:11434/v1`; unset: that of OpenAI or Anthropic."""
+    model: str = ""
+    """The model's name at the endpoint."""
+    key: str | None = None
+    """The key for the endpoint; local ones often need none."""
+    script: str | None = None
+    """The file of a `scripted` model, relative to this file."""
+    vendor: str | None = None
+    """The vendor that servers are told; unset: the kind."""
+    capabilities: tuple[str, ...] = ("tools",)
+    """What servers are told that the model can do (`vision`, `tools`). Without `tools` it is offered none."""
+    context_window: Tokens = 128_000
+    """Tokens of a whole prompt. The oldest turns of a longer conversation are left out."""
+    max_tokens: Tokens = 4096
+    """Tokens of one answer."""
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    """The sampling temperature; unset: the endpoint's own."""
+    price_input: Price = 0.0
+    """The price of a million tokens of prompts, for `interlock usage`. All prices are in one currency of yours."""
+    price_output: Price = 0.0
+    """The price of a million tokens of answers."""
+    idle_s: Wait = 60.0
+    """How long the endpoint may send nothing before the hub gives up."""
+    wait_s: Annotated[float, Meta(ge=0, le=600)] = 30.0
+    """How long one answer may wait, in all, for an endpoint that is busy or asks to try again later."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """`[host]`: conversations that this hub holds with a model, as `interlock chat` does."""
+
+    model: str | None = None
+    """The model of new conversations; unset: the only one in `[models]`."""
+    system: str = ""
+    """Your instructions for the model, at the beginning of every new conversation."""
+    rounds: Annotated[int, Meta(ge=1, le=1000)] = 32
+    """How often the model may call tools in one turn."""
+    approval_s: Annotated[float, Meta(ge=0, le=86_400)] = 3600.0
+    """How long a turn waits for a person where a call needs approval. After that the model is told to go on without."""
+    conversations_per_agent: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    """Conversations of one agent that are kept. The one unused for longest gives way."""
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 90
+    """How long a conversation is kept after its last turn."""

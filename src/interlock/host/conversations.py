@@ -1,0 +1,198 @@
+"""The conversations of a hub: made, continued after a restart, bounded, and deleted when they are old.
+
+Rule: a conversation keeps the principal it began with. Nothing that is said in it changes whose rights its turns have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from interlock.config.model_settings import Host as Settings
+from interlock.host.models.model import Message
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.conversations import CONVERSATIONS, TURNS, StoredConversation, StoredTurn, turn_id
+from interlock.hub.store_faults import fault_of
+from interlock.protocols.mcpl.injections import Prefix
+from interlock.store import Conflict, StoreError
+from interlock.wire.encryption import Encryption
+from interlock.wire.errors import Fault
+
+MOST: Final = 100_000
+"""Conversations of one hub."""
+MOST_TURNS: Final = 10_000
+"""Turns of one conversation."""
+MOST_TURN_BYTES: Final = 2 * 1024 * 1024
+"""Of the messages of one turn."""
+DAY_S: Final = 86_400.0
+AT_ONCE: Final = 50
+"""Conversations deleted at once."""
+T = TypeVar("T")
+
+
+class Stable(msgspec.Struct, frozen=True):
+    """The sealed part of a conversation, which every prompt begins with."""
+
+    system: str = ""
+    prefix: Prefix = Prefix()
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A conversation, opened."""
+
+    stored: StoredConversation
+    stable: Stable
+    version: int
+
+    @property
+    def id(self) -> str:
+        return self.stored.id
+
+    @property
+    def principal(self) -> Principal:
+        """The principal whose rights its turns have."""
+        return self.stored.principal
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A turn, opened."""
+
+    stored: StoredTurn
+    messages: tuple[Message, ...]
+
+
+class Conversations:
+    """All conversations, in the store."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._encryption = Encryption(hub_app.keys.derived(b"conversations"))
+
+    async def create(self, principal: Principal, model: str) -> Conversation:
+        """Begin a conversation of a principal. The one that its agent has not used for longest may give way."""
+        at, settings = time.time(), self._settings
+        id_ = f"conv_{secrets.token_hex(12)}"
+        stable = Stable(system=settings.system)
+        stored = StoredConversation(
+            id_, principal.id, principal.kind, principal.profile, principal.key, model, at, at,
+            sealed=self._seal(stable, id_),
+        )  # fmt: skip
+        mine = await self.of_agent(principal.id)
+        surplus = [each.id for each in sorted(mine, key=lambda each: each.updated)[: len(mine) + 1 - self._bound]]
+        await self._delete(surplus[:AT_ONCE])
+        try:
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.insert(CONVERSATIONS, stored)
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        return Conversation(stored, stable, 1)
+
+    async def get(self, id: str) -> Conversation:
+        """A conversation by its id. Raises NOT_FOUND."""
+        found = await self._hub_app.store.get(CONVERSATIONS, id) if 0 < len(id) <= 100 else None
+        if found is None:
+            hint = "`interlock conversations` lists them"
+            raise Fault("NOT_FOUND", f"there is no conversation {id[:100]!r}", hint=hint)
+        stable = self._open(found.value.sealed, id, Stable)
+        return Conversation(found.value, stable, found.version)
+
+    async def of_agent(self, agent: str | None = None) -> list[StoredConversation]:
+        """The conversations of one agent or of all, newest first."""
+        columns = {} if agent is None else {"agent": agent}
+        found = await self._hub_app.store.find(CONVERSATIONS, **columns)
+        return sorted((document.value for document in found), key=lambda each: -each.updated)
+
+    async def turns(self, conversation: StoredConversation, *, first: int = 0) -> list[Recorded]:
+        """The turns of a conversation from one on, oldest first."""
+        found = await self._hub_app.store.find(TURNS, conversation=conversation.id)
+        stored = [document.value for document in found if document.value.index >= first]
+        # Long conversations take a while to open.
+        return await asyncio.to_thread(lambda: [self._recorded(turn) for turn in stored])
+
+    async def commit(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> Conversation:
+        """Store a turn and the conversation that it makes. Raises a `Fault` if another turn came between."""
+        id_ = conversation.id
+        sealed = self._seal(tuple(messages), turn.id)
+        stored = msgspec.structs.replace(
+            conversation.stored, updated=turn.at, turns=turn.index + 1, sealed=self._seal(conversation.stable, id_)
+        )
+        try:
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.expect(CONVERSATIONS, id_, conversation.version)
+                transaction.put(CONVERSATIONS, stored)
+                transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+                transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
+        except Conflict:
+            raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation came between") from None
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, id_])
+
+    async def use_model(self, conversation: Conversation, model: str) -> Conversation:
+        """Let another model answer from now on."""
+        stored = msgspec.structs.replace(conversation.stored, model=model)
+        try:
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.expect(CONVERSATIONS, conversation.id, conversation.version)
+                transaction.put(CONVERSATIONS, stored)
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        return Conversation(stored, conversation.stable, transaction.versions[CONVERSATIONS.name, conversation.id])
+
+    async def delete(self, id: str) -> bool:
+        """Delete a conversation and its turns. False if there is none."""
+        if await self._hub_app.store.get(CONVERSATIONS, id) is None:
+            return False
+        await self._delete([id])
+        return True
+
+    async def sweep(self) -> None:
+        """Delete conversations that are older than the configuration keeps them."""
+        expired = time.time() - self._settings.keep_days * DAY_S
+        try:
+            old = [each.id for each in await self.of_agent() if each.updated < expired]
+            await self._delete(old[:AT_ONCE])
+        except StoreError as cause:
+            self._hub_app.logs.add("hub", "hub", f"old conversations could not be deleted: {cause}")
+
+    async def _delete(self, ids: list[str]) -> None:
+        for id_ in ids:
+            turns = await self._hub_app.store.find(TURNS, conversation=id_)
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.delete(CONVERSATIONS, id_)
+                for document in turns:
+                    transaction.delete(TURNS, document.key)
+
+    @property
+    def _settings(self) -> Settings:
+        return self._hub_app.config.host
+
+    @property
+    def _bound(self) -> int:
+        return min(self._settings.conversations_per_agent, MOST)
+
+    def _recorded(self, turn: StoredTurn) -> Recorded:
+        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]))
+
+    def _seal(self, value: object, bound_to: str) -> str:
+        return self._encryption.seal(msgspec.json.encode(value).decode(), bound_to)
+
+    def _open(self, sealed: str, bound_to: str, kind: type[T]) -> T:
+        text = self._encryption.open(sealed, bound_to)
+        if text is None:
+            hint = "restore the hub's key with the store it belongs to"
+            raise Fault("INTERNAL_ERROR", f"{bound_to} cannot be opened with this hub's key", hint=hint)
+        return msgspec.json.decode(text, type=kind)
+
+
+def next_turn_id(conversation: Conversation) -> str:
+    """The key of the turn that follows. Raises QUOTA_EXCEEDED for a conversation that is full."""
+    if conversation.stored.turns >= MOST_TURNS:
+        raise Fault("QUOTA_EXCEEDED", f"a conversation has at most {MOST_TURNS} turns", hint="begin a new one")
+    return turn_id(conversation.id, conversation.stored.turns)

@@ -1,0 +1,58 @@
+"""The seam between a turn and the servers that take part in it (MCPL, Context Hooks)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from interlock.host.turn import Turn
+from interlock.protocols.mcpl.inference import Usage
+from interlock.protocols.mcpl.injections import Arrangement, Sourced
+
+
+class Response(msgspec.Struct, frozen=True):
+    """The answer of a model, before anyone has seen it."""
+
+    text: str
+    usage: Usage
+    finish: str = "end_turn"
+
+
+class Hooks(Protocol):
+    """Servers around an inference."""
+
+    def rewrites(self, turn: Turn) -> bool:
+        """Whether a server may rewrite the answer: then no part of it is shown before `after` has returned."""
+
+    async def before(self, turn: Turn) -> Sequence[Sourced]:
+        """Injections for this turn, each judged. A server that is late or wrong contributes none."""
+
+    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+        """Record where the injections went, and which had no room."""
+
+    async def after(self, turn: Turn, response: Response) -> Response:
+        """The answer that is shown and stored. Raises a `Fault` where a policy fails closed."""
+
+    def failed(self, turn: Turn) -> None:
+        """The inference ended without an answer."""
+
+
+class NoHooks:
+    """No server takes part."""
+
+    def rewrites(self, turn: Turn) -> bool:
+        return False
+
+    async def before(self, turn: Turn) -> Sequence[Sourced]:
+        return ()
+
+    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+        """There are none."""
+
+    async def after(self, turn: Turn, response: Response) -> Response:
+        return response
+
+    def failed(self, turn: Turn) -> None:
+        """Nobody is told."""

@@ -1,0 +1,233 @@
+"""The host of one hub: begins and continues conversations, one turn at a time in each.
+
+A turn runs to its end whether or not anyone reads it. Its pieces stay for a while, for readers that come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.host.conversations import Conversation, Conversations, Recorded
+from interlock.host.hooks import Hooks
+from interlock.host.models.model import Message, ToolResult, ToolUse
+from interlock.host.models.models import Models
+from interlock.host.rollback import Rollbacks
+from interlock.host.server_hooks import ServerHooks
+from interlock.host.states import States
+from interlock.host.tools import Tools
+from interlock.host.turn import Turn
+from interlock.host.turns import Turns
+from interlock.hub.admin.conversations import (
+    MAX_TEXT,
+    ConversationRow,
+    PieceRow,
+    Pieces,
+    SaidRow,
+    SendMessage,
+    Sent,
+    ShownConversation,
+    TurnRow,
+)
+from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.conversations import StoredConversation
+from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.injections import Sourced
+from interlock.wire.errors import Fault
+
+MOST_RUNNING: Final = 64
+"""Turns that run at a time."""
+KEPT_TURNS: Final = 128
+"""Turns whose pieces are kept, those that run included."""
+SWEEP_EVERY_S: Final = 3600.0
+
+
+class Host:
+    """Conversations with the models of one hub (`hub.admin.conversations.ConversationHost`)."""
+
+    def __init__(self, hub_app: HubApp, hooks: Hooks | None = None) -> None:
+        self._hub_app = hub_app
+        self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
+        self.conversations = Conversations(hub_app)
+        self.states = States(hub_app)
+        self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
+        self._rolling_back: set[str] = set()
+        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or ServerHooks(hub_app))
+        self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
+        self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
+        """By conversation. A turn that has ended is no longer in the way of the next."""
+
+    def start(self) -> None:
+        """Delete old conversations from time to time. The hub has started."""
+        self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
+
+    async def close(self) -> None:
+        """Stop every turn. Each is stored as far as it came."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.models.close()
+
+    async def create(self, principal: Principal = LOCAL_AGENT, model: str | None = None) -> Conversation:
+        """Begin a conversation whose tool calls are made as this principal."""
+        name = model or self._default_model()
+        self.models.settings(name)
+        return await self.conversations.create(principal, name)
+
+    async def send(self, conversation: Conversation | str, text: str | None, context: tuple[Sourced, ...] = ()) -> Turn:
+        """Begin a turn. Iterate the turn for its pieces, or await its `answer`.
+
+        `text` is None for a turn that no user began; `context` then says why it begins. Raises a `Fault`, also while
+        another turn of this conversation is under way.
+        """
+        id_ = conversation if isinstance(conversation, str) else conversation.id
+        if text is None and not context:
+            raise Fault("INVALID_PARAMS", "a turn needs a message or context")
+        if text is not None and len(text) > MAX_TEXT:
+            raise Fault("TOO_LARGE", f"a message has at most {MAX_TEXT} characters")
+        self._check_free(id_)
+        found = await self.conversations.get(id_)
+        turn = Turn(found, text, self.models.get(found.stored.model), context)
+        self._check_free(id_)
+        task = asyncio.ensure_future(self._turns.run(turn))
+        self._running[id_] = (turn, task)
+        task.add_done_callback(lambda _: self._forget(turn))
+        self._keep(turn)
+        return turn
+
+    # Operations
+
+    async def say(self, principal: Principal, params: SendMessage) -> Sent:
+        """Begin a turn, in a new conversation as this principal."""
+        if params.conversation is None:
+            conversation = await self.create(principal, params.model)
+        else:
+            conversation = await self.conversations.get(params.conversation)
+            if params.agent is not None and params.agent != conversation.stored.agent:
+                message = f"the conversation belongs to {conversation.stored.agent}, and stays with it"
+                raise Fault("ACCESS_DENIED", message, hint="begin a new one for another agent")
+            if params.model is not None and params.model != conversation.stored.model:
+                self.models.settings(params.model)
+                conversation = await self.conversations.use_model(conversation, params.model)
+        turn = await self.send(conversation, params.text)
+        return Sent(conversation.id, turn.index, conversation.stored.model, conversation.stored.agent)
+
+    async def read(self, conversation: str, turn: int, after: int, wait_s: float) -> Pieces:
+        """The next pieces of a turn."""
+        found = self._kept.get((conversation, turn))
+        if found is None:
+            hint = "`interlock conversations show` has what was said"
+            raise Fault("NOT_FOUND", f"turn {turn} of {conversation} is not under way", hint=hint)
+        pieces = await found.read(after, wait_s)
+        ended = found.ended and after + len(pieces) == len(found.pieces)
+        return Pieces([PieceRow(**msgspec.structs.asdict(piece)) for piece in pieces], ended)
+
+    async def stop(self, conversation: str) -> bool:
+        """Stop the turn that is under way."""
+        turn, task = self._running.get(conversation, (None, None))
+        if turn is None or task is None or turn.ended:
+            return False
+        task.cancel()
+        await asyncio.wait([task])
+        return True
+
+    async def rows(self, agent: str | None, most: int) -> list[ConversationRow]:
+        """Conversations, newest first."""
+        return [_row(stored) for stored in (await self.conversations.of_agent(agent))[:most]]
+
+    async def show(self, conversation: str) -> ShownConversation:
+        """A whole conversation."""
+        found = await self.conversations.get(conversation)
+        turns = await self.conversations.turns(found.stored)
+        return ShownConversation(_row(found.stored), [_turn_row(turn) for turn in turns])
+
+    async def delete(self, conversation: str) -> bool:
+        """Delete a conversation, and stop its turn first."""
+        await self.stop(conversation)
+        await self.states.delete(conversation)
+        return await self.conversations.delete(conversation)
+
+    async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:
+        """What would be taken back, and what cannot be."""
+        return await self._rollbacks.plan(await self.conversations.get(conversation), turn)
+
+    async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:
+        """Take it back. No turn of the conversation begins meanwhile."""
+        self._check_free(conversation)
+        self._rolling_back.add(conversation)
+        try:
+            return await self._rollbacks.run(await self.conversations.get(conversation), turn, plan, go_on=go_on)
+        finally:
+            self._rolling_back.discard(conversation)
+
+    def _default_model(self) -> str:
+        names, chosen = self.models.names, self._hub_app.config.host.model
+        if chosen is not None:
+            return chosen
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            hint = 'add [models.NAME] with kind, model and key = "${secret:NAME}" to interlock.toml'
+            raise Fault("NOT_FOUND", "no model is configured", hint=hint)
+        raise Fault(
+            "INVALID_PARAMS", f"several models are configured: {', '.join(names)}", hint="set `model` in [host]"
+        )
+
+    def _check_free(self, conversation: str) -> None:
+        if conversation in self._rolling_back:
+            raise Fault("RESOURCE_EXHAUSTED", "this conversation is being rolled back", retry_after_ms=1000)
+        running = self._running.get(conversation)
+        if running is not None and not running[0].ended:
+            message = "a turn of this conversation is under way"
+            raise Fault("RESOURCE_EXHAUSTED", message, hint="wait for it, or stop it", retry_after_ms=1000)
+        if len(self._running) >= MOST_RUNNING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_RUNNING} turns are under way", retry_after_ms=1000)
+
+    def _forget(self, turn: Turn) -> None:
+        """A turn is over, unless the next of its conversation has taken its place."""
+        running = self._running.get(turn.conversation.id)
+        if running is not None and running[0] is turn:
+            del self._running[turn.conversation.id]
+
+    def _keep(self, turn: Turn) -> None:
+        self._kept[turn.conversation.id, turn.index] = turn
+        while len(self._kept) > KEPT_TURNS:
+            ended = next((key for key, kept in self._kept.items() if kept.ended), None)
+            if ended is None:
+                break
+            del self._kept[ended]
+
+
+def _row(stored: StoredConversation) -> ConversationRow:
+    at = [datetime.fromtimestamp(moment, UTC) for moment in (stored.created, stored.updated)]
+    return ConversationRow(stored.id, stored.agent, stored.model, stored.turns, *at)
+
+
+def _turn_row(turn: Recorded) -> TurnRow:
+    stored = turn.stored
+    return TurnRow(
+        stored.index, stored.inference, datetime.fromtimestamp(stored.at, UTC), stored.model, stored.finish,
+        stored.error, stored.input_tokens_count, stored.output_tokens_count,
+        [row for message in turn.messages for row in _said(message)],
+    )  # fmt: skip
+
+
+def _said(message: Message) -> list[SaidRow]:
+    rows = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            rows.append(SaidRow(message.role, part.text))
+        elif isinstance(part, ToolUse):
+            rows.append(SaidRow("tool", part.arguments, part.name))
+        elif isinstance(part, ToolResult):
+            rows.append(SaidRow("result", part.text))
+        else:
+            rows.append(SaidRow(message.role, f"[{type(part).__name__.lower()}]"))
+    return rows

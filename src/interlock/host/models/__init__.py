@@ -1,0 +1,1 @@
+"""Models behind one interface: OpenAI-compatible and Anthropic endpoints, and a scripted one."""

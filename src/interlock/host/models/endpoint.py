@@ -1,0 +1,165 @@
+"""The HTTP side of model endpoints: one request, its events, and everything that can go wrong with it.
+
+A busy endpoint is asked again as it says (`Retry-After`), within the model's `wait_s`. Once a part of the answer has
+come, nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from interlock.config.model_settings import Model as Settings
+from interlock.judge.secrets import redact
+from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
+from interlock.transports.resolving import Resolver, guarded_for
+from interlock.wire.errors import Fault
+from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of one answer."""
+MOST_EVENT_BYTES: Final = 2 * 1024 * 1024
+MOST_ERROR_BYTES: Final = 64 * 1024
+FIRST_PAUSE_S: Final = 0.5
+BUSY: Final = frozenset({429, 500, 502, 503, 504, 529})
+"""Statuses after which the same request may succeed."""
+
+T = TypeVar("T")
+
+
+class Endpoint:
+    """One address of a model API."""
+
+    def __init__(self, settings: Settings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
+        self._settings = settings
+        self._post = StreamedPost(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
+
+    async def events(self, body: bytes) -> AsyncGenerator[SseEvent, None]:
+        """The events of the answer to a request. Raises a `Fault`."""
+        answer = await self._good_answer(body)
+        reader = EventReader(MOST_EVENT_BYTES)
+        try:
+            async for piece in answer.pieces(self._settings.idle_s):
+                for event in reader.feed(piece):
+                    yield event
+        except EventTooLarge as cause:
+            raise Fault("TOO_LARGE", f"the model's endpoint sent too large an event: {cause}") from None
+        finally:
+            answer.close()
+
+    async def close(self) -> None:
+        await self._post.close()
+
+    async def _good_answer(self, body: bytes) -> StreamedAnswer:
+        """An answer that is an event stream, after as many attempts as the settings have time for."""
+        ends, pause, fresh = time.monotonic() + self._settings.wait_s, FIRST_PAUSE_S, False
+        while True:
+            answer = self._post.send(body, fresh=fresh)
+            try:
+                head = await answer.start(self._settings.idle_s)
+                if head.status == 200 and head.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+                    return answer
+                fault = await self._refusal(answer, head)
+            except Fault:
+                answer.close()
+                if not answer.stale or fresh:
+                    raise
+                fresh = True  # the endpoint closed an idle connection, which says nothing about the request
+                continue
+            except BaseException:
+                answer.close()
+                raise
+            answer.close()
+            asked = fault.retry_after_ms
+            wait_s = pause if asked is None else asked / 1000
+            if head.status not in BUSY or time.monotonic() + wait_s > ends:
+                raise fault
+            pause *= 2
+            await asyncio.sleep(wait_s)
+
+    async def _refusal(self, answer: StreamedAnswer, head: Head) -> Fault:
+        """The error for an answer that is no event stream."""
+        body = b""
+        async for piece in answer.pieces(self._settings.idle_s):
+            body += piece
+            if len(body) > MOST_ERROR_BYTES:
+                break
+        why = _reason(body)
+        if head.status == 200:
+            return Fault("UPSTREAM_ERROR", "the model's endpoint did not answer with an event stream", hint=_CHECK)
+        said = f"the model's endpoint answered with status {head.status}" + (f": {why}" if why else "")
+        data: dict[str, object] = {"status": head.status}
+        if head.status in (401, 403):
+            return Fault("UPSTREAM_ERROR", said, hint="check `key` in [models.NAME]", data=data)
+        if head.status == 429:
+            return Fault("RATE_LIMITED", said, retry_after_ms=_retry_after(head), data=data)
+        if head.status in BUSY:
+            return Fault("UPSTREAM_UNAVAILABLE", said, retry_after_ms=_retry_after(head), data=data)
+        return Fault("UPSTREAM_ERROR", said, hint=_CHECK, data=data)
+
+
+_CHECK: Final = "check `url` and `model` in [models.NAME]"
+
+
+def read(event: SseEvent, kind: type[T]) -> T:
+    """The JSON of an event. Raises UPSTREAM_ERROR for an event that is none."""
+    try:
+        return msgspec.json.decode(event.data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the model's endpoint sent an event that cannot be read: {cause}") from None
+
+
+def cut_off() -> Fault:
+    """The stream ended before the answer did."""
+    return Fault("UPSTREAM_UNAVAILABLE", "the model's endpoint ended its answer before it was complete")
+
+
+def reported(message: str) -> Fault:
+    """An error that the endpoint sent within its answer."""
+    return Fault("UPSTREAM_ERROR", f"the model's endpoint failed: {redact(message)[:500]}")
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The arguments of a tool call; None where the model did not write a JSON object."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _reason(body: bytes) -> str:
+    """The message in an error body, as both APIs write it, without secrets."""
+    try:
+        found = msgspec.json.decode(body, type=_ErrorBody)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    message = found.error.message if isinstance(found.error, _Error) else found.error or ""
+    return redact(message)[:500]
+
+
+def _retry_after(head: Head) -> int | None:
+    """`Retry-After` in milliseconds: seconds, or a date."""
+    written = head.headers.get(b"retry-after", b"").decode("latin-1").strip()
+    if not written:
+        return None
+    try:
+        seconds = float(written)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(written).timestamp() - time.time()
+        except ValueError:
+            return None
+    return int(min(max(seconds, 0.0), 86_400.0) * 1000) if seconds == seconds else None
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Error | str | None = None

@@ -1,0 +1,123 @@
+"""One interface for every model: a prompt goes in, chunks come out.
+
+A model raises a `Fault` for everything that goes wrong at its endpoint. After `Finished` comes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from interlock.protocols.mcpl.content import Audio, Image, Resource, ResourceLink, Text
+from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, Usage
+
+BYTES_PER_TOKEN: Final = 4
+"""For estimates, where an endpoint does not count."""
+MOST_CALLS: Final = 64
+"""Tool calls in one answer."""
+MOST_ARGUMENT_BYTES: Final = 1024 * 1024
+"""Arguments of one tool call."""
+MOST_COUNT: Final = 2**40
+
+TokenCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
+"""A number of tokens, as an endpoint states it."""
+
+Finish = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]
+"""Why a model stopped. `tool_use` waits for results, `refusal` is the endpoint's own filter."""
+
+
+class ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    """A call of a tool, in the model's words."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON, if the model wrote any that can be read."""
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
+    """The result of a call, for the model."""
+
+    id: str
+    text: str
+    failed: bool = False
+
+
+Part: TypeAlias = Text | Image | Audio | Resource | ResourceLink | ToolUse | ToolResult
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    parts: tuple[Part, ...]
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool that the model may call."""
+
+    name: str
+    description: str
+    schema: msgspec.Raw
+    """The JSON Schema of its arguments."""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """Everything a model reads, in the order in which it is sent: the stable parts first."""
+
+    messages: tuple[Message, ...]
+    system: str = ""
+    tools: tuple[ToolDefinition, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True):
+    """A piece of the model's reasoning, which is no part of the answer."""
+
+    text: str
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The end of an answer."""
+
+    reason: Finish
+    usage: Usage | None = None
+    """None where the endpoint does not count."""
+
+
+Chunk: TypeAlias = TextDelta | ThinkingDelta | ToolUse | Finished
+
+
+class Model(Protocol):
+    """A model."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model, as servers are told of it."""
+
+    def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+        """The answer in chunks. Raises a `Fault`."""
+
+    async def close(self) -> None:
+        """Close its connections."""
+
+
+def estimated(prompt: Prompt, answer_bytes: int) -> Usage:
+    """The tokens of an inference whose endpoint does not count."""
+    size = len(prompt.system) + sum(len(msgspec.json.encode(message)) for message in prompt.messages)
+    size += sum(len(tool.description) + len(bytes(tool.schema)) for tool in prompt.tools)
+    return Usage(size // BYTES_PER_TOKEN + 1, answer_bytes // BYTES_PER_TOKEN + 1)
+
+
+def for_servers(reason: Finish) -> FinishReason:
+    """The reason as MCPL has it, which knows neither tools nor filters here."""
+    return reason if reason in ("max_tokens", "stop_sequence") else "end_turn"

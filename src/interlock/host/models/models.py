@@ -1,0 +1,73 @@
+"""The models of a configuration. Each is made when it is first used, and anew when its settings have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from interlock.config.model_settings import Model as Settings
+from interlock.host.models.model import Model
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+
+
+class Models:
+    """All models of one hub."""
+
+    def __init__(self, settings: Callable[[], Mapping[str, Settings]], resolver: Resolver) -> None:
+        self._settings = settings
+        self._resolver = resolver
+        self._made: dict[str, tuple[Settings, Model]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models of the configuration."""
+        return tuple(self._settings())
+
+    def settings(self, name: str) -> Settings:
+        """The settings of a model. Raises NOT_FOUND."""
+        found = self._settings().get(name)
+        if found is None:
+            known = ", ".join(sorted(self._settings())) or "none"
+            message = f"there is no model {name[:100]!r} in [models] ({known})"
+            raise Fault("NOT_FOUND", message, hint=f"add [models.{name[:40]}] to interlock.toml")
+        return found
+
+    def get(self, name: str) -> Model:
+        """A model by its name in the configuration. Raises a `Fault` where there is none, or none that can be made."""
+        settings = self.settings(name)
+        known = self._made.get(name)
+        if known is not None and known[0] == settings:
+            return known[1]
+        if known is not None:
+            self._retire(known[1])
+        model = _make(settings, self._resolver)
+        self._made[name] = (settings, model)
+        return model
+
+    async def close(self) -> None:
+        """Close the connections of all models."""
+        made, self._made = self._made, {}
+        for _, model in made.values():
+            await model.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _retire(self, model: Model) -> None:
+        task = asyncio.ensure_future(model.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def _make(settings: Settings, resolver: Resolver) -> Model:
+    if settings.kind == "anthropic":
+        from interlock.host.models.anthropic import AnthropicModel
+
+        return AnthropicModel(settings, resolver)
+    if settings.kind == "openai":
+        from interlock.host.models.openai import OpenAiModel
+
+        return OpenAiModel(settings, resolver)
+    from interlock.host.models.scripted import ScriptedModel
+
+    return ScriptedModel.of(settings)

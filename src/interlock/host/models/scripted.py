@@ -1,0 +1,120 @@
+"""A model that answers from a script: for demonstrations and tests, without an endpoint.
+
+A script is a list of steps. The first step whose `when` occurs in the newest message answers it; steps without `when`
+answer in their order, one for each answer of the conversation so far. So a script goes on after a restart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.config.model_settings import Model as Settings
+from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta, ToolResult, ToolUse, estimated
+from interlock.protocols.mcpl.content import Text
+from interlock.protocols.mcpl.inference import ModelInfo
+from interlock.wire.errors import Fault
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+_WORDS: Final = re.compile(r"\S+\s*|\s+")
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer."""
+
+    when: str | None = None
+    """Text in the newest message that this step answers."""
+    text: str = ""
+    """The answer. `{user}` stands for the newest text of the user, `{result}` for the newest result of a tool,
+    `{system}` for the instructions."""
+    tool: str | None = None
+    """A tool to call."""
+    arguments: dict[str, Any] = {}
+    error: str | None = None
+    """A failure in place of an answer."""
+
+
+class ScriptedModel:
+    """A model with a script."""
+
+    def __init__(self, steps: Sequence[Step], info: ModelInfo) -> None:
+        self._named = [step for step in steps if step.when is not None]
+        self._ordered = [step for step in steps if step.when is None]
+        self.info = info
+
+    @classmethod
+    def of(cls, settings: Settings) -> ScriptedModel:
+        """The model of a configuration. Raises a `Fault` for a script that cannot be read."""
+        path = Path(settings.script or "")
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise Fault("TOO_LARGE", f"the script {path} is larger than {MOST_BYTES} bytes")
+            steps = msgspec.json.decode(path.read_bytes(), type=list[Step])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as cause:
+            hint = 'write a list of steps, such as [{"text": "Hello."}]'
+            raise Fault("UPSTREAM_ERROR", f"the script {path} cannot be read: {cause}", hint=hint) from None
+        name = settings.model or path.stem
+        return cls(
+            steps, ModelInfo(name, settings.vendor or "scripted", settings.context_window, settings.capabilities)
+        )
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+        """The answer in chunks. Raises a `Fault` where the script says so, or has no answer."""
+        step = self._step(prompt)
+        if step.error is not None:
+            raise Fault("UPSTREAM_ERROR", f"the script says: {step.error}")
+        text = _filled(step.text, prompt)
+        for word in _WORDS.findall(text):
+            yield TextDelta(word)
+        if step.tool is not None:
+            arguments = msgspec.json.encode(_filled_in(step.arguments, prompt)).decode()
+            yield ToolUse(f"call_{_answers(prompt)}", step.tool, arguments)
+        yield Finished("end_turn" if step.tool is None else "tool_use", estimated(prompt, len(text.encode())))
+
+    async def close(self) -> None:
+        """It has no connections."""
+
+    def _step(self, prompt: Prompt) -> Step:
+        newest = _text(prompt, newest=True)
+        for step in self._named:
+            if step.when is not None and step.when in newest:
+                return step
+        if not self._ordered:
+            raise Fault("UPSTREAM_ERROR", "the script has no answer to this")
+        return self._ordered[_answers(prompt) % len(self._ordered)]
+
+
+def _answers(prompt: Prompt) -> int:
+    return sum(message.role == "assistant" for message in prompt.messages)
+
+
+def _text(prompt: Prompt, *, newest: bool = False, results: bool = False) -> str:
+    """The newest text of the user, the newest result of a tool, or of both the newest."""
+    for message in reversed(prompt.messages):
+        found = [part.text for part in message.parts if isinstance(part, ToolResult)] if results or newest else []
+        found += [part.text for part in message.parts if isinstance(part, Text)] if not results else []
+        if message.role == "user" and found:
+            return "\n".join(found)
+    return ""
+
+
+def _filled(text: str, prompt: Prompt) -> str:
+    if "{" not in text:
+        return text
+    values = {"{user}": _text(prompt), "{result}": _text(prompt, results=True), "{system}": prompt.system}
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _filled_in(value: Any, prompt: Prompt) -> Any:
+    """The same in every text of the arguments."""
+    if isinstance(value, str):
+        return _filled(value, prompt)
+    if isinstance(value, dict):
+        return {name: _filled_in(inner, prompt) for name, inner in value.items()}
+    return [_filled_in(inner, prompt) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,197 @@
+"""Tools for a conversation: the list of its principal, and calls that pass the hub's gates as that principal.
+
+A call that needs approval waits in the inbox like any other, and is made again once a person has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.host.models.endpoint import arguments_of
+from interlock.host.models.model import ToolDefinition, ToolUse
+from interlock.hub.app import HubApp
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.local_exchange import call_locally
+from interlock.hub.live.checkpoints import CallStates
+from interlock.wire.errors import Fault
+
+LIST_S: Final = 30.0
+CALL_S: Final = 86_400.0
+"""The hub's own timeouts end a call long before."""
+MOST_TOOLS: Final = 512
+MOST_RESULT_CHARS: Final = 128 * 1024
+"""Longer results are cut, and say so."""
+
+OnApproval = Callable[[str], None]
+
+
+class ToolOutcome(msgspec.Struct, frozen=True):
+    """The end of a tool call, for the model."""
+
+    text: str
+    failed: bool = False
+
+
+class Tools:
+    """The tools of one hub, for conversations."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    def admit(self, principal: Principal) -> Caller:
+        """The principal as a caller. Raises a `Fault` if its key was revoked or the hub refuses all calls."""
+        if (refusal := self._hub_app.refusal) is not None:
+            raise refusal[1]
+        if self._hub_app.access.rights(principal) is None:
+            hint = "begin a conversation with another agent"
+            raise Fault("ACCESS_DENIED", f"the key of {principal.id} is no longer valid", hint=hint)
+        return self._hub_app.authenticator.admit_principal(principal, "/mcp")
+
+    async def list(self, caller: Caller) -> tuple[ToolDefinition, ...]:
+        """The tools in the caller's list, by name: the same list gives the same prompt."""
+        found: list[ToolDefinition] = []
+        cursor: str | None = None
+        while len(found) < MOST_TOOLS:
+            params = msgspec.json.encode({} if cursor is None else {"cursor": cursor})
+            answer = await call_locally(self._hub_app.service, caller, "tools/list", params, LIST_S)
+            page = msgspec.json.decode(answer, type=_Listed)
+            found += [ToolDefinition(tool.name, tool.description or "", tool.inputSchema) for tool in page.tools]
+            cursor = page.nextCursor
+            if cursor is None:
+                break
+        return tuple(sorted(found, key=lambda tool: tool.name))[:MOST_TOOLS]
+
+    async def call(
+        self, principal: Principal, use: ToolUse, states: CallStates, on_approval: OnApproval
+    ) -> ToolOutcome:
+        """Make a call. Every failure is an outcome, so that the model can go on."""
+        arguments = arguments_of(use.arguments)
+        if arguments is None:
+            return ToolOutcome("The arguments are not a JSON object. Write them as one, and call again.", failed=True)
+        params = msgspec.json.encode({"name": use.name, "arguments": arguments})
+        ends = time.monotonic() + self._hub_app.config.host.approval_s
+        waiting = _Approvals(self._hub_app.inbox, principal, use.name, on_approval)
+        try:
+            while True:
+                result = await self._attempt(principal, params, states)
+                if isinstance(result, ToolOutcome):
+                    return result
+                decision = result.pending
+                if decision is None or not await waiting.answered(decision, ends - time.monotonic()):
+                    return ToolOutcome(_text(result), result.isError)
+        finally:
+            waiting.close()
+
+    async def _attempt(self, principal: Principal, params: bytes, states: CallStates) -> _Called | ToolOutcome:
+        try:
+            caller = self.admit(principal)
+            answer = await call_locally(self._hub_app.service, caller, "tools/call", params, CALL_S, states)
+            states.reported = answer
+            return msgspec.json.decode(answer, type=_Called)
+        except Fault as fault:
+            hint = f" {fault.hint}" if fault.hint else ""
+            return ToolOutcome(f"{fault.name}: {fault.message}{hint}", failed=True)
+        except msgspec.DecodeError as cause:
+            return ToolOutcome(f"The result cannot be read: {cause}", failed=True)
+
+
+class _Approvals:
+    """The approval requests that one call opens. Each is told once, when it is opened."""
+
+    def __init__(self, inbox: Inbox, principal: Principal, tool: str, on_approval: OnApproval) -> None:
+        self._inbox = inbox
+        self._asker = (principal.id, principal.kind)
+        self._tool = tool
+        self._on_approval = on_approval
+        self._told: set[str] = set()
+        self._changed = asyncio.Event()
+        self._stop = inbox.on_change(self._on_change)
+
+    async def answered(self, id: str, within_s: float) -> bool:
+        """Wait until a person has answered a request. False if nobody does in time."""
+        ends = time.monotonic() + within_s
+        self._tell(id)
+        while True:
+            try:
+                if self._inbox.get(id).state is not DecisionState.OPEN:
+                    return True
+            except Fault:
+                return False
+            self._changed.clear()
+            waiting = asyncio.ensure_future(self._changed.wait())
+            try:
+                done, _ = await asyncio.wait([waiting], timeout=max(ends - time.monotonic(), 0))
+            finally:
+                waiting.cancel()
+            if not done:
+                return False
+
+    def close(self) -> None:
+        """Follow nothing more."""
+        self._stop()
+
+    def _on_change(self, decision: Decision) -> None:
+        self._changed.set()
+        question = decision.question
+        mine = (question.asker, question.asker_kind, question.shown) == (*self._asker, self._tool)
+        if mine and decision.state is DecisionState.OPEN:
+            self._tell(decision.id)
+
+    def _tell(self, id: str) -> None:
+        if id not in self._told:
+            self._told.add(id)
+            self._on_approval(id)
+
+
+def _text(result: _Called) -> str:
+    """A result as text. Media are named, since not every model takes them from a tool."""
+    texts = []
+    for block in result.content:
+        kind = block.get("type")
+        if kind == "text":
+            texts.append(str(block.get("text", "")))
+        elif kind in ("image", "audio"):
+            texts.append(f"[{block.get('mimeType', kind)}]")
+        else:
+            texts.append(msgspec.json.encode(block).decode())
+    if not texts and result.structuredContent is not None:
+        texts.append(msgspec.json.encode(result.structuredContent).decode())
+    text = "\n".join(texts)
+    if len(text) > MOST_RESULT_CHARS:
+        text = f"{text[:MOST_RESULT_CHARS]}\n[cut: the result has {len(text)} characters]"
+    return text
+
+
+class _Listed(msgspec.Struct):
+    class Tool(msgspec.Struct):
+        name: str
+        inputSchema: msgspec.Raw
+        description: str | None = None
+
+    tools: list[Tool]
+    nextCursor: str | None = None
+
+
+class _Called(msgspec.Struct):
+    content: list[dict[str, Any]] = []
+    isError: bool = False
+    structuredContent: dict[str, Any] | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
+    @property
+    def pending(self) -> str | None:
+        """The approval request that the call waits for. Only the hub writes this member."""
+        error = self.meta.get("dev.interlock/error")
+        if not self.isError or not isinstance(error, dict) or error.get("name") != "APPROVAL_PENDING":
+            return None
+        decision = error.get("decision")
+        return decision if isinstance(decision, str) else None

@@ -1,0 +1,101 @@
+"""One turn while it runs: its pieces as they come, for any number of readers, in memory until they were read."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.host.conversations import Conversation
+from interlock.host.models.model import Model
+from interlock.protocols.mcpl.injections import Sourced
+from interlock.wire.errors import Fault
+
+MOST_PIECES: Final = 100_000
+MOST_TEXT: Final = 4 * 1024 * 1024
+"""Characters of all pieces of one turn."""
+
+Kind = Literal["text", "thinking", "tool", "result", "approval", "done", "error"]
+
+
+class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a turn, as it comes."""
+
+    kind: Kind
+    text: str = ""
+    """Of `text` and `thinking`: more of it. Of `tool`: the arguments. Of `result`: its text. Of `done`: the whole
+    answer. Of `error`: the reason."""
+    name: str = ""
+    """Of `tool` and `result`: the tool. Of `approval`: the id of the request. Of `error`: the name of the error."""
+    failed: bool = False
+    """Of `result`: whether the call failed or was refused."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    """Of `done`: the tokens of the whole turn."""
+    finish: str = ""
+    """Of `done`: why the model stopped."""
+
+
+class Turn:
+    """A turn of a conversation. Iterate it for its pieces; `answer` waits for the whole answer."""
+
+    def __init__(
+        self, conversation: Conversation, user_message: str | None, model: Model, context: tuple[Sourced, ...] = ()
+    ) -> None:
+        self.conversation = conversation
+        self.index = conversation.stored.turns
+        self.inference_id = f"inf_{secrets.token_hex(12)}"
+        self.user_message = user_message
+        """None where no user spoke: the turn was woken."""
+        self.model = model
+        self.context = context
+        """Context that the host itself adds, such as events that woke the turn."""
+        self.pieces: list[Piece] = []
+        self._chars = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last piece has come."""
+        return bool(self.pieces) and self.pieces[-1].kind in ("done", "error")
+
+    def add(self, piece: Piece) -> None:
+        """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""
+        last = piece.kind in ("done", "error")
+        self._chars += len(piece.text)
+        if not last and (len(self.pieces) >= MOST_PIECES or self._chars > MOST_TEXT):
+            raise Fault("TOO_LARGE", f"a turn has at most {MOST_TEXT} characters and {MOST_PIECES} pieces")
+        self.pieces.append(piece)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def read(self, after: int, wait_s: float) -> list[Piece]:
+        """The pieces after the first so many; waits for one if there is none yet, but no longer than this."""
+        if after >= len(self.pieces) and not self.ended:
+            waiting = asyncio.ensure_future(self._changed.wait())
+            try:
+                await asyncio.wait([waiting], timeout=wait_s)
+            finally:
+                waiting.cancel()
+        return self.pieces[after:]
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        at = 0
+        while not (self.ended and at >= len(self.pieces)):
+            if at >= len(self.pieces):
+                await self._changed.wait()
+                continue
+            yield self.pieces[at]
+            at += 1
+
+    async def answer(self) -> str:
+        """The whole answer. Raises a `Fault` where there is none."""
+        async for piece in self:
+            if piece.kind == "error":
+                raise Fault(piece.name, piece.text)
+            if piece.kind == "done":
+                return piece.text
+        raise Fault("INTERNAL_ERROR", "the turn has no end")

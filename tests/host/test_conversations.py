@@ -1,0 +1,266 @@
+"""Conversations through a whole hub: tools behind the gates, approvals, failures, restarts, and the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from hub.people import read_and_answer
+from hub.running_hub import RunningHub, child, running_hub, until
+from hub.test_journal import only
+from interlock.cli.app import app
+from interlock.config.home import socket_path
+from interlock.config.model_settings import Host as HostSettings
+from interlock.config.model_settings import Model
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.host.hooks import NoHooks, Response
+from interlock.host.turn import Turn
+from interlock.host.turns import Turns
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpl.hooks import Injection
+from interlock.protocols.mcpl.injections import Sourced
+from interlock.web.control import ControlSocket
+from interlock.wire.errors import Fault
+
+from .model_server import anthropic_text, model_server, openai_call, openai_text, refused, stalls
+
+ADA = Principal("person:ada", "person")
+SCRIPT = [
+    {"when": "Please add", "text": "Adding.", "tool": "busy__add", "arguments": {"a": 40, "b": 2}},
+    {"when": "42", "text": "It is {result}."},
+    {"when": "Please hang", "tool": "busy__hang", "arguments": {"mark": "m"}},
+    {"when": "Now fail", "error": "the cable is out"},
+    {"when": "the wrong", "tool": "busy__add", "arguments": {"a": "many"}},
+    {"when": "nothing like it", "tool": "busy__missing"},
+    {"text": "Hello. You said: {user}"},
+    {"text": "Again: {user}"},
+]
+
+
+@pytest.fixture
+def short_home() -> Iterator[Path]:
+    """A home whose path is short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="il-"))
+    socket_path(folder).parent.mkdir(parents=True, exist_ok=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@contextlib.asynccontextmanager
+async def talking_hub(
+    folder: Path, models: Mapping[str, Model] | None = None, **more: Any
+) -> AsyncIterator[RunningHub]:
+    script = folder / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    made = {"toy": Model(kind="scripted", script=str(script)), **(models or {})}
+    settings = Hub(timeouts=Timeouts(start_s=120, discovery_s=60), approvals=Approvals(hold_s=0))
+    more.setdefault("host", HostSettings(model="toy", system="Be brief."))
+    more.setdefault("agents", {"careful": Agent(ask=("busy__add",))})
+    async with running_hub(folder, {"busy": child("busy_server.py")}, hub=settings, models=made, **more) as hub:
+        yield hub
+
+
+async def perform(hub: RunningHub, name: str, **params: Any) -> Any:
+    result = await hub.operations.perform(hub.operations.owner, name, msgspec.json.encode(params))
+    return msgspec.to_builtins(result)
+
+
+async def pieces(turn: Turn) -> list[tuple[str, str]]:
+    found: dict[int, tuple[str, str]] = {}
+    async for piece in turn:
+        if piece.kind == "text" and found and found[len(found) - 1][0] == "text":
+            found[len(found) - 1] = ("text", found[len(found) - 1][1] + piece.text)
+        else:
+            found[len(found)] = (piece.kind, piece.text)
+    return list(found.values())
+
+
+async def test_a_conversation_uses_tools_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with talking_hub(tmp_path) as hub:
+        conversation = await hub.host.create()
+        first = await pieces(await hub.host.send(conversation, "Please add."))
+        assert first == [
+            ("text", "Adding."),
+            ("tool", '{"a":40,"b":2}'),
+            ("result", "42"),
+            ("text", "It is 42."),
+            ("done", "Adding.\n\nIt is 42."),
+        ]
+        executed = await only(hub, "TOOL_EXECUTED")
+        assert (executed.record.actor, executed.record.name) == ("local", "add"), "a call like any other"
+        told = await only(hub, "dev.interlock.turn")
+        assert told.record.details["conversationId"] == conversation.id
+        # Failures are answers too: the model may correct itself, and the conversation goes on.
+        for said, text in (("wrong", "Invalid arguments"), ("nothing like it", "TOOL_NOT_FOUND")):
+            kinds = dict(await pieces(await hub.host.send(conversation, f"Do the {said}.")))
+            assert text in kinds["result"]
+            assert "done" in kinds
+        (failed,) = await pieces(await hub.host.send(conversation, "Now fail."))
+        assert failed == ("error", "the script says: the cable is out")
+        assert (await perform(hub, "conversations.list"))["conversations"][0]["turns"] == 4
+        stored = b"".join(path.read_bytes() for path in (tmp_path / "home").glob("hub.db*"))
+        assert b"Please add." not in stored, "what was said is sealed"
+    async with talking_hub(tmp_path) as hub:
+        sent = await perform(hub, "chat.send", conversation=conversation.id, text="Still there?")
+        assert sent == {"conversation": conversation.id, "turn": 4, "model": "toy", "agent": "local"}
+        seen: list[Any] = []
+        while True:
+            found = await perform(hub, "chat.read", conversation=conversation.id, turn=4, after=len(seen))
+            seen += found["pieces"]
+            if found["ended"]:
+                break
+        assert "Still there?" in seen[-1]["text"]
+        shown = await perform(hub, "conversations.show", id=conversation.id)
+        said = [(row["role"], row["text"]) for row in shown["turns"][0]["said"]]
+        assert said[:2] == [("user", "Please add."), ("assistant", "Adding.")]
+        assert shown["turns"][3]["error"].startswith("UPSTREAM_ERROR")
+        with pytest.raises(Fault, match="belongs to local"):
+            await perform(hub, "chat.send", conversation=conversation.id, text="Hi", agent="careful")
+        assert (await perform(hub, "conversations.delete", id=conversation.id)) == {"deleted": True}
+        with pytest.raises(Fault, match="no conversation"):
+            await hub.host.send(conversation.id, "Hi")
+
+
+async def test_a_call_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
+    async with talking_hub(tmp_path) as hub:
+        conversation = await hub.host.create(Principal("careful", "agent"))
+        turn = await hub.host.send(conversation, "Please add.")
+        with pytest.raises(Fault, match="under way"):
+            await hub.host.send(conversation, "And more.")
+        await until(lambda: any(piece.kind == "approval" for piece in turn.pieces))
+        (waiting,) = hub.hub_app.inbox.all(only_open=True)
+        assert [piece.name for piece in turn.pieces if piece.kind == "approval"] == [waiting.id]
+        await read_and_answer(hub.hub_app.inbox, waiting.id, "once", ADA)
+        assert await turn.answer() == "Adding.\n\nIt is 42."
+        # A person says no: the model learns it, and the turn ends.
+        turn = await hub.host.send(conversation, "Please add again.")
+        await until(lambda: any(piece.kind == "approval" for piece in turn.pieces))
+        (waiting,) = hub.hub_app.inbox.all(only_open=True)
+        await read_and_answer(hub.hub_app.inbox, waiting.id, "no", ADA)
+        await turn.answer()
+        (refusal,) = [piece for piece in turn.pieces if piece.kind == "result"]
+        assert refusal.failed
+        # Stopping a turn leaves a conversation that goes on.
+        turn = await hub.host.send(conversation, "Please hang.")
+        await until(lambda: any(piece.kind == "tool" for piece in turn.pieces))
+        assert await perform(hub, "chat.stop", id=conversation.id) == {"stopped": True}
+        assert turn.pieces[-1].name == "CANCELLED"
+        assert "Hm?" in await (await hub.host.send(conversation, "Hm?")).answer()
+        # A model never acts as a person, and a revoked key ends its conversations.
+        await hub.new_key("person:eve", "person")
+        with pytest.raises(Fault, match="does not act as"):
+            await perform(hub, "chat.send", text="Hi", agent="person:eve")
+        await hub.new_key("coder")
+        sent = await perform(hub, "chat.send", text="Hi", agent="coder")
+        await perform(hub, "chat.read", conversation=sent["conversation"], turn=0)
+        await hub.operate("keys.revoke", agent="coder")
+        turn = await hub.host.send(sent["conversation"], "Please add.")
+        with pytest.raises(Fault, match="no longer valid"):
+            await turn.answer()
+
+
+class Watching(NoHooks):
+    """Adds a note that changes in every turn, and hides a word of the answers."""
+
+    def rewrites(self, turn: Turn) -> bool:
+        return True
+
+    async def before(self, turn: Turn) -> list[Sourced]:
+        fixed = Sourced("memory", Injection("memory", "system", "The user likes tea."))
+        return [fixed, Sourced("memory", Injection("memory", "beforeUser", f"Note {turn.index}."))]
+
+    async def after(self, turn: Turn, response: Response) -> Response:
+        return msgspec.structs.replace(response, text=response.text.replace("sk-secret", "[REDACTED]"))
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, kind: Any) -> None:
+    text = openai_text if kind == "openai" else anthropic_text
+    async with model_server() as server:
+        models = {"real": Model(kind=kind, url=server.url, model="m-1", key="k")}
+        async with talking_hub(tmp_path, models) as hub:
+            conversation = await hub.host.create(model="real")
+            turns = Turns(hub.hub_app, hub.host.conversations, hub.host._turns._tools, Watching())
+            server.answer_with(*(text("The key is sk-sec", f"ret {index}.") for index in range(12)))
+            for index in range(12):
+                turn = Turn(conversation, f"Turn {index}, tell me.", hub.host.models.get("real"))
+                conversation = await turns.run(turn)
+                assert turn.pieces[-1].text == f"The key is [REDACTED] {index}."
+                assert "sk-sec" not in "".join(piece.text for piece in turn.pieces), "held until it was judged"
+            for before, after in zip(server.asked, server.asked[1:], strict=False):
+                stable = before.raw.rstrip(b"]}")
+                assert after.raw.startswith(stable)
+            last = server.asked[-1].raw
+            assert b"sk-secret" not in last
+            assert last.count(b"The user likes tea.") == 1
+            assert b'\\"server\\":\\"memory\\"' in last
+
+
+async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(tmp_path: Path) -> None:
+    async with model_server() as server:
+        real = Model(kind="openai", url=server.url, model="m-1", wait_s=0.0)
+        models = {"real": real, "hasty": msgspec.structs.replace(real, idle_s=0.05)}
+        async with talking_hub(tmp_path, models) as hub:
+            conversation = await hub.host.create(model="real")
+            faults = []
+            for model, *answers in (
+                ("real", refused(500, "broken")),
+                ("hasty", stalls),
+                ("real", openai_call("busy__add", '{"a": 40, "b": 2}'), refused(400, "too long")),
+            ):
+                server.answer_with(*answers)
+                await perform(hub, "chat.send", conversation=conversation.id, text="Hello?", model=model)
+                turn, _ = hub.host._running[conversation.id]
+                with pytest.raises(Fault) as caught:
+                    await turn.answer()
+                faults.append(caught.value.name)
+            assert faults == ["UPSTREAM_UNAVAILABLE", "UPSTREAM_TIMEOUT", "UPSTREAM_ERROR"]
+            server.answer_with(openai_text("Here I am."))
+            assert await (await hub.host.send(conversation, "And now?")).answer() == "Here I am."
+            roles = [message["role"] for message in server.asked[-1].body["messages"]]
+            # The call of the third turn had its result, so the model is told of it.
+            assert roles == ["system", "user", "user", "user", "assistant", "tool", "user"]
+
+
+async def test_a_person_talks_at_the_terminal_and_through_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_home: Path
+) -> None:
+    monkeypatch.setenv("INTERLOCK_HOME", str(short_home))
+    async with talking_hub(tmp_path) as hub:
+        control = ControlSocket(hub.hub_app, hub.operations)
+        await control.listen(socket_path(short_home))
+
+        async def interlock(*arguments: str, stdin: str = "") -> Result:
+            return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=stdin)
+
+        try:
+            piped = await interlock("chat", stdin="Please add.\n")
+            assert (piped.exit_code, piped.stdout) == (0, "Adding.\nIt is 42.\n")
+            assert "busy__add" in piped.stderr
+            lines = [json.loads(line) for line in (await interlock("chat", "--json", "Hi")).stdout.splitlines()]
+            assert [lines[0]["kind"], lines[-1]["kind"], lines[-1]["finish"]] == ["turn", "done", "end_turn"]
+            id_ = lines[0]["conversation"]
+            assert "Again: And you?" in (await interlock("chat", "-c", id_, "And you?")).stdout
+            failed = await interlock("chat", "-c", id_, "Now fail.")
+            assert (failed.exit_code, "the cable is out" in failed.stderr) == (1, True)
+            wrong = await interlock("chat", "-m", "none", "Hi")
+            assert (wrong.exit_code, "no model 'none'" in wrong.stderr) == (1, True)
+            listed = (await interlock("conversations")).stdout
+            assert id_ in listed
+            assert "3 turns" in listed
+            shown = (await interlock("conversations", "show", id_)).stdout
+            assert "And you?" in shown
+            assert "the cable is out" in shown
+            assert "Deleted" in (await interlock("conversations", "delete", id_)).stdout
+        finally:
+            await control.close()

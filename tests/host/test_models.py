@@ -1,0 +1,191 @@
+"""Models over the two real APIs: streaming, tool calls, limits, and endpoints that fail, stall or lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.model_settings import Model as Settings
+from interlock.host.models.anthropic import AnthropicModel
+from interlock.host.models.model import (
+    Finished,
+    Message,
+    Model,
+    Prompt,
+    TextDelta,
+    ToolDefinition,
+    ToolResult,
+    ToolUse,
+)
+from interlock.host.models.openai import OpenAiModel
+from interlock.protocols.mcpl.content import Image, Text
+from interlock.protocols.mcpl.inference import Usage
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+
+from .model_server import (
+    Answer,
+    ModelServer,
+    anthropic_call,
+    anthropic_text,
+    events,
+    head,
+    model_server,
+    named,
+    openai_call,
+    openai_text,
+    raw,
+    refused,
+    stalls,
+)
+
+ADD = ToolDefinition("demo__add", "Adds", msgspec.Raw(b'{"type":"object"}'))
+PROMPT = Prompt((Message("user", (Text("Hi"),)),), "Be brief.", (ADD,))
+LATER = Prompt(
+    (
+        Message("user", (Text("Hi"), Image(data="aGk=", mime_type="image/png"))),
+        Message("assistant", (Text("Let me add."), ToolUse("c1", "demo__add", '{"a": 1}'))),
+        Message("user", (ToolResult("c1", "2", failed=True),)),
+    ),
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with model_server() as running:
+        yield running
+
+
+def made(kind: str, server: ModelServer, **more: Any) -> Model:
+    settings = Settings(kind=kind, url=server.url, model="m-1", key="sk-test", **{"idle_s": 30.0, **more})  # type: ignore[arg-type]
+    return (OpenAiModel if kind == "openai" else AnthropicModel)(settings, Resolver())
+
+
+async def answer(model: Model, prompt: Prompt = PROMPT) -> list[Any]:
+    return [chunk async for chunk in model.stream(prompt)]
+
+
+async def fault_of(model: Model) -> Fault:
+    with pytest.raises(Fault) as caught:
+        await answer(model)
+    return caught.value
+
+
+@pytest.mark.parametrize(("kind", "text"), [("openai", openai_text), ("anthropic", anthropic_text)])
+@pytest.mark.parametrize(
+    ("openai", "anthropic", "ours"),
+    [
+        ("stop", "end_turn", "end_turn"),
+        ("length", "max_tokens", "max_tokens"),
+        ("content_filter", "refusal", "refusal"),
+    ],
+)
+async def test_an_answer_is_streamed_with_its_reason_and_its_tokens(
+    server: ModelServer, kind: str, text: Any, openai: str, anthropic: str, ours: str
+) -> None:
+    server.answer_with(text("Hello", " you", finish=openai if kind == "openai" else anthropic))
+    model = made(kind, server)
+    tokens = Usage(11, 3) if kind == "openai" else Usage(10, 3)
+    assert await answer(model) == [TextDelta("Hello"), TextDelta(" you"), Finished(ours, tokens)]  # type: ignore[arg-type]
+    (asked,) = server.asked
+    if kind == "openai":
+        assert asked.path == "/chat/completions"
+        assert asked.headers["authorization"] == "Bearer sk-test"
+        assert asked.body["messages"][0] == {"role": "system", "content": "Be brief."}
+        assert asked.body["tools"][0]["function"]["name"] == "demo__add"
+        assert asked.body["stream_options"] == {"include_usage": True}
+    else:
+        assert (asked.path, asked.headers["x-api-key"]) == ("/v1/messages", "sk-test")
+        assert asked.headers["anthropic-version"] == "2023-06-01"
+        assert asked.body["system"][0]["text"] == "Be brief."
+        assert asked.body["tools"][0]["input_schema"] == {"type": "object"}
+    assert list(asked.body)[-1] == "messages", "everything that stays the same stands before"
+    await model.close()
+
+
+async def test_tool_calls_come_whole_and_go_back_with_their_results(server: ModelServer) -> None:
+    server.answer_with(openai_call("demo__add", '{"a": 1, "b": 2}'), anthropic_call("demo__add", '{"a": 1, "b": 2}'))
+    for kind, id_ in (("openai", "c1"), ("anthropic", "t1")):
+        model = made(kind, server)
+        use, end = await answer(model, LATER)
+        assert use == ToolUse(id_, "demo__add", '{"a": 1, "b": 2}')
+        assert end == Finished("tool_use", Usage(20, 5))
+        await model.close()
+    first, second = (asked.body["messages"] for asked in server.asked)
+    assert [message["role"] for message in first] == ["user", "assistant", "tool"]
+    assert first[0]["content"][1]["image_url"]["url"] == "data:image/png;base64,aGk="
+    assert first[1]["tool_calls"][0]["function"] == {"name": "demo__add", "arguments": '{"a": 1}'}
+    assert first[2] == {"role": "tool", "tool_call_id": "c1", "content": "2"}
+    assert second[0]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert second[1]["content"][1] == {"type": "tool_use", "id": "c1", "name": "demo__add", "input": {"a": 1}}
+    assert second[2]["content"][0] == {"type": "tool_result", "tool_use_id": "c1", "content": "2", "is_error": True}
+
+
+async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limit(server: ModelServer) -> None:
+    server.answer_with(refused(429, retry_after="0"), refused(529, retry_after="0"), openai_text("ok"))
+    model = made("openai", server)
+    assert TextDelta("ok") in await answer(model)
+    assert len(server.asked) == 3
+    server.answer_with(refused(429, "slow down", retry_after="500"))
+    fault = await fault_of(model)
+    assert (fault.name, fault.retry_after_ms, len(server.asked)) == ("RATE_LIMITED", 500_000, 1)
+    assert "slow down" in fault.message
+    server.answer_with(refused(400, "bad"), openai_text("never"))
+    assert (await fault_of(model)).name == "UPSTREAM_ERROR"
+    assert len(server.asked) == 1, "a request that is wrong stays wrong"
+    await model.close()
+
+
+KEY = "sk-proj-" + "a1B2" * 12
+BAD: list[tuple[str, str, Answer, str, str]] = [
+    ("openai", "not JSON", events("{oops"), "UPSTREAM_ERROR", "cannot be read"),
+    ("openai", "a wrong shape", events({"choices": "none"}), "UPSTREAM_ERROR", "cannot be read"),
+    ("openai", "tokens below zero", openai_text("a", usage={"prompt_tokens": -5}), "UPSTREAM_ERROR", "cannot be read"),
+    ("openai", "cut off", events({"choices": [{"delta": {"content": "a"}}]}), "UPSTREAM_UNAVAILABLE", "complete"),
+    ("openai", "an error inside", events({"error": {"message": "overloaded"}}), "UPSTREAM_ERROR", "overloaded"),
+    ("openai", "no stream", raw(head(kind="application/json"), b"{}"), "UPSTREAM_ERROR", "event stream"),
+    ("openai", "no HTTP", raw(b"hello?\r\n\r\n"), "UPSTREAM_UNAVAILABLE", "HTTP"),
+    ("openai", "a flood", raw(head(), b"data: " + b"x" * 3_000_000), "TOO_LARGE", "too large"),
+    ("openai", "endless", raw(head(), *[b": " + b"x" * 65_536 + b"\n"] * 300), "TOO_LARGE", "more than"),
+    ("openai", "many calls", events(*({"choices": [{"delta": {"tool_calls": [{"index": n}]}}]} for n in range(99))),
+     "TOO_LARGE", "tool calls"),
+    ("openai", "a wrong key", refused(401, f"Incorrect API key provided: {KEY}"), "UPSTREAM_ERROR", "401"),
+    ("anthropic", "cut off", named({"type": "message_start", "message": {}}), "UPSTREAM_UNAVAILABLE", "complete"),
+    ("anthropic", "an error inside", named({"type": "error", "error": {"message": "x"}}), "UPSTREAM_ERROR", "x"),
+    ("anthropic", "arguments of nothing",
+     named({"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": "{"}}),
+     "UPSTREAM_ERROR", "never began"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "given", "name", "why"), BAD, ids=[f"{kind}: {said}" for kind, said, *_ in BAD]
+)
+async def test_an_endpoint_that_lies_gets_a_clear_error(
+    server: ModelServer, kind: str, said: str, given: Answer, name: str, why: str
+) -> None:
+    server.answer_with(given)
+    model = made(kind, server)
+    fault = await fault_of(model)
+    assert (fault.name, why in fault.message) == (name, True), fault.message
+    assert KEY not in fault.message + json.dumps(dict(fault.data)), "an error never repeats a key"
+    server.answer_with(openai_text("ok") if kind == "openai" else anthropic_text("ok"))
+    assert TextDelta("ok") in await answer(model), "the next request is not harmed"
+    await model.close()
+
+
+async def test_an_endpoint_that_stalls_is_given_up(server: ModelServer) -> None:
+    server.answer_with(stalls)
+    model = made("anthropic", server, idle_s=0.05)
+    assert (await fault_of(model)).name == "UPSTREAM_TIMEOUT"
+    await model.close()
+
+
+async def test_an_endpoint_that_is_not_there_is_named(server: ModelServer) -> None:
+    model = OpenAiModel(Settings(url="http://127.0.0.1:9", model="m"), Resolver())
+    assert "127.0.0.1:9" in (await fault_of(model)).message
+    await model.close()
