@@ -71,6 +71,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[models.NAME]", model_settings.Model),
     ("[host]", model_settings.Host),
     ("[channels.NAME]", channel_settings.Channel),
+    ("[host.inference]", model_settings.Inference),
 ]
 
 

@@ -20,6 +20,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
+from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
@@ -67,6 +68,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LOGINS,
     CONVERSATIONS,
     TURNS,
+    INFERENCES,
     STATE_TREES,
     CHANNEL_CONVERSATIONS,
 )

@@ -47,6 +47,7 @@ from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
+_ROOM: Final = "/admin/rooms/{topic}"
 _SERVER_PERMISSIONS: Final = "/admin/permissions/{server}"
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -133,6 +134,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "POST /admin/participants/{id}",
             OPERATED,
         ),
+        row("rooms.watch", READ, Rooms.watch, "Watch a topic as yourself", f"GET {_ROOM}/messages"),
+        row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
+        row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
+        row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
         row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
@@ -220,7 +225,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             FEATURE_DISABLED,
         ),
         row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
-        row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
+        row("usage", READ, Features.usage, "Events, inferences, tokens and cost", "GET /admin/usage"),
         row("chat.send", OWNER, Conversations.send, "Say something to a model", "", OPERATED),
         row("chat.read", OWNER, Conversations.read, "Read a model's answer as it comes"),
         row("chat.stop", OWNER, Conversations.stop, "Stop a model's answer", "", OPERATED),

@@ -13,7 +13,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import ResultProcessor
 from interlock.hub.calls.gates.validator_checks import Judging
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
