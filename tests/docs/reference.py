@@ -56,6 +56,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.requests]", settings.Requests),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.scopes.FEATURE]", settings.Scopes),
+    ("[servers.ID.live]", live_settings.ServerLive),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),

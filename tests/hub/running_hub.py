@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+import forking
 from interlock.config.live_settings import Hook, Live
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
@@ -179,9 +180,13 @@ async def until(condition: Callable[[], bool], within: float = 120) -> None:
 
 
 def child(script: str, *arguments: str, **settings: Any) -> Server:
-    """A server of this folder, over standard streams."""
-    command = (sys.executable, str(HERE / script), *arguments)
-    return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
+    """A server of this folder, over standard streams. One that is contained gets a Python of its own."""
+    start = own_python if "isolation" in settings else forking.command
+    return Server(command=start(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
+
+
+def own_python(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, *arguments)
 
 
 class RawClient:

@@ -107,6 +107,24 @@ async def test_t110_a_message_that_is_not_signed_for_this_webhook_now_is_refused
         assert (await post(hub, BODY, signed(BODY)))[0] == 503
 
 
+async def test_t111_a_webhook_cannot_store_more_than_it_posts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = b'{"data":' + b"[" * 900 + b"]" * 900 + b"}"
+    many = json.dumps({"data": [1] * 20_000}, separators=(",", ":")).encode()
+    nested = json.dumps({"data": [[[[[[[0] * 8] * 9] * 9]]]] * 9}, separators=(",", ":")).encode()
+    escaped = json.dumps({"data": '"' * 20_000}).encode()
+    async with hook_hub(tmp_path, monkeypatch) as hub:
+        assert await post(hub, deep, signed(deep)) == (
+            400,
+            {"error": "INVALID_REQUEST", "message": "nested deeper than 64 levels"},
+        )
+        assert (await post(hub, many, signed(many)))[1]["message"] == "more than 10000 members"
+        assert (await post(hub, escaped, signed(escaped)))[0] == 413, "its stored form is over the bound"
+        assert (await post(hub, nested, signed(nested)))[0] == 200
+        (kept,) = hub.hub_app.live.deliveries.all()
+        assert len(json.dumps(kept.content)) <= kept.size + 10 < len(nested) + 60
+        assert '\n  "data": [' in texts(await use(client(hub, "mine"), "read_events"))[0], "indented for the reader"
+
+
 async def test_t111_a_webhook_has_a_rate_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with hook_hub(tmp_path, monkeypatch, Rate(per_minute=2)) as hub:
         statuses = [(await post(hub, BODY, signed(BODY, f"m{number}")))[0] for number in range(3)]

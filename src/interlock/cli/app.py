@@ -74,6 +74,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "usage": Entry("features:usage", "Count the events, wakes and tokens of servers."),
     },
     "Rooms": {
+        "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),
         "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
     },
     "Write": {

@@ -10,13 +10,14 @@ from typing import TypeVar
 
 import msgspec
 
+from .listen import split_listen
 from .live_tables import read_hook, read_live
 from .model_tables import check_host, read_model
 from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .room_tables import read_rooms
-from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
+from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
 from .shape import build, kind
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 

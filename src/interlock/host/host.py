@@ -13,9 +13,12 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Conversation, Conversations, Recorded
-from interlock.host.hooks import Hooks, NoHooks
+from interlock.host.hooks import Hooks
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
+from interlock.host.rollback import Rollbacks
+from interlock.host.server_hooks import ServerHooks
+from interlock.host.states import States
 from interlock.host.tools import Tools
 from interlock.host.turn import Turn
 from interlock.host.turns import Turns
@@ -30,6 +33,7 @@ from interlock.hub.admin.conversations import (
     ShownConversation,
     TurnRow,
 )
+from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversations import StoredConversation
@@ -51,7 +55,10 @@ class Host:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
-        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), hooks or NoHooks())
+        self.states = States(hub_app)
+        self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
+        self._rolling_back: set[str] = set()
+        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or ServerHooks(hub_app))
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
@@ -144,7 +151,21 @@ class Host:
     async def delete(self, conversation: str) -> bool:
         """Delete a conversation, and stop its turn first."""
         await self.stop(conversation)
+        await self.states.delete(conversation)
         return await self.conversations.delete(conversation)
+
+    async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:
+        """What would be taken back, and what cannot be."""
+        return await self._rollbacks.plan(await self.conversations.get(conversation), turn)
+
+    async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:
+        """Take it back. No turn of the conversation begins meanwhile."""
+        self._check_free(conversation)
+        self._rolling_back.add(conversation)
+        try:
+            return await self._rollbacks.run(await self.conversations.get(conversation), turn, plan, go_on=go_on)
+        finally:
+            self._rolling_back.discard(conversation)
 
     def _default_model(self) -> str:
         names, chosen = self.models.names, self._hub_app.config.host.model
@@ -160,6 +181,8 @@ class Host:
         )
 
     def _check_free(self, conversation: str) -> None:
+        if conversation in self._rolling_back:
+            raise Fault("RESOURCE_EXHAUSTED", "this conversation is being rolled back", retry_after_ms=1000)
         running = self._running.get(conversation)
         if running is not None and not running[0].ended:
             message = "a turn of this conversation is under way"

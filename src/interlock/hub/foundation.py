@@ -21,6 +21,7 @@ from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
 from interlock.hub.journal import Journal
+from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
@@ -65,6 +66,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LOGINS,
     CONVERSATIONS,
     TURNS,
+    STATE_TREES,
 )
 """Every collection in the hub's store."""
 

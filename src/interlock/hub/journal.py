@@ -195,6 +195,33 @@ class Journal:
         details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
         self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
 
+    def live_hook(
+        self,
+        server: str,
+        inference: str,
+        conversation: str,
+        method: str,
+        outcome: str,
+        *,
+        feature_set: str | None = None,
+        reason: str = "",
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details |= {"featureSet": feature_set or "", "outcome": outcome}
+        if sizes:
+            details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
+        self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_rollback(
+        self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
+    ) -> None:
+        """Record a step of a rollback: before it is sent, and how it ended."""
+        details = {"featureSet": feature_set, "conversationId": conversation, "checkpoint": checkpoint}
+        details["outcome"] = outcome
+        self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}

@@ -42,7 +42,7 @@ class FeatureOperations:
 
     async def enable(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
         """Let a server use feature sets for an agent."""
-        if not (by.key or params.terminal):
+        if not (by.key or params.terminal or params.console):
             hint = "run `interlock features enable` in a terminal"
             raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
         return await self._put(by, params, trace, enabled=True)
@@ -138,6 +138,8 @@ class EnableFeatures(ChangeFeatures):
     """Feature sets to enable."""
 
     terminal: ControlFlag = False
+    console: ControlFlag = False
+    """A person in the console, which admits nobody else."""
 
 
 class FeatureRow(msgspec.Struct):

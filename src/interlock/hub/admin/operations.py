@@ -25,6 +25,7 @@ from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
+from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
 from interlock.hub.admin.server_entries import ServerEntryOperations
 from interlock.hub.admin.servers import ServerOperations
@@ -86,6 +87,7 @@ class Operations:
             RoomOperations(rooms),
             FeatureOperations(hub_app),
             ConversationOperations(hub_app, host),
+            RollbackOperations(host),
             hub_app.registration,
             LoginOperations(hub_app),
             self.console,

@@ -19,6 +19,7 @@ from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
 from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEntries
 from interlock.hub.admin.servers import ServerOperations as Servers
@@ -45,6 +46,7 @@ from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
+_ROOM: Final = "/admin/rooms/{topic}"
 _SERVER_PERMISSIONS: Final = "/admin/permissions/{server}"
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -131,6 +133,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "POST /admin/participants/{id}",
             OPERATED,
         ),
+        row("rooms.watch", READ, Rooms.watch, "Watch a topic as yourself", f"GET {_ROOM}/messages"),
+        row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
+        row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
+        row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
         row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
@@ -230,6 +236,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "GET /admin/conversations",
         ),
         row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
+        row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),

@@ -26,7 +26,7 @@ from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError,
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
-from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
@@ -41,6 +41,17 @@ Place = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
 
+CAUSE: Final = "dev.interlock/cause"
+"""Member of a request's `_meta`: the inference on whose account a server asks."""
+
+
+class Handler(Protocol):
+    """Takes requests of servers of one method."""
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
+
+
 class Pushes(Protocol):
     """Takes the events that servers push."""
 
@@ -51,8 +62,8 @@ class Pushes(Protocol):
 class LiveConnection:
     """MCPL on one connection: the state of the negotiation, and the requests under way."""
 
-    def __init__(self, server: str, agent: str | None, connection: Connection, offer: Offer) -> None:
-        self.server = server
+    def __init__(self, place: Place, agent: str | None, connection: Connection, offer: Offer) -> None:
+        self.server, self.key = place
         self.agent = agent
         """The only agent that it speaks for; None on the shared connection."""
         self.connection = connection
@@ -60,8 +71,23 @@ class LiveConnection:
         self.open: dict[Id, asyncio.Task[None]] = {}
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
+        self.hooks: dict[str, str] = {}
+        """Hooks that the server has not answered yet: the conversation, by the inference."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
+
+    def in_hook(self, params: bytes) -> bool:
+        """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
+        if not self.hooks:
+            return False
+        said = _named(params)
+        return said.meta.get(CAUSE) in self.hooks or said.conversationId in self.hooks.values()
+
+    def for_agent(self, features: Features, agent: str) -> states.Connection:
+        """The state of the connection, narrowed to the feature sets that are on for one agent."""
+        offer = self.state.offer
+        own = effective(offer, features.policy(self.server, offer.feature_sets, agent))
+        return msgspec.structs.replace(self.state, active=self.state.active & own)
 
     def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
         """The agents that an event of a feature set is addressed to."""
@@ -78,6 +104,7 @@ class LiveConnections:
         self._refusals = refusals
         self._logs = logs
         self._elevations: Elevations | None = None
+        self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
         """What is under way with servers, by the server."""
@@ -85,6 +112,18 @@ class LiveConnections:
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
         self._elevations = elevations
+
+    def serve_with(self, method: str, handler: Handler) -> None:
+        """Have the requests of a method taken by a part of a higher layer."""
+        self._handlers[method] = handler
+
+    def of_agent(self, agent: str) -> list[LiveConnection]:
+        """The connections that speak for an agent, by server: its own, or the shared one."""
+        found: dict[str, LiveConnection] = {}
+        for live in self._open.values():
+            if live.agent == agent or (live.agent is None and live.server not in found):
+                found[live.server] = live
+        return [found[server] for server in sorted(found)]
 
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
@@ -104,7 +143,7 @@ class LiveConnections:
             return
         if found is None or (connection.modern and key is not None):
             return
-        live = LiveConnection(server, agent, connection, found[0])
+        live = LiveConnection((server, key), agent, connection, found[0])
         if found[0].warning:
             self._log(server, found[0].warning)
         self._open[server, key] = live
@@ -150,7 +189,7 @@ class LiveConnections:
             )
             return True
         try:
-            arrival = admit(live.state, request.method, request.params)
+            arrival = admit(live.state, request.method, request.params, in_hook=live.in_hook(request.params))
         except Fault as fault:
             self._refuse(live, request, fault)
             return True
@@ -226,7 +265,10 @@ class LiveConnections:
                 admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
                 self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
             else:
-                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                handler = self._handlers.get(request.method)
+                if handler is None:
+                    raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                result = await handler.serve(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
         else:
@@ -312,6 +354,8 @@ class LiveConnections:
 class _Named(msgspec.Struct):
     featureSet: str = ""
     eventId: str = ""
+    conversationId: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
 def _named(params: bytes) -> _Named:

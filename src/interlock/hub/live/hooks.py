@@ -25,6 +25,8 @@ from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpl.events import PushResult
 from interlock.wire.errors import Fault
+from interlock.wire.limits import DEFAULT
+from interlock.wire.messages import check_shape
 
 MAX_BYTES: Final = 64 * 1024
 MIN_SECRET_BYTES: Final = 24
@@ -108,12 +110,15 @@ def _not_signed() -> Fault:
 
 
 def _event(name: str, id: str, body: bytes) -> Incoming:
-    """The event in a message. Its `type` takes the place of a feature set, so that rules can name it."""
+    """The event in a message. Its `type` takes the place of a feature set, so that rules can name it.
+
+    The body stays as it came: indenting multiplies its size, so that is done for the reader, after the bounds.
+    """
+    check_shape(body, DEFAULT)
     try:
-        said = msgspec.json.decode(body, type=dict[str, Any])
+        said, text = msgspec.json.decode(body, type=dict[str, Any]), body.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Fault("INVALID_PARAMS", "the body is no JSON object") from None
     kind = said.get("type")
     feature = kind if isinstance(kind, str) and _TYPE.match(kind) else "message"
-    content = [{"type": "text", "text": msgspec.json.format(body, indent=2).decode()}]
-    return Incoming(PREFIX + name, id, feature, content, len(body))
+    return Incoming.posted(PREFIX + name, id, feature, text)

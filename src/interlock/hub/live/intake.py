@@ -33,14 +33,14 @@ from interlock.hub.live.events import (
 from interlock.hub.live.wakes import Wakes
 from interlock.hub.rate_meter import Meter
 from interlock.hub.store_faults import fault_of
-from interlock.protocols.mcpl.content import blocks
+from interlock.protocols.mcpl.content import Block, Text, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.store import Conflict, Store, StoreError
 from interlock.store.documents import AnyCollection
 from interlock.wire.errors import Fault
 
 MAX_CONTENT_BYTES: Final = 64 * 1024
-"""Of the content of one event."""
+"""Of the content of one event, as JSON."""
 MAX_ORIGIN_BYTES: Final = 8 * 1024
 RECENT: Final = 16_384
 """Answers that are known without asking the store."""
@@ -62,13 +62,32 @@ class Incoming(msgspec.Struct, frozen=True):
     @classmethod
     def pushed(cls, server: str, event: PushEvent) -> Incoming:
         """The event of `push/event`. Raises TOO_LARGE."""
-        content = msgspec.json.encode(blocks(event.payload.content))
-        origin = msgspec.json.encode(event.origin)
-        if len(content) > MAX_CONTENT_BYTES or len(origin) > MAX_ORIGIN_BYTES:
+        return cls._bounded(
+            server, event.event_id, event.feature_set, blocks(event.payload.content), event.origin, event.tags
+        )
+
+    @classmethod
+    def posted(cls, server: str, event: str, feature_set: str, text: str) -> Incoming:
+        """The event of a webhook, with the body as it came. Raises TOO_LARGE."""
+        return cls._bounded(server, event, feature_set, (Text(text),))
+
+    @classmethod
+    def _bounded(
+        cls,
+        server: str,
+        event: str,
+        feature_set: str,
+        content: tuple[Block, ...],
+        origin: Mapping[str, object] = {},
+        tags: tuple[str, ...] = (),
+    ) -> Incoming:
+        """The event, with the size of its content as the store keeps it. Raises TOO_LARGE."""
+        encoded = msgspec.json.encode(content)
+        if len(encoded) > MAX_CONTENT_BYTES or len(msgspec.json.encode(origin)) > MAX_ORIGIN_BYTES:
             message = f"an event has at most {MAX_CONTENT_BYTES} bytes of content and {MAX_ORIGIN_BYTES} of origin"
             raise Fault("TOO_LARGE", message, data={"field": "payload.content"})
-        decoded = msgspec.json.decode(content, type=list[dict[str, Any]])
-        return cls(server, event.event_id, event.feature_set, decoded, len(content), event.origin, event.tags)
+        decoded = msgspec.json.decode(encoded, type=list[dict[str, Any]])
+        return cls(server, event, feature_set, decoded, len(encoded), origin, tags)
 
 
 class Intake:
