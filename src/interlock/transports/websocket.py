@@ -204,11 +204,11 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         """Read frames until none is left, the receiver waits, or the peer has had its share of this turn."""
-        if self._closing or self.transport.is_closing():
+        if not self._reads():
             return
         self._resting = None
         rest = self._read_frames()
-        if self._closing or self.transport.is_closing():
+        if not self._reads():
             return
         if rest is None and not self._waiting:
             self.transport.resume_reading()
@@ -217,6 +217,9 @@ class WebSocketConnection(asyncio.Protocol):
         if rest is not None and not self._waiting:
             loop = asyncio.get_running_loop()
             self._resting = loop.call_later(rest, self._read_on) if rest else loop.call_soon(self._read_on)
+
+    def _reads(self) -> bool:
+        return not self._closing and not self.transport.is_closing()
 
     def _read_frames(self) -> float | None:
         """Read frames. None: no more for now. Otherwise the seconds after which to read on."""
