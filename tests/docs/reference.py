@@ -70,6 +70,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hooks.NAME]", live_settings.Hook),
     ("[models.NAME]", model_settings.Model),
     ("[host]", model_settings.Host),
+    ("[host.inference]", model_settings.Inference),
 ]
 
 

@@ -155,7 +155,7 @@ async def running_hub(
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
     await gateway.start()
-    conversations.start()
+    await conversations.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     running.operations, running.host = operations, conversations
     try:

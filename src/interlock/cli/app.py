@@ -71,7 +71,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Live": {
         "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
         "events": Entry("features:events", "List events that servers pushed, and what became of them."),
-        "usage": Entry("features:usage", "Count the events, wakes and tokens of servers."),
+        "usage": Entry("features:usage", "Count the events, inferences, tokens and cost of servers and conversations."),
     },
     "Rooms": {
         "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),

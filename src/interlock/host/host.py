@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks
+from interlock.host.inference import ServerInference
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
 from interlock.host.rollback import Rollbacks
@@ -55,6 +56,7 @@ class Host:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
+        self._inference = ServerInference(hub_app, self.models, self.conversations)
         self.states = States(hub_app)
         self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
         self._rolling_back: set[str] = set()
@@ -63,9 +65,11 @@ class Host:
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
-    def start(self) -> None:
-        """Delete old conversations from time to time. The hub has started."""
+    async def start(self) -> None:
+        """Take inferences of servers, and delete what is old from time to time. The hub has started."""
+        await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
+        self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""

@@ -224,7 +224,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             FEATURE_DISABLED,
         ),
         row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
-        row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
+        row("usage", READ, Features.usage, "Events, inferences, tokens and cost", "GET /admin/usage"),
         row("chat.send", OWNER, Conversations.send, "Say something to a model", "", OPERATED),
         row("chat.read", OWNER, Conversations.read, "Read a model's answer as it comes"),
         row("chat.stop", OWNER, Conversations.stop, "Stop a model's answer", "", OPERATED),
