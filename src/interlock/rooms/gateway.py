@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from interlock.rooms.proposal_inbox import ProposalInbox
     from interlock.rooms.room import Room
     from interlock.rooms.tool_participants import ToolParticipants
+    from interlock.rooms.visitors import Visitors
 
 TICK_S: Final = 1.0
 PATH: Final = "/ws"
@@ -75,6 +76,7 @@ class Gateway:
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[ModuleType] | None = None
         self._tool_participants: ToolParticipants | None = None
+        self._visitors: Visitors | None = None
         self._told: dict[str, int] = {}
         """The activity of each topic that subscribers of its resource were told of."""
         self._histories = Histories(hub_app)
@@ -191,6 +193,14 @@ class Gateway:
 
             self._tool_participants = ToolParticipants(self)
         return self._tool_participants
+
+    def visitors(self) -> Visitors:
+        """Principals that watch topics and speak there through operations."""
+        if self._visitors is None:
+            from interlock.rooms.visitors import Visitors
+
+            self._visitors = Visitors(self)
+        return self._visitors
 
     def _tell_subscribers(self) -> None:
         """Tell subscribers of the resources of rooms that something happened since the last tick."""
@@ -384,5 +394,7 @@ class Gateway:
             room.tick()
         if self._tool_participants is not None:
             self._tool_participants.tick()
+        if self._visitors is not None:
+            self._visitors.tick()
         self._tell_subscribers()
         self._histories.tick()

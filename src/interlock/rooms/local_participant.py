@@ -16,6 +16,7 @@ from typing import Final
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.member import Member
 from interlock.transports.websocket import text_of
 
@@ -75,8 +76,22 @@ class LocalParticipant:
     ) -> str:
         """Send an envelope. Returns its id. Raises Refusal."""
         id_ = str(uuid.uuid4())
-        self.member.submit(encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id))
+        data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id)
+        self.member.submit(data)
+        self.on_said(data)
         return id_
+
+    def on_said(self, data: bytes) -> None:
+        """The room took an envelope of this participant, which it does not receive itself."""
+
+    def chat(self, text: str, to: Sequence[str] = (), reply_to: str | None = None) -> str:
+        """Say something. Returns the envelope's id. Raises Refusal."""
+        return self.say(kinds.CHAT, {"text": text, "format": "plain"}, to, reply_to)
+
+    def propose(self, method: str, params: Mapping[str, object], to: Sequence[str] = ()) -> str:
+        """Propose a request. Returns the proposal's id. Raises Refusal."""
+        kind = operation_kind(kinds.PROPOSAL, method, params)
+        return self.say(kind, {"method": method, "params": params}, to)
 
     def read(self) -> Envelope | None:
         """The next envelope; None where none waits."""

@@ -128,7 +128,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         raise CannotStart(cause.message, cause.hint) from None
     try:
         await rooms.start()
-        conversations.start()
+        await conversations.start()
         await control.listen(socket_path(home))
         _write_info(home, hub_app.listen, control)
     except (StoreError, OSError) as cause:

@@ -20,13 +20,14 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushEvent
 from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
-from interlock.protocols.mcpl.policy import HostPolicy
+from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
@@ -41,6 +42,17 @@ Place = tuple[str, str | None]
 """A server, and the key of a private connection; None for the shared one."""
 
 
+CAUSE: Final = "dev.interlock/cause"
+"""Member of a request's `_meta`: the inference on whose account a server asks."""
+
+
+class Handler(Protocol):
+    """Takes requests of servers of one method."""
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
+
+
 class Pushes(Protocol):
     """Takes the events that servers push."""
 
@@ -51,17 +63,36 @@ class Pushes(Protocol):
 class LiveConnection:
     """MCPL on one connection: the state of the negotiation, and the requests under way."""
 
-    def __init__(self, server: str, agent: str | None, connection: Connection, offer: Offer) -> None:
-        self.server = server
+    def __init__(self, place: Place, agent: str | None, connection: Connection, offer: Offer) -> None:
+        self.server, self.key = place
         self.agent = agent
         """The only agent that it speaks for; None on the shared connection."""
         self.connection = connection
         self.state = states.Connection(offer)
         self.open: dict[Id, asyncio.Task[None]] = {}
+        self.receipt: asyncio.Task[None] | None = None
+        """Takes the server's receipt for the latest update."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
+        self.hooks: dict[str, str] = {}
+        """Hooks that the server has not answered yet: the conversation, by the inference."""
+        self.channels: dict[str, Channel] = {}
+        """The channels that the server registered on it."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
+
+    def in_hook(self, params: bytes) -> bool:
+        """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
+        if not self.hooks:
+            return False
+        said = _named(params)
+        return said.meta.get(CAUSE) in self.hooks or said.conversationId in self.hooks.values()
+
+    def for_agent(self, features: Features, agent: str) -> states.Connection:
+        """The state of the connection, narrowed to the feature sets that are on for one agent."""
+        offer = self.state.offer
+        own = effective(offer, features.policy(self.server, offer.feature_sets, agent))
+        return msgspec.structs.replace(self.state, active=self.state.active & own)
 
     def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
         """The agents that an event of a feature set is addressed to."""
@@ -78,6 +109,7 @@ class LiveConnections:
         self._refusals = refusals
         self._logs = logs
         self._elevations: Elevations | None = None
+        self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
         self._tasks: dict[asyncio.Task[None], str] = {}
         """What is under way with servers, by the server."""
@@ -85,6 +117,18 @@ class LiveConnections:
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
         self._elevations = elevations
+
+    def serve_with(self, method: str, handler: Handler) -> None:
+        """Have the requests of a method taken by a part of a higher layer."""
+        self._handlers[method] = handler
+
+    def of_agent(self, agent: str) -> list[LiveConnection]:
+        """The connections that speak for an agent, by server: its own, or the shared one."""
+        found: dict[str, LiveConnection] = {}
+        for live in self._open.values():
+            if live.agent == agent or (live.agent is None and live.server not in found):
+                found[live.server] = live
+        return [found[server] for server in sorted(found)]
 
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
@@ -104,7 +148,7 @@ class LiveConnections:
             return
         if found is None or (connection.modern and key is not None):
             return
-        live = LiveConnection(server, agent, connection, found[0])
+        live = LiveConnection((server, key), agent, connection, found[0])
         if found[0].warning:
             self._log(server, found[0].warning)
         self._open[server, key] = live
@@ -150,14 +194,31 @@ class LiveConnections:
             )
             return True
         try:
-            arrival = admit(live.state, request.method, request.params)
+            work = self._answer(live, request, self._admit(live, request))
         except Fault as fault:
-            self._refuse(live, request, fault)
-            return True
-        task = asyncio.ensure_future(self._answer(live, request, arrival))
+            if live.receipt is None or live.receipt.done():
+                self._refuse(live, request, fault)
+                return True
+            work = self._answer_after_receipt(live, request)
+        task = asyncio.ensure_future(work)
         live.open[request.id] = task
         task.add_done_callback(lambda _: live.open.pop(request.id, None))
         return True
+
+    def _admit(self, live: LiveConnection, request: Request) -> Arrival:
+        in_hook = live.in_hook(request.params)
+        return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
+
+    async def _answer_after_receipt(self, live: LiveConnection, request: Request) -> None:
+        """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
+        if live.receipt is not None:
+            await asyncio.wait([live.receipt])
+        try:
+            arrival = self._admit(live, request)
+        except Fault as fault:
+            self._refuse(live, request, fault)
+            return
+        await self._answer(live, request, arrival)
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
@@ -168,7 +229,7 @@ class LiveConnections:
         if live is None or method not in METHODS:
             return
         try:
-            arrival = admit(live.state, method, params, notification=True)
+            arrival = admit(live.state, method, params, live.channels, notification=True)
         except Fault as fault:
             self._refusals.add(server, method, "", "", fault)
             return
@@ -181,6 +242,8 @@ class LiveConnections:
             self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
         elif isinstance(arrival.params, ManifestChanged):
             self._begin(live, self._read_manifest(live))
+        elif (handler := self._handlers.get(method)) is not None:
+            self._begin(live, self._take(live, handler, Request("", method, params), arrival))
 
     def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
@@ -226,7 +289,10 @@ class LiveConnections:
                 admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
                 self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
             else:
-                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                handler = self._handlers.get(request.method)
+                if handler is None:
+                    raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+                result = await handler.serve(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
         else:
@@ -235,6 +301,13 @@ class LiveConnections:
                 return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
+
+    async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
+        """Take a notification. It has no answer, so a refusal is only recorded."""
+        try:
+            await handler.serve(live, said, arrival)
+        except Fault as fault:
+            self._refusals.add(live.server, said.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = _named(request.params)
@@ -272,7 +345,7 @@ class LiveConnections:
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
-            self._begin(live, self._take_receipt(live, number, asked))
+            live.receipt = self._begin(live, self._take_receipt(live, number, asked))
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
@@ -300,10 +373,11 @@ class LiveConnections:
         if offer is not None and offer.dialect is live.state.dialect:
             await self._redeclare(live, offer)
 
-    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks[task] = live.server
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
     def _log(self, server: str, text: str) -> None:
         self._logs.add(server, "hub", text)
@@ -312,6 +386,8 @@ class LiveConnections:
 class _Named(msgspec.Struct):
     featureSet: str = ""
     eventId: str = ""
+    conversationId: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
 def _named(params: bytes) -> _Named:

@@ -20,7 +20,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
@@ -55,7 +55,7 @@ class ScopeGate:
 
     def check(self, target: Target) -> Check | None:
         """Judge calls of a tool that belongs to a feature set, by what is on at that moment."""
-        feature = self._feature_of(target)
+        feature = self.feature_of(target)
         if feature is None:
             return None
 
@@ -80,7 +80,7 @@ class ScopeGate:
         message = f"{call.target.name} belongs to the feature set {feature}, which is not enabled for {principal.id}"
         return Refuse(Fault("ACCESS_DENIED", message, hint=hint, data=data), f"feature set {feature}: off")
 
-    def _feature_of(self, target: Target) -> str | None:
+    def feature_of(self, target: Target) -> str | None:
         """The feature set of a tool: as the operator says, or else as the server declares."""
         if target.tool is None:
             return None
