@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from interlock.containment import launching
 from interlock.containment.launching import ContainedProcess, launcher, start_contained
 from interlock.containment.policy import BackendName, Containment, Refused
 
@@ -107,6 +109,33 @@ def test_servers_end_with_the_launcher(outside: Outside, backend: BackendName) -
     with process.stdout:
         assert process.stdout.read() == b""
     assert ended(run(outside.containment(backend), "print('again')"))[0] == "again\n"
+
+
+def test_a_server_that_starts_too_late_is_ended_and_forgotten(
+    outside: Outside, backend: BackendName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds a lock while it lives, and nobody has its pipes."""
+    running = launcher()
+    code = f"""
+import fcntl, time
+lock = open({str(outside.own / "late")!r}, "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+while True: time.sleep(60)
+"""
+    monkeypatch.setattr(launching, "START_S", 0.0)
+    with pytest.raises(Refused, match="it took too long"):
+        run(outside.containment(backend), code)
+    assert not running._starting
+    monkeypatch.undo()
+    # Its end is reported before that of a server that was started later.
+    ended(run(outside.containment(backend), "pass"))
+    deadline = time.monotonic() + 60
+    while running._running:
+        assert time.monotonic() < deadline, "the server that came too late still runs"
+        time.sleep(0.01)
+    with pytest.raises(Refused, match="too long to contain"):
+        run(outside.containment(backend), "#" * launching.PACKET)
+    assert not running._starting
 
 
 def test_a_program_that_is_missing_is_not_started(outside: Outside, backend: BackendName) -> None:

@@ -16,6 +16,7 @@ from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.search import Entry
 from interlock.hub.audit.server_claims import RATE
 from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams import audit_receivers
 from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.dialect import Dialect
@@ -251,6 +252,25 @@ async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> Non
             await until(lambda: last in places(told_to(web)))
             assert web.refuses == 0
             assert set(places(told_to(web))) >= set(range(first, last + 1))
+
+
+async def test_records_are_sent_again_after_an_unforeseen_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+
+    async def fails(receiver: object, cursor: object) -> None:
+        failed.set()
+        raise RuntimeError("unforeseen")
+
+    async with RawHttpServer() as web:
+        async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
+            with monkeypatch.context() as patched:
+                patched.setattr(audit_receivers._Receiver, "_send", fails)
+                hub.hub_app.recorder.event("com.example.noted")
+                await failed.wait()
+            last = await last_place(hub)
+            await until(lambda: last in places(told_to(web)))
 
 
 def told_to(web: RawHttpServer) -> list[dict[str, Any]]:

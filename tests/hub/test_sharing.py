@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, Hub, Limits, Profile, Server, Timeouts
 
+from .busy_server import busy_server
 from .legacy_client import LegacyClient, answers
 from .running_hub import RawClient, child, messages, running_hub, text_of, until
 
@@ -88,6 +89,27 @@ async def test_one_principal_or_one_session_to_a_process_where_the_operator_says
 
         assert await pid(one, "mine") == await pid(two, "mine") != await pid(other, "mine")
         assert len({await pid(one, "ours"), await pid(two, "ours"), await pid(other, "ours")}) == 3
+
+
+async def test_private_connections_are_bounded_and_one_in_use_is_never_taken_away(tmp_path: Path) -> None:
+    settings = Hub(limits=Limits(private_sessions_per_server=1), timeouts=Timeouts(start_s=120, tool_s=60))
+    async with busy_server().http() as address:
+        servers = {"busy": Server(url=address.url, era="legacy", share="principal")}
+        async with running_hub(tmp_path, servers, hub=settings) as hub:
+            key = hub.key("a")
+            a, also_a, b = (RawClient(hub.url + "/mcp", each) for each in (key, key, hub.key("b")))
+            hanging = asyncio.create_task(a.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "a"}}))
+            begun = {"name": "busy__begun_marks", "arguments": {}}
+            while text_of(await also_a.modern("tools/call", begun)) != "a":
+                pass
+            echo = {"name": "busy__echo", "arguments": {"text": "hello"}}
+            refused = await b.modern("tools/call", echo)
+            assert "1 private sessions are in use" in json.dumps(refused)
+            assert not hanging.done()
+            hanging.cancel()
+            await asyncio.wait([hanging])
+            await until(lambda: hub.hub_app.hub.open_calls == 0)
+            assert text_of(await b.modern("tools/call", echo)) == "hello", "an idle connection gives way"
 
 
 async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Launcher:
             return starting.result(START_S)
         except OSError as cause:
             self._give_up(number, starting)
-            raise Refused(f"the server cannot be contained: {cause or 'it took too long'}") from None
+            raise Refused(f"the server cannot be contained: {str(cause) or 'it took too long'}") from None
 
     def _give_up(self, number: int, starting: Future[Started]) -> None:
         """Forget a server that did not start in time. It is killed, also if it starts later."""

@@ -134,6 +134,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     except (StoreError, OSError) as cause:
         rooms.stop()
         await http.stop(DRAIN_S)
+        await conversations.close()
         await control.close()
         await hub_app.stop()
         if isinstance(cause, StoreError):

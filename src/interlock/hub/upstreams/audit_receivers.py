@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -39,6 +40,7 @@ MIN_PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 60.0
 
 Log = Callable[[str, str], None]
+_log = logging.getLogger(__name__)
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -136,8 +138,7 @@ class _Receiver:
         self.server = server
         self._reconnected.set()
         self.woken.set()
-        # A task that failed unforeseen begins anew with the next connection.
-        if self.task is None or self.task.done():
+        if self.task is None:
             self.task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
@@ -159,7 +160,10 @@ class _Receiver:
                     self.task = None
                     return
                 pause, self._last_warning = MIN_PAUSE_S, ""
-            except (Fault, StoreError, TimeoutError) as cause:
+            except Exception as cause:
+                # An unforeseen error must not end the sending for ever.
+                if not isinstance(cause, Fault | StoreError | TimeoutError):
+                    _log.error("audit records could not be sent to %s", self.server.id, exc_info=cause)
                 self._warn(f"audit records could not be sent, and the hub tries again: {cause!r}")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
