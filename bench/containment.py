@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from interlock.containment.backends import reports
-from interlock.containment.launching import ContainedProcess, start_contained
+from interlock.containment.launcher_client import ContainedProcess, start_contained
 from interlock.containment.policy import BackendName, Containment
 
 ROUNDS = 20

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from interlock.containment.launching import start_contained
+from interlock.containment.launcher_client import start_contained
 from interlock.containment.policy import BackendName, Containment
 
 from . import attempts

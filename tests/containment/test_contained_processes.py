@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.containment import launching
-from interlock.containment.launching import ContainedProcess, launcher, start_contained
-from interlock.containment.policy import BackendName, Containment, Refused
+from interlock.containment import launcher_client
+from interlock.containment.launcher_client import ContainedProcess, launcher, start_contained
+from interlock.containment.policy import BackendName, Containment, ContainmentRefused
 
 from .outside import PYTHON, Outside
 from .test_escapes import backend as backend
@@ -122,8 +122,8 @@ lock = open({str(outside.own / "late")!r}, "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
 while True: time.sleep(60)
 """
-    monkeypatch.setattr(launching, "START_S", 0.0)
-    with pytest.raises(Refused, match="it took too long"):
+    monkeypatch.setattr(launcher_client, "START_S", 0.0)
+    with pytest.raises(ContainmentRefused, match="it took too long"):
         run(outside.containment(backend), code)
     assert not running._starting
     monkeypatch.undo()
@@ -133,8 +133,8 @@ while True: time.sleep(60)
     while running._running:
         assert time.monotonic() < deadline, "the server that came too late still runs"
         time.sleep(0.01)
-    with pytest.raises(Refused, match="too long to contain"):
-        run(outside.containment(backend), "#" * launching.PACKET)
+    with pytest.raises(ContainmentRefused, match="too long to contain"):
+        run(outside.containment(backend), "#" * launcher_client.PACKET)
     assert not running._starting
 
 
@@ -145,7 +145,7 @@ def test_a_program_that_is_missing_is_not_started(outside: Outside, backend: Bac
 
 def test_only_named_hosts_are_reached(outside: Outside, backend: BackendName) -> None:
     if backend == "bubblewrap":
-        with pytest.raises(Refused, match="cannot limit the network to named hosts"):
+        with pytest.raises(ContainmentRefused, match="cannot limit the network to named hosts"):
             run(outside.containment(backend, hosts=("127.0.0.1:80",)), SPEAKS)
         return
     code = """

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from interlock.containment import installs
-from interlock.containment.policy import Refused
+from interlock.containment.policy import ContainmentRefused
 
 COMMAND = ("npx", "-y", "greeter@1.0.0", "--loud")
 
@@ -79,7 +79,7 @@ def test_t81_a_package_is_installed_once_without_its_scripts_and_runs_only_uncha
     tmp_path: Path, registry: str
 ) -> None:
     folder = tmp_path / "contained" / "greeter"
-    with pytest.raises(Refused, match="is not installed") as missing:
+    with pytest.raises(ContainmentRefused, match="is not installed") as missing:
         installs.installed(str(folder), COMMAND)
     assert missing.value.hint == "run `interlock install greeter`"
 
@@ -90,11 +90,11 @@ def test_t81_a_package_is_installed_once_without_its_scripts_and_runs_only_uncha
     assert not Registry.trace.exists(), "the package's script ran outside the containment"
     assert installs.installed(str(folder), COMMAND) == record
 
-    with pytest.raises(Refused, match="is not installed"):
+    with pytest.raises(ContainmentRefused, match="is not installed"):
         installs.installed(str(folder), ("npx", "-y", "greeter@2.0.0"))
     program.write_text("process.exit(1)")
     installs._verified.clear()  # as in the next run of the hub
-    with pytest.raises(Refused, match="have changed"):
+    with pytest.raises(ContainmentRefused, match="have changed"):
         installs.installed(str(folder), COMMAND)
 
     again = installs.install(folder, COMMAND, env)
@@ -127,5 +127,5 @@ def test_a_command_names_its_package(
     "command", [("pnpm", "dlx", "x"), ("bunx", "x"), ("uv", "tool", "run", "x"), ("npx", "-c", "x")]
 )
 def test_other_ways_to_fetch_are_refused(command: tuple[str, ...]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ContainmentRefused):
         installs.wanted(command)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.containment import backends, cgroups, plan, seccomp
-from interlock.containment.policy import Containment, Refused
+from interlock.containment.policy import Containment, ContainmentRefused
 from interlock.containment.syscalls import MACHINES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="containment needs Linux")
@@ -43,7 +43,7 @@ def test_a_kernel_without_a_backend_refuses_and_names_every_reason(
     monkeypatch.setattr(backends, "_serves", set())
     monkeypatch.setattr(backends, "landlock_abi", lambda: 3)
     monkeypatch.setattr("shutil.which", lambda name, **_: None)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ContainmentRefused) as refused:
         backends.choose(asked(tmp_path))
     message = "sandlock: needs Landlock version 6, this kernel has version 3; bubblewrap: is not installed"
     assert refused.value.message == f"the server cannot be contained here: {message}"
@@ -72,7 +72,7 @@ def test_t80_a_folder_that_something_outside_executes_cannot_be_written(
     hub.mkdir(parents=True)
     refused = ("/", "/usr/local/lib", "/etc", home, home / ".config", programs, tmp_path / "linked", project)
     for folder in (*refused, project / "data", hub, hub.parent, tmp_path):
-        with pytest.raises(Refused, match="may not write"):
+        with pytest.raises(ContainmentRefused, match="may not write"):
             plan.plan(asked(tmp_path, write=(str(folder),)), ("cat",), dict(os.environ), None)
     made = plan.plan(asked(tmp_path, write=(str(tmp_path / "data"),)), ("cat",), dict(os.environ), None)
     assert made.write == (str(tmp_path / "data"), made.home)
@@ -95,7 +95,7 @@ def test_only_the_named_and_the_needed_is_readable(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("serving")
 def test_a_working_folder_must_be_named(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="may not read its working folder"):
+    with pytest.raises(ContainmentRefused, match="may not read its working folder"):
         plan.plan(asked(tmp_path), ("cat",), {}, str(tmp_path))
     named = asked(tmp_path, read=(str(tmp_path),))
     assert plan.plan(named, ("cat",), {}, str(tmp_path)).cwd == str(tmp_path)
@@ -103,7 +103,7 @@ def test_a_working_folder_must_be_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("serving")
 def test_a_named_folder_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="which does not exist"):
+    with pytest.raises(ContainmentRefused, match="which does not exist"):
         plan.plan(asked(tmp_path, read=(str(tmp_path / "none"),)), ("cat",), {}, None)
 
 

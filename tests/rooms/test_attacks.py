@@ -16,6 +16,7 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
 from interlock.protocols.mcpx.routing import Mode
+from interlock.rooms.frame_queue import AT_ONCE, MOST_WAITING, FrameQueue
 from interlock.rooms.member import Member
 from interlock.rooms.tickets import Admitted
 from interlock.transports.websocket import WebSocketConnection, text_frame
@@ -298,6 +299,31 @@ async def test_many_participants_that_never_read_are_cut_off_and_their_sender_st
             assert b"too_slow" in last, "it learns why, and nothing else"
         await ann.send("chat", {"text": "still here"})
         assert (await bob.next("chat"))["payload"] == {"text": "still here"}
+
+
+async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_order(tmp_path: Path) -> None:
+    large = Topic(visibility="public", profile="full-access", rate=Rate(), participants=1_000)
+    async with running_rooms(tmp_path, build=large) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        for _ in range(2 * AT_ONCE):
+            SilentConnection(rooms.gateway.admit("build", Admitted(None), Mode.ALL))
+        (room,) = rooms.gateway.rooms
+        await until(lambda: not room._frames._queue)
+        longest = 0
+        pump = FrameQueue._pump
+
+        def observed(frames: FrameQueue) -> None:
+            nonlocal longest
+            longest = max(longest, len(frames._queue))
+            pump(frames)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FrameQueue, "_pump", observed)
+            for number in range(4 * MOST_WAITING):
+                await ann.send("chat", {"text": str(number)})
+            got = [(await bob.next("chat"))["payload"]["text"] for _ in range(4 * MOST_WAITING)]
+        assert got == [str(number) for number in range(4 * MOST_WAITING)]
+        assert 1 < longest <= MOST_WAITING
 
 
 async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:

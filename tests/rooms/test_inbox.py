@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,13 @@ from .running import Peer, RunningRooms, running_rooms
 
 pytestmark = pytest.mark.anyio
 
-MEMBERS = {"coder": "proposal-only", "lead": "full-access", "eve": "full-access", "watcher": "response-only"}
+MEMBERS = {
+    "coder": "proposal-only",
+    "lead": "full-access",
+    "eve": "full-access",
+    "sam": "full-access",
+    "watcher": "response-only",
+}
 BUILD = Topic(visibility="restricted", members=MEMBERS, kinds={"person": "full-access"}, servers=("busy",))
 QUIET = Topic(visibility="restricted", kinds={"person": "response-only"}, servers=("busy",))
 BUSY = "server:busy"
@@ -213,6 +220,31 @@ async def test_a_learned_rule_fulfils_exactly_what_its_maker_approved_while_the_
         assert rooms.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
     await coder.leave()
     await another.leave()
+
+
+async def test_a_rule_does_nothing_that_its_maker_may_no_longer_do(
+    rooms: RunningRooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expires_at = datetime.now(UTC) + timedelta(hours=1)
+    sam = rooms.hub_app.keys.principal(await rooms.hub_app.keys.create("sam", "person", expires_at=expires_at))
+    assert sam is not None
+    coder = await rooms.join("coder")
+    await answer(rooms, await offered(rooms, await propose(coder, "as sam")), "always", sam)
+    await response(coder)
+
+    async def stays_open() -> bool:
+        decision = await offered(rooms, await propose(coder, "as sam"))
+        await offered(rooms, await propose(coder, "the next in line"))
+        return rooms.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
+
+    assert not await stays_open()
+    await rooms.operate("rooms.capabilities", id="sam", topic="build", remove=["mcp/*"])
+    assert await stays_open(), "without the capability in the topic"
+    await rooms.operate("rooms.capabilities", id="sam", topic="build", add=["mcp/*"])
+    assert not await stays_open()
+    monkeypatch.setattr(rooms.hub_app.access, "now", lambda: expires_at)
+    assert await stays_open(), "with a key that has expired"
+    await coder.leave()
 
 
 async def test_entries_expire_and_end_with_the_hub_and_with_the_key_of_their_proposer(tmp_path: Path) -> None:

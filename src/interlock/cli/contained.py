@@ -53,7 +53,7 @@ def install_packages(name: str, server: Server) -> Install | None:
     """Run the install step of a server; None if it has none. Raises Failure."""
     from interlock.config import home_folder
     from interlock.containment import installs
-    from interlock.containment.policy import Refused
+    from interlock.containment.policy import ContainmentRefused
     from interlock.hub.upstreams.contained_servers import containment_of
 
     containment = containment_of(name, server, home_folder())
@@ -63,7 +63,7 @@ def install_packages(name: str, server: Server) -> Install | None:
         if installs.wanted(server.command) is None:
             return None
         return installs.install(Path(containment.folder), server.command, dict(os.environ))
-    except Refused as refused:
+    except ContainmentRefused as refused:
         raise Failure(refused.message, refused.hint) from refused
 
 

@@ -37,13 +37,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise failure(error.message, error.fix or "see `interlock rooms list`") from None
 
 
-def joined(topic: str, key: str | None = None, url: str | None = None, *, apart: bool = True) -> Participant:
-    """A participant that is not connected yet; `apart` from a terminal of yours that has joined already."""
+def joined(topic: str, key: str | None = None, url: str | None = None, *, separate: bool = True) -> Participant:
+    """A participant that is not connected yet; `separate` from a terminal of yours that has joined already."""
     from interlock.rooms.participant import Participant
 
     if key is not None:
         return Participant(url or f"http://{perform('status')['listen']}", topic, key, reconnect=False)
-    made = perform("rooms.join", {"topic": topic, "apart": apart})
+    made = perform("rooms.join", {"topic": topic, "separate": separate})
     return Participant(made["url"], topic, made["ticket"], reconnect=False)
 
 

@@ -168,7 +168,7 @@ class _Talk:
         self._proposals: dict[str, Envelope] = {}
 
     async def run(self) -> None:
-        async with await asyncio.to_thread(joined, *self._joining, apart=False) as me:
+        async with await asyncio.to_thread(joined, *self._joining, separate=False) as me:
             others = ", ".join(sorted(me.participants)) or "nobody else"
             say(f"You are {bold(plain(me.id))}; here: {plain(others)}. Type a line to say it.", err=True)
             showing = asyncio.create_task(self._show(me))

@@ -9,7 +9,7 @@ import sys
 from typing import Final, NamedTuple
 
 from interlock.containment import cgroups
-from interlock.containment.policy import BackendName, Containment, Refused
+from interlock.containment.policy import BackendName, Containment, ContainmentRefused
 from interlock.containment.syscalls import MACHINES, machine
 
 LANDLOCK_ABI: Final = 6
@@ -37,7 +37,7 @@ def reports() -> list[Report]:
 
 
 def choose(containment: Containment) -> BackendName:
-    """The first backend that enforces every limit asked for. Raises `Refused`, naming the reason of each backend."""
+    """The first backend that enforces every limit asked for. Raises `ContainmentRefused` with each reason."""
     wanted: tuple[BackendName, ...] = BACKENDS if containment.backend == "auto" else (containment.backend,)
     refusals = []
     hint = ""
@@ -51,7 +51,9 @@ def choose(containment: Containment) -> BackendName:
             return backend
         refusals.append(f"{backend}: {report.missing}")
         hint = hint or report.hint
-    raise Refused("the server cannot be contained here: " + "; ".join(refusals), hint or "see `interlock doctor`")
+    raise ContainmentRefused(
+        "the server cannot be contained here: " + "; ".join(refusals), hint or "see `interlock doctor`"
+    )
 
 
 def _report(backend: BackendName) -> Report:

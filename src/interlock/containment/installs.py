@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.containment.policy import Refused
+from interlock.containment.policy import ContainmentRefused
 
 RECORD: Final = "install.json"
 INSTALL_S: Final = 600.0
@@ -53,12 +53,12 @@ class Wanted(msgspec.Struct, frozen=True):
 def wanted(command: tuple[str, ...]) -> Wanted | None:
     """The package that a command would fetch; None if it fetches none.
 
-    Raises `Refused` for launchers that fetch packages and have no install step here.
+    Raises `ContainmentRefused` for launchers that fetch packages and have no install step here.
     """
     launcher = os.path.basename(command[0])
     if launcher in _FETCHING and _fetches(launcher, command[1:]):
         hint = "use `npx` or `uvx`, or install the server and name its program"
-        raise Refused(f"`{launcher}` fetches code at every start, which a contained server cannot", hint)
+        raise ContainmentRefused(f"`{launcher}` fetches code at every start, which a contained server cannot", hint)
     if launcher not in ("npx", "uvx"):
         return None
     package = ""
@@ -68,15 +68,15 @@ def wanted(command: tuple[str, ...]) -> Wanted | None:
         if flag in ("-p", "--package", "--from"):
             package = value or (rest.pop(0) if rest else "")
         elif flag not in ("-y", "--yes", "-q", "--quiet"):
-            raise Refused(f"`{launcher} {flag}` is not supported for contained servers", "remove that flag")
+            raise ContainmentRefused(f"`{launcher} {flag}` is not supported for contained servers", "remove that flag")
     if not rest:
-        raise Refused(f"`{launcher}` names no package", f"write {launcher} PACKAGE")
+        raise ContainmentRefused(f"`{launcher}` names no package", f"write {launcher} PACKAGE")
     program = rest.pop(0)
     return Wanted(launcher, package or program, _bare(program) if not package else program, tuple(rest))
 
 
 def installed(folder: str, command: tuple[str, ...]) -> Install | None:
-    """The installed form of a command; None if it needs none. Raises `Refused` if it is missing or was changed."""
+    """The installed form of a command; None if it needs none. Raises `ContainmentRefused` without it."""
     if wanted(command) is None:
         return None
     try:
@@ -85,19 +85,19 @@ def installed(folder: str, command: tuple[str, ...]) -> Install | None:
         record = None
     hint = f"run `interlock install {os.path.basename(folder)}`"
     if record is None or record.command != command:
-        raise Refused(f"`{' '.join(command[:3])}` is not installed for the contained server", hint)
+        raise ContainmentRefused(f"`{' '.join(command[:3])}` is not installed for the contained server", hint)
     if _verified.get(record.folder) != record.digest:
         if digest_of(Path(record.folder)) != record.digest:
-            raise Refused("the installed files of the server have changed since they were installed", hint)
+            raise ContainmentRefused("the installed files of the server have changed since they were installed", hint)
         _verified[record.folder] = record.digest
     return record
 
 
 def install(folder: Path, command: tuple[str, ...], env: Mapping[str, str]) -> Install:
-    """Fetch the packages of a command into the server's folder. Blocks. Raises `Refused` with the installer's words."""
+    """Fetch the packages of a command into the server's folder. Blocks. Raises `ContainmentRefused`."""
     package = wanted(command)
     if package is None:
-        raise Refused(f"`{command[0]}` needs no install step")
+        raise ContainmentRefused(f"`{command[0]}` needs no install step")
     place = folder / f"package-{secrets.token_hex(4)}"
     place.mkdir(parents=True)
     try:
@@ -138,7 +138,7 @@ def _npm(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]
     _run(("npm", "install", "--prefix", str(place), *flags, "--", wanted.package), place, env)
     node = shutil.which("node", path=env.get("PATH"))
     if node is None:
-        raise Refused("`node` was not found", "install Node.js 22 or later (https://nodejs.org)")
+        raise ContainmentRefused("`node` was not found", "install Node.js 22 or later (https://nodejs.org)")
     module = place / "node_modules" / _bare(wanted.package)
     programs = json.loads((module / "package.json").read_bytes()).get("bin") or {}
     if isinstance(programs, str):
@@ -146,7 +146,7 @@ def _npm(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]
     name = os.path.basename(wanted.program)
     found = programs.get(name) or (next(iter(programs.values())) if len(programs) == 1 else None)
     if found is None:
-        raise Refused(
+        raise ContainmentRefused(
             f"the package `{wanted.package}` has no program `{name}`", f"it has {', '.join(programs) or 'none'}"
         )
     return node, str((module / found).resolve())
@@ -160,7 +160,9 @@ def _uv(place: Path, wanted: Wanted, env: Mapping[str, str]) -> tuple[str, ...]:
     _run(("uv", "pip", "install", "--quiet", "--python", str(venv / "bin/python"), *only_wheels, package), place, env)
     program = venv / "bin" / wanted.program
     if not program.exists():
-        raise Refused(f"the package `{wanted.package}` has no program `{wanted.program}`", "name it with --from")
+        raise ContainmentRefused(
+            f"the package `{wanted.package}` has no program `{wanted.program}`", "name it with --from"
+        )
     return (str(program),)
 
 
@@ -168,7 +170,7 @@ def _run(command: tuple[str, ...], place: Path, env: Mapping[str, str]) -> None:
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:
         where = "Node.js 22 or later (https://nodejs.org)" if command[0] == "npm" else "uv (https://docs.astral.sh/uv)"
-        raise Refused(f"`{command[0]}` was not found", f"install {where}")
+        raise ContainmentRefused(f"`{command[0]}` was not found", f"install {where}")
     try:
         done = subprocess.run(
             (program, *command[1:]),
@@ -180,10 +182,12 @@ def _run(command: tuple[str, ...], place: Path, env: Mapping[str, str]) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"`{command[0]}` took longer than {INSTALL_S:.0f} s", "try again") from None
+        raise ContainmentRefused(f"`{command[0]}` took longer than {INSTALL_S:.0f} s", "try again") from None
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()[-500:]
-        raise Refused(f"`{' '.join(command[:3])}` failed: {said}", "correct the package's name or the network")
+        raise ContainmentRefused(
+            f"`{' '.join(command[:3])}` failed: {said}", "correct the package's name or the network"
+        )
 
 
 def _bare(package: str) -> str:

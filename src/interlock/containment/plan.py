@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.containment.backends import choose
 from interlock.containment.installs import installed
-from interlock.containment.policy import OPEN_FILES, Containment, Plan, Refused
+from interlock.containment.policy import OPEN_FILES, Containment, ContainmentRefused, Plan
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries of the system."""
@@ -44,7 +44,7 @@ _DROPPED: Final = ("LOGNAME", "SHELL", "USER")
 
 
 def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Plan:
-    """How to start the program contained. Touches the disk. Raises `Refused`, or OSError for a missing program."""
+    """How to start the contained program. Touches the disk. Raises `ContainmentRefused`, or OSError."""
     backend = choose(containment)
     install = installed(containment.folder, argv)
     if install is not None:
@@ -55,13 +55,17 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
     write = tuple(_named(containment.write, "write"))
     for path in write:
         if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
-            raise Refused(f"the server may not write to {path}: {why}", "name a folder of its own in `write`")
+            raise ContainmentRefused(
+                f"the server may not write to {path}: {why}", "name a folder of its own in `write`"
+            )
     named = (*_named(containment.read, "read"), *write, str(home), *(() if install is None else (install.folder,)))
     read = dict.fromkeys([*_system(), *_of_program(program), *_script(argv, cwd), *named])
     real = _system_folders() + tuple(os.path.realpath(path) for path in read if path not in _system())
     place = str(home) if cwd is None else os.path.realpath(cwd)
     if not _inside(place, real):
-        raise Refused(f"the server may not read its working folder {place}", "name that folder in `read` or `write`")
+        raise ContainmentRefused(
+            f"the server may not read its working folder {place}", "name that folder in `read` or `write`"
+        )
     return Plan(
         backend=backend,
         argv=(program, *argv[1:]),
@@ -134,7 +138,7 @@ def _named(paths: tuple[str, ...], key: str) -> Iterator[str]:
     for path in paths:
         real = os.path.realpath(os.path.expanduser(path))
         if not os.path.exists(real):
-            raise Refused(f"`{key}` names {path}, which does not exist", f"create it, or correct `{key}`")
+            raise ContainmentRefused(f"`{key}` names {path}, which does not exist", f"create it, or correct `{key}`")
         yield real
 
 

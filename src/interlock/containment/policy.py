@@ -12,7 +12,7 @@ OPEN_FILES: Final = 1024
 """File descriptors of each contained process."""
 
 
-class Refused(Exception):
+class ContainmentRefused(Exception):
     """A server cannot be contained as asked. Says why, and how to change that."""
 
     def __init__(self, message: str, hint: str = "") -> None:

@@ -22,7 +22,7 @@ from interlock.config.names import adopt_id, why_bad_id
 from interlock.config.settings import Config, Permissions, Sandbox, Server
 from interlock.config.value_types import TrustLevel
 from interlock.containment.installs import wanted
-from interlock.containment.policy import Refused
+from interlock.containment.policy import ContainmentRefused
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
@@ -255,7 +255,7 @@ class Registrations:
     def _check_package(self, command: tuple[str, ...]) -> None:
         try:
             package = wanted(command)
-        except Refused as refused:
+        except ContainmentRefused as refused:
             raise Fault("ACCESS_DENIED", refused.message, hint=refused.hint) from None
         if package is None or package.package not in self._packages():
             message = "the hub has no source of this command to judge"

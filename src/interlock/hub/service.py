@@ -29,7 +29,7 @@ from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
 from interlock.hub.permissions.access_methods import AccessMethods
-from interlock.hub.sessions.registry import Clients
+from interlock.hub.sessions.clients import Clients
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
 from interlock.hub.tasks.tracker import Tracker

@@ -1,7 +1,7 @@
 """The rooms of one hub: admits connections, follows configuration and access, and performs operators' changes.
 
-Rule: what authorizes is read at every envelope. A key that was revoked, a topic that was closed or a capability that
-was taken away holds for the next envelope, whether or not a tick came first.
+Rule: keys, topics and capabilities are checked for every envelope. A change of one holds for the next envelope, whether
+or not a tick came first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.histories import Histories
-from interlock.rooms.member import APART, Member, subject_of
+from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
@@ -77,8 +77,8 @@ class Gateway:
         self._loading: asyncio.Task[ModuleType] | None = None
         self._tool_participants: ToolParticipants | None = None
         self._visitors: Visitors | None = None
-        self._told: dict[str, int] = {}
-        """The activity of each topic that subscribers of its resource were told of."""
+        self._published_activity: dict[str, int] = {}
+        """The activity of each topic when subscribers of its resource were last notified."""
         self._histories = Histories(hub_app)
         self.tickets = Tickets()
 
@@ -124,8 +124,8 @@ class Gateway:
         principal = admitted.principal
         check_member(topic, settings, principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
-        if admitted.apart:
-            id_ += APART + secrets.token_hex(4)
+        if admitted.separate:
+            id_ += EXTRA_CONNECTION + secrets.token_hex(4)
         if (why := why_bad_participant(id_)) is not None:
             message = f"{id_[:40]!r} cannot be a participant: {why}"
             raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
@@ -144,30 +144,30 @@ class Gateway:
 
         history = self._histories.of(topic, settings)
         room = self._rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, history)
-        self._seat(room)
+        self._place_internal(room)
         return room
 
-    def _seat(self, room: Room) -> None:
-        """Seat the inbox, and the servers that the configuration puts into a topic, and unseat others."""
+    def _place_internal(self, room: Room) -> None:
+        """Add the inbox and the servers that the configuration puts into a topic, and remove others."""
         from interlock.rooms.proposal_inbox import ProposalInbox
         from interlock.rooms.server_participant import PREFIX, ServerParticipant
 
         arbitrates = room.settings.proposals == "gateway"
-        if arbitrates and INBOX not in room.residents:
+        if arbitrates and INBOX not in room.internal_ids:
             inbox = self._inboxes[room.name] = ProposalInbox(room, self, self._hub_app)
-            room.seat(inbox)
-        elif not arbitrates and INBOX in room.residents:
-            room.unseat(INBOX)
+            room.add_internal(inbox)
+        elif not arbitrates and INBOX in room.internal_ids:
+            room.remove_internal(INBOX)
             del self._inboxes[room.name]
 
         known = self._hub_app.config.servers
         wanted = {PREFIX + name: name for name in room.settings.servers if name in known and known[name].enabled}
-        for id_ in room.residents:
+        for id_ in room.internal_ids:
             if id_.startswith(PREFIX) and id_ not in wanted:
-                room.unseat(id_)
+                room.remove_internal(id_)
         for id_, name in wanted.items():
-            if id_ not in room.residents:
-                room.seat(ServerParticipant(room, name, self._hub_app))
+            if id_ not in room.internal_ids:
+                room.add_internal(ServerParticipant(room, name, self._hub_app))
 
     # Participants that join through MCP tools.
 
@@ -202,19 +202,19 @@ class Gateway:
             self._visitors = Visitors(self)
         return self._visitors
 
-    def _tell_subscribers(self) -> None:
-        """Tell subscribers of the resources of rooms that something happened since the last tick."""
+    def _publish_activity(self) -> None:
+        """Notify subscribers of the resources of rooms in which something happened since the last tick."""
         bus = self._hub_app.bus
         for name, room in self._rooms.items():
-            if self._told.get(name, 0) != room.activity and bus.wants(ResourceUpdated):
-                self._told[name] = room.activity
+            if self._published_activity.get(name, 0) != room.activity and bus.wants(ResourceUpdated):
+                self._published_activity[name] = room.activity
                 bus.publish(ResourceUpdated(ROOMS, bus.next(), now_us(), ROOM_URI + name))
 
     def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
         """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
         from interlock.rooms.local_participant import LocalParticipant
 
-        return LocalParticipant(self.admit(topic, Admitted(by, apart=True), Mode.DIRECTED))
+        return LocalParticipant(self.admit(topic, Admitted(by, separate=True), Mode.DIRECTED))
 
     async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
@@ -272,12 +272,12 @@ class Gateway:
             room.route(member.id, Mode(params.mode))
         return ChangedMode(params.id, topic, params.mode)
 
-    def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
+    def ticket(self, by: Principal, topic: str, separate: bool) -> Ticket:
         """Admit the hub's user to a topic. Whether it may join is judged when it does."""
         if topic not in self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
         url = f"ws://{self._hub_app.listen}{PATH}?topic={topic}"
-        return Ticket(self.tickets.make(Admitted(by, apart), topic), topic, url)
+        return Ticket(self.tickets.make(Admitted(by, separate), topic), topic, url)
 
     def _load(self) -> asyncio.Task[ModuleType] | None:
         """Load what rooms need on a thread, once there is a topic. None where there is none."""
@@ -366,8 +366,8 @@ class Gateway:
                 room.close()
                 self._inboxes.pop(name, None)
                 continue
-            room.govern(settings, self._histories.of(name, settings))
-            self._seat(room)
+            room.apply_settings(settings, self._histories.of(name, settings))
+            self._place_internal(room)
             for member in room.members:
                 try:
                     check_member(name, settings, member.principal)
@@ -396,5 +396,5 @@ class Gateway:
             self._tool_participants.tick()
         if self._visitors is not None:
             self._visitors.tick()
-        self._tell_subscribers()
+        self._publish_activity()
         self._histories.tick()

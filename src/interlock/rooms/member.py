@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
@@ -14,14 +14,11 @@ from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.transports.websocket import Taken
 
-if TYPE_CHECKING:
-    from interlock.rooms.room import Room
-
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
 LONGEST_PAUSE_S: Final = 0.25
 """After a refused flood nothing is read from the sender for this time, at most."""
-APART: Final = "~"
+EXTRA_CONNECTION: Final = "~"
 """Divides the id of a participant that joined beside other connections of its principal."""
 
 
@@ -38,6 +35,31 @@ class MemberConnection(Protocol):
         """The room takes envelopes again."""
 
 
+class MemberRoom(Protocol):
+    """The room, as its members use it."""
+
+    def enter(self, member: Member) -> None:
+        """The member is connected."""
+
+    def receive(self, member: Member, data: bytes, binary: bool) -> Taken:
+        """Judge an envelope and pass it on, or answer why not."""
+
+    def submit(self, member: Member, data: bytes) -> None:
+        """Judge an envelope of a participant in this process, and pass it on. Raises Refusal."""
+
+    def report(self, member: Member, refusal: Refusal) -> None:
+        """Tell a member why a frame of it has no effect."""
+
+    def drop_slow(self, member: Member) -> None:
+        """End a member that left too much unread."""
+
+    def lose(self, member: Member) -> None:
+        """The connection has gone."""
+
+    def expel(self, member: Member, message: str, fix: str) -> None:
+        """End a member that may no longer be here."""
+
+
 def subject_of(id: str, principal: Principal | None) -> str:
     """The id under which capabilities are changed: the principal's, whichever of its connections this is."""
     return id if principal is None else principal.id
@@ -50,7 +72,9 @@ class Member:
         "_room", "_timer", "_unrecorded", "_warned", "connected_at", "connection", "gone", "id", "meter", "principal",
     )  # fmt: skip
 
-    def __init__(self, room: Room, id: str, principal: Principal | None, meter: Meter, connected_at: datetime) -> None:
+    def __init__(
+        self, room: MemberRoom, id: str, principal: Principal | None, meter: Meter, connected_at: datetime
+    ) -> None:
         self._room = room
         self.id = id
         self.principal = principal

@@ -60,7 +60,7 @@ class Entry:
 
 
 class ProposalInbox:
-    """The inbox as a participant of one topic (`resident.Resident`)."""
+    """The inbox as a participant of one topic (`internal_participant.InternalParticipant`)."""
 
     id = system.INBOX
     capabilities = CapabilitySet(())

@@ -28,11 +28,11 @@ from interlock.protocols.mcpx.routing import Mode, Participant
 from interlock.protocols.mcpx.topic import Accepted, Topic
 from interlock.rooms.audit import RoomAudit
 from interlock.rooms.counts import RoomCounts
+from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.history import History, Positions
+from interlock.rooms.internal_participant import InternalParticipant
 from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
-from interlock.rooms.outgoing import Outgoing
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
-from interlock.rooms.resident import Resident
 from interlock.transports.websocket import Taken, text_frame
 
 MOST_METERS: Final = 20_000
@@ -58,12 +58,12 @@ class Room:
         """Raises Refusal for a participant whose envelopes cannot be judged now, or no longer."""
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
-        self._residents: dict[str, Resident] = {}
+        self._internal: dict[str, InternalParticipant] = {}
         """Participants of the hub's own."""
         self._entering: dict[Member, tuple[Participant, str | None]] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
-        self._outgoing = Outgoing(self.drop_slow)
+        self._frames = FrameQueue(self.drop_slow)
         self._history = history
         """None where the topic keeps none."""
         self._positions = Positions()
@@ -90,7 +90,7 @@ class Room:
 
     @property
     def delivered(self) -> int:
-        return self._outgoing.delivered
+        return self._frames.delivered
 
     def participant(self, id: str) -> Participant | None:
         """A connected participant; None if it is not there."""
@@ -147,12 +147,12 @@ class Room:
         mode = participant.mode.value
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
-    def _tell_position(self, member: Member, history: History) -> None:
+    def _send_cursor(self, member: Member, history: History) -> None:
         cursor = history.cursor(member.subject)
         self._broadcast(system.history(self._id(), member.id, cursor, _timestamp()), (member,))
 
     def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
-        """Welcome a participant. One that says where it was gets what it missed, or learns that it is lost."""
+        """Welcome a participant. With a cursor, send the missed envelopes or `history_lost`."""
         if since is None:
             self._welcome(member.id)
             return
@@ -162,12 +162,12 @@ class Room:
         # Its cursor stays until it has everything: the connection may end before.
         self._welcome(member.id, since if missed is not None else None, recovered=missed is not None)
         for data in missed or ():
-            self._outgoing.send(text_frame(data), (member,))
+            self._frames.send(text_frame(data), (member,))
         if missed is None:
             message = "What you missed is not kept any more."
             self._tell(member, Refusal(Reason.HISTORY_LOST, message, "Ask the others what happened."))
         elif history is not None:
-            self._tell_position(member, history)
+            self._send_cursor(member, history)
 
     def lose(self, member: Member) -> None:
         """The connection has gone: tell all, unless a newer connection took its place."""
@@ -194,8 +194,8 @@ class Room:
 
     def receive(self, member: Member, data: bytes, binary: bool) -> Taken:
         """Judge an envelope and pass it on, or answer why not. LATER: the room resumes the connection."""
-        if self._outgoing.full:
-            self._outgoing.wait(member)
+        if self._frames.full:
+            self._frames.wait(member)
             return Taken.LATER
         try:
             self._take(member, data, binary)
@@ -207,7 +207,7 @@ class Room:
     def submit(self, member: Member, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
         try:
-            if self._outgoing.full:
+            if self._frames.full:
                 raise Refusal(Reason.UNAVAILABLE, "Too many envelopes wait in the topic.", "Send it again in a moment.")
             self._take(member, data, False)
             if member.gone:
@@ -224,10 +224,10 @@ class Room:
         envelope = member.read(data, binary, now)
         accepted = self._topic.accept(envelope, member.id, now)
         self._pass_on(envelope, accepted)
-        for resident in self._residents.values():
+        for internal in self._internal.values():
             # Later, since not everyone may have the envelope yet, and an answer comes after it.
-            if resident.wants(envelope):
-                asyncio.get_running_loop().call_soon(resident.receive, member, envelope, accepted.proposal)
+            if internal.wants(envelope):
+                asyncio.get_running_loop().call_soon(internal.receive, member, envelope, accepted.proposal)
         if accepted.proposal is not None:
             self._audit.proposal(member, accepted.proposal)
 
@@ -238,32 +238,32 @@ class Room:
 
     # Participants of the hub's own.
 
-    def seat(self, resident: Resident) -> None:
+    def add_internal(self, internal: InternalParticipant) -> None:
         """Let a participant of the hub's own take part. All are told."""
         # Its capabilities say what it sends; what it reads, it says for each envelope.
-        participant = Participant(resident.id, resident.id, resident.capabilities, Mode.DIRECTED)
+        participant = Participant(internal.id, internal.id, internal.capabilities, Mode.DIRECTED)
         self._topic.join(participant, internal=True)
-        self._residents[resident.id] = resident
+        self._internal[internal.id] = internal
         self._presence("join", participant)
 
-    def unseat(self, id: str) -> None:
+    def remove_internal(self, id: str) -> None:
         """Let a participant of the hub's own leave. Its open work is answered first."""
-        self._residents[id].leave()
-        del self._residents[id]
+        self._internal[id].leave()
+        del self._internal[id]
         participant = self._topic.leave(id)
         assert participant is not None
         self._presence("leave", participant)
 
     def close(self) -> None:
         """The topic has ended: the hub's own participants give up their work."""
-        for resident in self._residents.values():
-            resident.leave()
-        self._residents.clear()
+        for internal in self._internal.values():
+            internal.leave()
+        self._internal.clear()
 
     @property
-    def residents(self) -> tuple[str, ...]:
+    def internal_ids(self) -> tuple[str, ...]:
         """The ids of the hub's own participants."""
-        return tuple(self._residents)
+        return tuple(self._internal)
 
     def speak(self, id: str, data: bytes) -> None:
         """Pass on an envelope of a participant of the hub's own. Judged like any other, but for rates."""
@@ -281,30 +281,30 @@ class Room:
             self._history.add(envelope, accepted.proposer)
         members = self._members
         to = [members[id_] for id_ in accepted.recipients if id_ in members]
-        self._outgoing.send(text_frame(envelope.raw), to)
+        self._frames.send(text_frame(envelope.raw), to)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
         now = self._now()
         for proposal in self._topic.expire(now):
             self._audit.proposal(None, proposal)
-            for resident in self._residents.values():
-                resident.on_expired(proposal)
+            for internal in self._internal.values():
+                internal.on_expired(proposal)
             if (proposer := self._members.get(proposal.proposer)) is not None:
                 self._tell(proposer, ended(proposal).about(proposal.id, proposal.kind.text))
         if self._history is not None:
             for member in self._positions.due(self._history.offset, self._members.values()):
-                self._tell_position(member, self._history)
+                self._send_cursor(member, self._history)
         for id_ in [one for one, meter in self._meters.items() if one not in self._members and meter.is_idle(now)]:
             del self._meters[id_]
 
     # Changes at run time.
 
-    def govern(self, settings: TopicSettings, history: History | None) -> None:
+    def apply_settings(self, settings: TopicSettings, history: History | None) -> None:
         """Apply other settings, from the next envelope on."""
         self.settings = settings
         self._history = history
-        self._topic.govern(rules_of(settings))
+        self._topic.apply_rules(rules_of(settings))
         if self._history is not None:
             self._history.bound(settings.history)
         for meter in self._meters.values():
@@ -361,7 +361,7 @@ class Room:
         return system.error(self._id(), member.id, refusal, texts, _timestamp())
 
     def _broadcast(self, envelope: bytes, members: Iterable[Member]) -> None:
-        self._outgoing.send(text_frame(envelope), list(members))
+        self._frames.send(text_frame(envelope), list(members))
 
     def _id(self) -> str:
         """The id of an envelope of the gateway's own."""

@@ -66,7 +66,7 @@ class RoomRequest(NamedTuple):
 
 
 class ServerParticipant:
-    """One tool server in one topic (`resident.Resident`)."""
+    """One tool server in one topic (`internal_participant.InternalParticipant`)."""
 
     def __init__(self, room: Room, server: str, hub_app: HubApp) -> None:
         self._room = room

@@ -19,7 +19,7 @@ class Admitted(NamedTuple):
     """The admission of a credential to a topic."""
 
     principal: Principal | None
-    apart: bool = False
+    separate: bool = False
     """Whether it joins beside other connections of the same principal, under an id of its own."""
 
 

@@ -153,8 +153,8 @@ class ToolParticipants:
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
             self._gateway.check_loaded()
             # Another connection of the same principal is not replaced by a tool.
-            apart = principal is not None and principal.id in self._gateway.participants(topic)
-            member = self._gateway.admit(topic, Admitted(principal, apart), Mode.DIRECTED)
+            separate = principal is not None and principal.id in self._gateway.participants(topic)
+            member = self._gateway.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
             one = self._joined[key] = ToolParticipant(member, session)
             one.drain()  # its own welcome and presence
         one.used_at = time.monotonic()

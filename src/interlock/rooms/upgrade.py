@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SUBPROTOCOL: Final = "mcpx.v0.1"
 BEARER: Final = "bearer."
 ENTRANCE: Final = "/mcp"
-"""The address whose credentials are taken here."""
+"""`/ws` accepts the credentials of `/mcp`."""
 
 
 class RoomUpgrader:

@@ -48,7 +48,7 @@ class Visitor(LocalParticipant):
     def __init__(self, gateway: Gateway, topic: str, by: Principal) -> None:
         self.looked_at = time.monotonic()
         self.messages: deque[RoomMessage] = deque(maxlen=MOST_KEPT)
-        super().__init__(gateway.admit(topic, Admitted(by, apart=True), Mode.ALL))
+        super().__init__(gateway.admit(topic, Admitted(by, separate=True), Mode.ALL))
 
     def send(self, frame: bytes) -> bool:
         """Keep a message. It never slows the room."""
@@ -114,9 +114,11 @@ class Visitors:
         one = self._joined.get((by, topic))
         if one is None or one.ended:
             own = sum(1 for who, _ in self._joined if who == by)
-            if own >= MOST_PER_PRINCIPAL or len(self._joined) >= MOST:
+            if own >= MOST_PER_PRINCIPAL:
                 hint = "leave one of them, or wait a minute"
                 raise Fault("RESOURCE_EXHAUSTED", f"you watch {own} topics", hint=hint, retry_after_ms=60_000)
+            if len(self._joined) >= MOST:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MOST} visitors watch topics", retry_after_ms=60_000)
             self._gateway.check_loaded()
             one = self._joined[by, topic] = Visitor(self._gateway, topic, by)
         return one

@@ -10,7 +10,7 @@ from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.envelopes import decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.proposals import State
-from interlock.protocols.mcpx.routing import Mode, Participant
+from interlock.protocols.mcpx.routing import Mode, Participant, recipients
 from interlock.protocols.mcpx.system import GATEWAY, WelcomePayload, error, presence, welcome
 from interlock.protocols.mcpx.topic import Topic, TopicRules
 
@@ -107,12 +107,12 @@ def test_gateway_sends_the_welcome_to_the_newcomer_and_presence_to_all() -> None
     others = tuple(one.info for one in topic.participants)
     assert topic.join(newcomer)
     said = decode(welcome("w", newcomer.info, others))
-    assert topic.route(GATEWAY, said.to) == ("new",)
+    assert recipients(topic.participants, GATEWAY, said.to) == ("new",)
     joined = decode(presence("p", "join", newcomer.info))
-    assert topic.route(GATEWAY, joined.to) == tuple(one.id for one in topic.participants)
+    assert recipients(topic.participants, GATEWAY, joined.to) == tuple(one.id for one in topic.participants)
     assert topic.leave("new") == newcomer
     assert topic.leave("new") is None
-    assert "new" not in topic.route(GATEWAY)
+    assert "new" not in recipients(topic.participants, GATEWAY, ())
 
 
 def test_gateway_sees_a_second_connection_of_one_participant_as_no_newcomer() -> None:
@@ -290,7 +290,6 @@ def test_participants_learn_their_id_and_capabilities_from_the_welcome() -> None
 def test_a_proposal_expires_when_its_time_has_passed() -> None:
     topic = room()
     topic.accept(decode(PROPOSAL.encode()), "untrusted-agent", 0)
-    assert topic.next_expiry() == 300
     assert [ended.id for ended in topic.expire(300)] == ["env-req-1"]
     assert refused(topic, FULFILMENT.encode(), "human-user", 301).reason is Reason.PROPOSAL_EXPIRED
     found = topic.proposal("env-req-1", 302)

@@ -99,7 +99,7 @@ class JoinRoom(msgspec.Struct):
     """The topic to join."""
 
     topic: TopicName
-    apart: bool = False
+    separate: bool = False
     """Join beside other connections of the user, under an id of its own."""
 
 
@@ -216,7 +216,7 @@ class RoomGateway(Protocol):
     def change_mode(self, params: ChangeMode) -> ChangedMode:
         """Choose which envelopes a connected participant receives."""
 
-    def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
+    def ticket(self, by: Principal, topic: str, separate: bool) -> Ticket:
         """Admit the hub's user to a topic."""
 
     def visitors(self) -> RoomVisitors:
@@ -243,7 +243,7 @@ class RoomOperations:
 
     async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
         """A ticket for the hub's own user."""
-        return self._known().ticket(by, params.topic, params.apart)
+        return self._known().ticket(by, params.topic, params.separate)
 
     async def watch(self, by: Principal, params: NamedRoom, trace: str) -> RoomView:
         """A topic with its last messages. The principal is in it until a minute after its last look."""

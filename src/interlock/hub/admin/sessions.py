@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
-from interlock.hub.sessions.clients import claim_of
+from interlock.hub.sessions.client_claims import claim_of
 from interlock.hub.sessions.principals import SeenPrincipal
 from interlock.hub.sessions.session import Session
 from interlock.transports.sessions.states import SessionEvent, SessionState

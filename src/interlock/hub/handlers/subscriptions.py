@@ -18,8 +18,8 @@ from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
-from interlock.hub.sessions.clients import claim_of
-from interlock.hub.sessions.registry import OpenStream
+from interlock.hub.sessions.client_claims import claim_of
+from interlock.hub.sessions.clients import OpenStream
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.server_requests import CLIENT_NOTIFICATIONS

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.clients import ClientClaim, claim_of
+from interlock.hub.sessions.client_claims import ClientClaim, claim_of
 from interlock.protocols.mcp.dialect import Dialect
 
 MAX_SEEN: Final = 1_000

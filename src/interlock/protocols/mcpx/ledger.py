@@ -113,11 +113,6 @@ class Ledger:
         self._expired.clear()
         return found
 
-    def next_expiry(self) -> float | None:
-        """When `expire` has something to give back, perhaps already; None if no proposal waits."""
-        waiting = self._expired or self._open.values()
-        return next((proposal.expires_at for proposal in waiting), None)
-
     def proposer_answered_by(self, response: Envelope, now: float) -> str | None:
         """The proposer of the proposal that the answered request fulfilled; None where there is none."""
         return self._fulfilments.get(response.correlation_id or "", now)

@@ -128,7 +128,7 @@ def is_own(proposal: Proposal, by: str, owner: str) -> bool:
 
 
 def ended(proposal: Proposal) -> Refusal:
-    """The refusal of whatever comes after a proposal's end."""
+    """The refusal for an envelope about an ended proposal."""
     reason, what = _ENDED[proposal.state]
     return Refusal(reason, f"The proposal {proposal.id!r} {what}.", "A new proposal starts anew.")
 

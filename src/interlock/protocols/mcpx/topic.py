@@ -65,7 +65,7 @@ class Topic:
         self._requests: Recent[OpenRequest] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
         self._ledger = Ledger(rules.ledger)
 
-    def govern(self, rules: TopicRules) -> None:
+    def apply_rules(self, rules: TopicRules) -> None:
         """Govern the topic by other rules, from the next envelope on. The bounds of its memory stay as they were."""
         self._rules = rules
 
@@ -115,10 +115,6 @@ class Topic:
         except Refusal as refusal:
             raise refusal.about(envelope.id, envelope.kind.text) from None
 
-    def route(self, sender: str, to: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The receivers of an envelope of the gateway itself."""
-        return recipients(self._participants.values(), sender, to)
-
     def proposal(self, id: str, now: float) -> Proposal | None:
         """A proposal as it is now; None if it is unknown, or forgotten."""
         return self._ledger.find(id, now)
@@ -126,10 +122,6 @@ class Topic:
     def expire(self, now: float) -> list[Proposal]:
         """End the proposals whose time has passed. Each that expired is given back once."""
         return self._ledger.expire(now)
-
-    def next_expiry(self) -> float | None:
-        """When `expire` has something to do next; None if no proposal is open."""
-        return self._ledger.next_expiry()
 
     def _accept(self, envelope: Envelope, sender: Participant, now: float) -> Accepted:
         self._check_sender(envelope, sender)

@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import IO, Final, TypeAlias
 
-from interlock.containment.launching import ContainedProcess, start_contained
+from interlock.containment.launcher_client import ContainedProcess, start_contained
 from interlock.containment.policy import Containment
 
 if sys.platform == "win32":
@@ -60,7 +60,7 @@ class Child(asyncio.SubprocessTransport):
     ) -> Child:
         """Run a program in a session of its own, all three streams as pipes.
 
-        Raises OSError, ValueError, or `Refused` if it cannot be contained.
+        Raises OSError, ValueError, or `ContainmentRefused` if it cannot be contained.
         """
         starting: Future[Started]
         if containment is None:

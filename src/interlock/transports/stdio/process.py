@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from interlock.containment.policy import Containment, Refused
+from interlock.containment.policy import Containment, ContainmentRefused
 from interlock.transports.batching import Batching, Receiver
 from interlock.transports.descriptors import as_given
 from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
@@ -130,7 +130,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             process._contained = True
         try:
             await _run(process, command, env)
-        except Refused as refused:
+        except ContainmentRefused as refused:
             raise Fault("UPSTREAM_UNAVAILABLE", refused.message, hint=refused.hint) from None
         except (OSError, ValueError) as cause:
             raise _cannot_start(command, cause) from None
@@ -252,7 +252,7 @@ async def _run(process: ServerProcess, command: Command, env: Mapping[str, str])
         await Child.start(process, argv, env, cwd, command.containment)
         return
     if command.containment is not None:
-        raise Refused("containment needs Linux", "run the hub on Linux, or in a virtual machine")
+        raise ContainmentRefused("containment needs Linux", "run the hub on Linux, or in a virtual machine")
     # Windows by itself looks for `npx.exe` alone, and not for `npx.cmd`.
     found = await asyncio.to_thread(shutil.which, argv[0], path=env.get("PATH"))
     await asyncio.get_running_loop().subprocess_exec(

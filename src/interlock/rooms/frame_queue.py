@@ -19,7 +19,7 @@ MOST_WAITING: Final = 64
 """Envelopes that may wait for their delivery before nothing more is read from senders."""
 
 
-class Outgoing:
+class FrameQueue:
     """The frames of one topic that are not written yet."""
 
     __slots__ = ("_blocked", "_drop", "_position", "_queue", "_slow", "delivered")

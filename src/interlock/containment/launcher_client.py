@@ -19,7 +19,7 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from interlock.containment.plan import plan
-from interlock.containment.policy import Containment, Plan, Refused, Request
+from interlock.containment.policy import Containment, ContainmentRefused, Plan, Request
 
 if sys.platform == "win32":
     raise ImportError("containment needs Linux")
@@ -40,7 +40,9 @@ class Started(NamedTuple):
 class ContainedProcess:
     """A contained server, with the attributes of `subprocess.Popen` that its owner uses."""
 
-    def __init__(self, started: Started, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: Launcher) -> None:
+    def __init__(
+        self, started: Started, pipes: tuple[IO[bytes], IO[bytes], IO[bytes]], launcher: LauncherClient
+    ) -> None:
         self.pid = started.pid
         self.stdin, self.stdout, self.stderr = pipes
         self.ended = started.ended
@@ -69,14 +71,14 @@ class ContainedProcess:
 _KILL: Final = signal.SIGKILL
 
 
-class Launcher:
+class LauncherClient:
     """A running launcher process, and the servers that it started."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * PACKET)
         nothing = subprocess.DEVNULL
-        command = (sys.executable, "-I", "-m", "interlock.containment.launcher", str(theirs.fileno()))
+        command = (sys.executable, "-I", "-m", "interlock.containment.launcher_process", str(theirs.fileno()))
         with theirs:
             self._process = subprocess.Popen(
                 command,
@@ -96,14 +98,14 @@ class Launcher:
         threading.Thread(target=self._read, name="launcher", daemon=True).start()
 
     def start(self, plan: Plan, pipes: tuple[int, int, int]) -> Started:
-        """Start a server on its ends of three pipes. Raises `Refused`."""
+        """Start a server on its ends of three pipes. Raises `ContainmentRefused`."""
         starting: Future[Started] = Future()
         with self._lock:
             self._number += 1
             number = self._number
         packet = msgspec.json.encode(Request(number, msgspec.Raw(msgspec.json.encode(plan))))
         if len(packet) > PACKET:
-            raise Refused("the server's command and variables are too long to contain it", "shorten them")
+            raise ContainmentRefused("the server's command and variables are too long to contain it", "shorten them")
         with self._lock:
             self._starting[number] = starting
         try:
@@ -111,7 +113,7 @@ class Launcher:
             return starting.result(START_S)
         except OSError as cause:
             self._give_up(number, starting)
-            raise Refused(f"the server cannot be contained: {str(cause) or 'it took too long'}") from None
+            raise ContainmentRefused(f"the server cannot be contained: {str(cause) or 'it took too long'}") from None
 
     def _give_up(self, number: int, starting: Future[Started]) -> None:
         """Forget a server that did not start in time. It is killed, also if it starts later."""
@@ -160,23 +162,23 @@ class Launcher:
             starting.set_exception(OSError(message["error"]))
 
 
-_launcher: Launcher | None = None
+_launcher: LauncherClient | None = None
 _making = threading.Lock()
 
 
-def launcher() -> Launcher:
+def launcher() -> LauncherClient:
     """The launcher of this process."""
     global _launcher
     with _making:
         if _launcher is None or not _launcher.alive:
-            _launcher = Launcher()
+            _launcher = LauncherClient()
         return _launcher
 
 
 def start_contained(
     containment: Containment, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None
 ) -> ContainedProcess:
-    """Start a program contained, its three streams as pipes. Blocks. Raises `Refused`, OSError or ValueError."""
+    """Start a contained program, with pipes. Blocks. Raises `ContainmentRefused`, OSError or ValueError."""
     planned = plan(containment, argv, env, cwd)
     serving = launcher()
     stdin_read, stdin_write = os.pipe()

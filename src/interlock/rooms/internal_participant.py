@@ -1,4 +1,4 @@
-"""A resident: a participant of the hub's own, in the hub's process and without a credential.
+"""An internal participant: one of the hub's own, in the hub's process and without a credential.
 
 Its id is reserved (`server:` or `system:`), so that no credential can be mapped to it. Only the operator's
 configuration puts it into a topic.
@@ -6,17 +6,15 @@ configuration puts it into a topic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import Envelope
 from interlock.protocols.mcpx.proposals import Proposal
-
-if TYPE_CHECKING:
-    from interlock.rooms.member import Member
+from interlock.rooms.member import Member
 
 
-class Resident(Protocol):
+class InternalParticipant(Protocol):
     """One participant of the hub's own."""
 
     @property
