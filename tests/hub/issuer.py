@@ -18,16 +18,16 @@ RESOURCE = "https://hub.example.com"
 
 
 @cache
-def _rsa_key() -> RSAKey:
-    """Made once: a key of this kind takes a fifth of a second."""
+def _rsa_key(owner: str) -> RSAKey:
+    """Made once for each owner: a key of this kind takes a fifth of a second."""
     return RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
 
 
 class Issuer:
     """Signs tokens, and publishes whatever `published` holds. Counts who asks for it."""
 
-    def __init__(self) -> None:
-        self.rsa = _rsa_key()
+    def __init__(self, owner: str = "first") -> None:
+        self.rsa = _rsa_key(owner)
         self.ec = ECKey.generate_key("P-256", {"kid": "two", "use": "sig"})
         self.published: bytes = keys_document(self.rsa, self.ec)
         self.answer: bytes | None = None
