@@ -31,8 +31,8 @@ LAYERS = {
 }
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "journal", "permissions",
-    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "inferences", "journal",
+    "permissions", "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "policy_version", "room_capabilities", "room_history", "registrations", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
