@@ -23,9 +23,9 @@ from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.host import Host
 from interlock.host.hooks import NoHooks, Response
 from interlock.host.turn import Turn
-from interlock.host.turns import Turns
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
@@ -189,13 +189,12 @@ async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, k
     async with model_server() as server:
         models = {"real": Model(kind=kind, url=server.url, model="m-1", key="k")}
         async with talking_hub(tmp_path, models) as hub:
-            conversation = await hub.host.create(model="real")
-            turns = Turns(hub.hub_app, hub.host.conversations, hub.host._turns._tools, Watching())
+            host = Host(hub.hub_app, Watching())
+            conversation = await host.create(model="real")
             server.answer_with(*(text("The key is sk-sec", f"ret {index}.") for index in range(12)))
             for index in range(12):
-                turn = Turn(conversation, f"Turn {index}, tell me.", hub.host.models.get("real"))
-                conversation = await turns.run(turn)
-                assert turn.pieces[-1].text == f"The key is [REDACTED] {index}."
+                turn = await host.send(conversation, f"Turn {index}, tell me.")
+                assert await turn.answer() == f"The key is [REDACTED] {index}."
                 assert "sk-sec" not in "".join(piece.text for piece in turn.pieces), "held until it was judged"
             for before, after in zip(server.asked, server.asked[1:], strict=False):
                 stable = before.raw.rstrip(b"]}")
@@ -204,6 +203,7 @@ async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, k
             assert b"sk-secret" not in last
             assert last.count(b"The user likes tea.") == 1
             assert b'\\"server\\":\\"memory\\"' in last
+            await host.close()
 
 
 async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(tmp_path: Path) -> None:

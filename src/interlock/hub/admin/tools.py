@@ -17,7 +17,7 @@ from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.calls.pipeline.dry_run import DryRun, GateVerdict, each_gate
 from interlock.hub.calls.refusals import Refusal
-from interlock.hub.catalog.offer import Item, Tool
+from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.tool_search.searching_clients import how_it_searches, list_scope_for
 from interlock.wire.errors import Fault
