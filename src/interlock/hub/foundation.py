@@ -22,6 +22,7 @@ from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
 from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
@@ -69,6 +70,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     TURNS,
     INFERENCES,
     STATE_TREES,
+    CHANNEL_CONVERSATIONS,
 )
 """Every collection in the hub's store."""
 

@@ -223,6 +223,11 @@ class Journal:
         details["outcome"] = outcome
         self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
+    def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
+        """Record that an answer went to a channel, or did not."""
+        details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
+        self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
