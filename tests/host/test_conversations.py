@@ -264,3 +264,13 @@ async def test_a_person_talks_at_the_terminal_and_through_a_pipe(
             assert "Deleted" in (await interlock("conversations", "delete", id_)).stdout
         finally:
             await control.close()
+
+
+async def test_the_example_holds_a_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "conversation.py"
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    counted, thanks = await names["main"](tmp_path)
+    assert '"words":7' in counted
+    assert thanks == "You said: Thank you."
+    assert "demo__text_figures" in capsys.readouterr().out
