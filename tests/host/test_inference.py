@@ -13,6 +13,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_journal import entries
+from interlock.client import Client, Handlers
 from interlock.config.model_settings import Host, Inference, Model
 from interlock.host.budgets import Budgets
 from interlock.host.routing import route
@@ -188,7 +189,7 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
             assert told.record.rule == "route memory.consolidation"
 
 
-async def test_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
+async def test_t142_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"text": "A thought."}]')
     toy = Model(kind="scripted", script=str(script))
@@ -209,8 +210,44 @@ async def test_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_age
         assert (error["data"]["name"], error["data"]["retry_after_ms"] > 0) == ("QUOTA_EXCEEDED", True)
 
 
-async def test_a_hub_without_a_model_leaves_inference_off(tmp_path: Path) -> None:
+async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_allows_it(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    async def sample(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        if "Summarize" not in json.dumps(params):
+            raise Fault("USER_REJECTED", "The person said no")
+        content = {"type": "text", "text": "From the client."}
+        return {"role": "assistant", "content": content, "model": "theirs", "stopReason": "maxTokens"}
+
     async with asking_hub(tmp_path, {}, Inference()) as hub:
         await enable(hub, "memory.*")
         error = (await ask(hub, "inference/request", SEED))["error"]
-        assert (error["code"], error["data"]["canEnable"]) == (-32001, False)
+        assert (error["code"], error["data"]["canEnable"]) == (-32001, False), "neither a model nor a bridge"
+        bridged = Host(inference=Inference(sampling="allow"))
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=bridged))
+        await hub.hub_app.live.connections.settled("s", 60)
+
+        def client(agent: str, handlers: Handlers | None = None) -> Client:
+            headers = {"Authorization": f"Bearer {hub.key(agent)}"}
+            return Client(hub.url + "/mcp", era="legacy", handlers=handlers, headers=headers)
+
+        async with client("coder"), client("eve", Handlers(sampling=sample)):
+            error = (await ask(hub, "inference/request", SEED))["error"]
+            assert error["data"]["name"] == "MISSING_CAPABILITY", "the agent's client has none, another's is not asked"
+        assert asked == []
+        async with client("coder", Handlers(sampling=sample)):
+            answer = (await ask(hub, "inference/request", {**SEED, "stream": True}))["result"]
+            assert (answer["content"], answer["model"]) == ("From the client.", "theirs")
+            assert answer["finishReason"] == "max_tokens"
+            assert [piece["delta"] for piece in await chunks(hub)] == ["From the client."]
+            assert asked[0]["maxTokens"] == 500
+            assert asked[0]["messages"][0]["content"] == {"type": "text", "text": SEED["messages"][0]["content"]}  # type: ignore[index]
+            other = {**SEED, "messages": [{"role": "user", "content": "Tell me a secret."}]}
+            assert "said no" in (await ask(hub, "inference/request", other))["error"]["message"]
+            (told, *_) = await entries(hub, event="dev.interlock.live_inference")
+            assert told.record.rule == "sampling at the client of coder"
+            # The gates of requests to clients hold: the operator denies sampling to this server.
+            await hub.deny("server:s", "s", "sampling")
+            assert "error" in await ask(hub, "inference/request", SEED)
+            assert len(asked) == 2

@@ -59,6 +59,9 @@ class Inference(msgspec.Struct, frozen=True):
     (`"notes/summary.*"`). A name goes before a pattern, a longer pattern before a shorter one."""
     pins: dict[str, str] = {}
     """Models by conversation. A pin goes before every route."""
+    sampling: Literal["off", "allow"] = "off"
+    """Where no model is routed to a feature set: `allow` has the client's own model answer (MCP sampling), at a client
+    that declared it, of an agent for which the feature set is on. `[servers.ID.requests]` holds, too."""
     max_tokens: Tokens = 2048
     """Tokens of one answer, whatever the server asks for."""
     requests_per_hour: Annotated[int, Meta(ge=0, le=2**31)] | None = 120

@@ -19,6 +19,7 @@ from interlock.host.models.model import (
     Finish,
     Finished,
     Message,
+    Model,
     Prompt,
     TextDelta,
     estimated,
@@ -27,9 +28,10 @@ from interlock.host.models.model import (
 from interlock.host.models.models import Models
 from interlock.host.prices import cost_of
 from interlock.host.routing import route
+from interlock.host.sampling import SamplingBridge
 from interlock.hub.app import HubApp
 from interlock.hub.inferences import INFERENCES, Inference, day_of, inference_id
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.content import Text, blocks
@@ -57,6 +59,7 @@ class ServerInference:
         self._hub_app = hub_app
         self._models = models
         self._conversations = conversations
+        self._sampling = SamplingBridge(hub_app)
         self._budgets = Budgets(lambda: hub_app.config.host.inference)
 
     async def start(self) -> None:
@@ -99,12 +102,7 @@ class ServerInference:
         agents = live.recipients(self._hub_app.live.features, asked.feature_set)
         conversation, agent = await self._account(asked.conversation_id, agents)
         settings = self._hub_app.config.host.inference
-        chosen = route(settings, live.server, asked.feature_set, conversation)
-        if chosen is None:
-            hint = "an operator can name a model in [host.inference]: `default`, or a route"
-            raise Fault("QUOTA_EXCEEDED", f"no model is routed to {asked.feature_set}", hint=hint)
-        name, rule = chosen
-        model, priced = self._models.get(name), self._models.settings(name)
+        model, priced, rule = self._model(live.server, asked.feature_set, conversation, agents)
         most = min(asked.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
         prompt = _prompt(asked, most)
         expected = estimated(prompt, 0).input_tokens + most
@@ -129,6 +127,23 @@ class ServerInference:
         # A grant that was revoked while the model wrote is no grant.
         admit(live.state, request.method, request.params)
         return InferenceResult(running.text, model.info.id, for_servers(running.finish), usage)
+
+    def _model(
+        self, server: str, feature_set: str, conversation: str, agents: tuple[str, ...]
+    ) -> tuple[Model, ModelSettings, str]:
+        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none."""
+        settings = self._hub_app.config.host.inference
+        chosen = route(settings, server, feature_set, conversation)
+        if chosen is not None:
+            return self._models.get(chosen[0]), self._models.settings(chosen[0]), chosen[1]
+        if settings.sampling == "off":
+            hint = "an operator can name a model in [host.inference]: `default`, or a route"
+            raise Fault("QUOTA_EXCEEDED", f"no model is routed to {feature_set}", hint=hint)
+        client = self._sampling.model(server, agents)
+        if client is None:
+            message = f"no model is routed to {feature_set}, and no connected client offers its own"
+            raise Fault("MISSING_CAPABILITY", message, hint="connect a client that declares sampling")
+        return client, ModelSettings(), f"sampling at the client of {client.agent}"
 
     async def _account(self, named: str | None, agents: tuple[str, ...]) -> tuple[str, str]:
         """The conversation and the agent that an inference counts for.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
@@ -40,9 +41,8 @@ async def open_socket(url: str, headers: Mapping[str, str], mode: str, cursor: s
             proxy=None,
         )
     except InvalidStatus as refused:
-        status = refused.response.status_code
-        text = (refused.response.body or b"").decode(errors="replace")[:500]
-        raise RoomError(f"http_{status}", f"the gateway refused the connection: {text}") from None
+        message, fix = _why_refused(bytes(refused.response.body or b""))
+        raise RoomError(f"http_{refused.response.status_code}", message, fix) from None
     except (OSError, WebSocketException) as cause:
         raise unreachable(url, cause) from None
 
@@ -50,3 +50,17 @@ async def open_socket(url: str, headers: Mapping[str, str], mode: str, cursor: s
 def unreachable(url: str, cause: Exception) -> RoomError:
     """The error of a gateway that could not be reached, or went away before its welcome."""
     return RoomError("not_connected", f"{url} cannot be reached: {cause}")
+
+
+class _RefusalBody(msgspec.Struct):
+    message: str
+    suggestions: tuple[str, ...] = ()
+
+
+def _why_refused(body: bytes) -> tuple[str, str]:
+    """Message and fix of a refused connection. Other gateways answer with any text."""
+    try:
+        said = msgspec.json.decode(body, type=_RefusalBody)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f"the gateway refused the connection: {body[:500].decode(errors='replace')}", ""
+    return f"the gateway refused the connection: {said.message[:500]}", "; ".join(said.suggestions)[:500]

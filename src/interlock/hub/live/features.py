@@ -87,10 +87,14 @@ class Features:
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
             granted=() if settings is None else _granted(settings.live.grant, [declared[name] for name in on]),
-            denied=() if config.models else UNSUPPORTED,
+            denied=_denied(config),
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
+
+    def basis(self, server: str) -> tuple[object, object]:
+        """The objects that policies of a server follow from: while they are the same, so are the policies."""
+        return self._policies(server), self._config()
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent."""
@@ -148,6 +152,14 @@ class Features:
 
 
 NOTHING: Final = HostPolicy()
+
+
+def _denied(config: Config) -> tuple[str, ...]:
+    """What a hub without a model cannot do. It may have inferences done by the models of clients."""
+    if config.models:
+        return ()
+    bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()
+    return tuple(path for path in UNSUPPORTED if path not in bridged)
 
 
 def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
