@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from bisect import bisect_left
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ def recorded(index: int, *messages: Message, size: int = 400) -> Recorded:
 
 def shared(before: bytes, after: bytes) -> int:
     """How many bytes two prompts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    return bisect_left(range(min(len(before), len(after))), True, key=lambda at: before[: at + 1] != after[: at + 1])
 
 
 @pytest.mark.parametrize("position", ["system", "beforeUser", "afterUser"])
