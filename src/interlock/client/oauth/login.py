@@ -152,7 +152,7 @@ class Login:
             found = await self._discover(refused.challenge)
             bound = stored if stored is not None and self._fits(stored, found) else None
             if refused.status == 401 and bound is not None and bound.tokens is not None:
-                self._forget_access()
+                self._use(None)  # it is sent to this server no more
                 if bound.tokens.refresh_token is not None and await self._refresh(bound, bound.tokens):
                     return
             if self.settings.grant in _SILENT:
@@ -293,7 +293,7 @@ class Login:
         fields = exchange_request(settings.assertion, found.server.issuer, found.resource, scopes)
         request = as_client(fields, RegisteredClient(settings.idp_client_id))
         answer = await self._endpoints.token(settings.idp_token_endpoint, request)
-        return read_exchange(answer.status, answer.body)
+        return read_tokens(answer.status, answer.body, 0.0, ()).access_token
 
     async def _take(
         self, found: Discovered, client: RegisteredClient, fields: dict[str, str], scopes: tuple[str, ...]
@@ -329,10 +329,6 @@ class Login:
         self._tokens = tokens
         self._header = "" if tokens is None else f"Bearer {tokens.access_token}"
         self.idle = tokens is None
-
-    def _forget_access(self) -> None:
-        """A token that the server refused is sent to it no more."""
-        self._use(None)
 
     # Discovery and registration.
 
@@ -393,11 +389,6 @@ class Login:
 def challenge_of(fault: Fault) -> Challenge:
     """The challenge that a LOGIN_REQUIRED carries."""
     return msgspec.convert(fault.data.get("challenge") or {}, Challenge)
-
-
-def read_exchange(status: int, body: bytes) -> str:
-    """The assertion in the answer to a token exchange. Raises LOGIN_REQUIRED."""
-    return read_tokens(status, body, 0.0, ()).access_token
 
 
 def _is_valid(client: RegisteredClient, scopes: tuple[str, ...]) -> bool:
