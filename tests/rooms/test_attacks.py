@@ -279,7 +279,7 @@ async def test_many_participants_that_never_read_are_cut_off_and_their_sender_st
     public = Topic(visibility="public", profile="full-access", rate=Rate())
     async with running_rooms(tmp_path, build=public) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
-        silent = [SilentConnection(rooms.gateway.admit("build", Admitted(None), Mode.ALL)) for _ in range(200)]
+        silent = [SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), Mode.ALL)) for _ in range(200)]
         for one in silent:
             one.full = True
             one.frames.clear()
@@ -306,7 +306,7 @@ async def test_a_burst_to_a_large_topic_waits_with_its_sender_and_arrives_in_ord
     async with running_rooms(tmp_path, build=large) as rooms:
         ann, bob = await rooms.join("ann"), await rooms.join("bob")
         for _ in range(2 * AT_ONCE):
-            SilentConnection(rooms.gateway.admit("build", Admitted(None), Mode.ALL))
+            SilentConnection(rooms.gateway.topics.admit("build", Admitted(None), Mode.ALL))
         (room,) = rooms.gateway.rooms
         await until(lambda: not room._frames._queue)
         longest = 0

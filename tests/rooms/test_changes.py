@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
 
 from interlock.config.settings import Topic
 from interlock.hub.auth.principals import Principal
@@ -122,6 +123,12 @@ async def test_a_mode_changes_at_run_time(tmp_path: Path) -> None:
 
 async def test_the_hubs_own_user_joins_with_a_ticket_that_is_good_once(tmp_path: Path) -> None:
     async with running_rooms(tmp_path, build=SHY, other=SHY) as rooms:
+        made = await rooms.operate("rooms.join", topic="build")
+        headers = {"Authorization": f"Bearer {made['ticket']}"}
+        async with connect(made["url"], additional_headers=headers, compression=None) as socket:
+            welcome = json.loads(await socket.recv())
+            assert welcome["payload"]["you"]["id"] == rooms.operations.owner.id
+            assert (await rooms.refused("build", headers))[0] == 401, "it is good once"
         made = await rooms.operate("rooms.join", topic="build")
         headers = {"Authorization": f"Bearer {made['ticket']}"}
         assert (await rooms.refused("other", headers))[0] == 401, "it is for one topic"

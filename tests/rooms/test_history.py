@@ -124,7 +124,7 @@ async def test_the_history_outlives_a_restart_but_not_a_crash_and_is_sealed(tmp_
     async with running_rooms(tmp_path, build=KEPT) as rooms:
         async with rooms.hub_app.store.transaction() as change:
             change.put(HISTORY_HEADS, HistoryHead(place, epoch, None))
-        rooms.gateway._histories._kept.clear()
+        rooms.gateway.topics.histories._kept.clear()
     async with running_rooms(tmp_path, build=KEPT) as rooms:
         rooms._keys |= keys
         back = await rooms.join("bob", since=cursor(bob))
@@ -153,7 +153,7 @@ async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(t
         return {place.partition("/")[2] for place in heads | segments}
 
     async with running_rooms(tmp_path, closed=KEPT, off=KEPT, kept=KEPT, later=KEPT) as rooms:
-        histories = rooms.gateway._histories
+        histories = rooms.gateway.topics.histories
         for topic in ("closed", "off", "kept", "later"):
             await say(await rooms.join("ann", topic), "secret")
         await histories._write()
@@ -163,7 +163,7 @@ async def test_a_topic_that_keeps_no_history_any_more_leaves_none_in_the_store(t
         await histories._write()
         assert await stored(rooms) == {"kept", "later"}
     async with running_rooms(tmp_path, kept=KEPT, later=NONE) as rooms:
-        await rooms.gateway._histories._write()
+        await rooms.gateway.topics.histories._write()
         assert await stored(rooms) == {"kept"}
 
 

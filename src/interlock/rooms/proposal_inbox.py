@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -35,7 +35,7 @@ from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
-    from interlock.rooms.gateway import Gateway
+    from interlock.rooms.local_participant import LocalParticipant
     from interlock.rooms.member import Member
     from interlock.rooms.room import Room
 
@@ -45,6 +45,16 @@ MOST_WORK: Final = 2_048
 MOST_NAMED: Final = 20
 RULE: Final = "whoever may not act proposes"
 _log = logging.getLogger(__name__)
+
+
+class InboxTopics(Protocol):
+    """The topics, as an inbox uses them."""
+
+    def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
+        """What a participant may send, connected or not."""
+
+    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
+        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
 
 
 class Entry:
@@ -66,9 +76,9 @@ class ProposalInbox:
     id = system.INBOX
     capabilities = CapabilitySet(())
 
-    def __init__(self, room: Room, gateway: Gateway, hub_app: HubApp) -> None:
+    def __init__(self, room: Room, topics: InboxTopics, hub_app: HubApp) -> None:
         self._room = room
-        self._gateway = gateway
+        self._topics = topics
         self._hub_app = hub_app
         self._inbox = hub_app.inbox
         self._entries: dict[str, Entry] = {}
@@ -115,7 +125,7 @@ class ProposalInbox:
         if entry is None or entry.decision != decision.id:
             raise Fault("INVALID_PARAMS", f"the proposal of decision {decision.id} has ended")
         kind = entry.envelope.kind
-        capabilities = self._gateway.capabilities(self._room.name, by.id, by)
+        capabilities = self._topics.capabilities(self._room.name, by.id, by)
         check_fulfiller(self._room, entry.envelope.id, by, capabilities)
         to = given.to or entry.envelope.to
         if given.answer != "no" and not to:
@@ -123,7 +133,7 @@ class ProposalInbox:
             raise Fault("INVALID_PARAMS", "the proposal names nobody who should carry it out", hint=hint)
         if given.answer != "no" and not any(self._room.participant(id_) for id_ in to):
             raise self._absent(to)
-        me = self._gateway.join_locally(self._room.name, by)
+        me = self._topics.join_locally(self._room.name, by)
         try:
             answered = await self._inbox.answer(decision.id, given.answer, by, given.where, given.view, given.reason)
             try:

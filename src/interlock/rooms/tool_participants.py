@@ -31,7 +31,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
 if TYPE_CHECKING:
-    from interlock.rooms.gateway import Gateway
+    from interlock.rooms.topic_operations import TopicOperations
+    from interlock.rooms.topics import Topics
 
 IDLE_S: Final = 900.0
 """A client that called no tool of a room for so long has left it."""
@@ -88,8 +89,9 @@ class ToolParticipant(LocalParticipant):
 class ToolParticipants:
     """All of them (`hub.handlers.rooms.RoomClients`)."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, topics: Topics, operations: TopicOperations) -> None:
+        self._topics = topics
+        self._operations = operations
         self._joined: dict[Key, ToolParticipant] = {}
 
     def tick(self) -> None:
@@ -130,7 +132,7 @@ class ToolParticipants:
 
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
         """Who is in a room, and what waits there for this caller."""
-        (row,) = self._gateway.rows(topic)
+        (row,) = self._operations.rows(topic)
         one = self._joined.get((caller.owner, "" if session is None else session.id, topic))
         return {
             "room": topic,
@@ -151,14 +153,14 @@ class ToolParticipants:
                 message = f"{MOST} clients are in rooms through tools"
                 raise Fault("RESOURCE_EXHAUSTED", message, hint="wait until one leaves", retry_after_ms=60_000)
             principal = None if caller.principal == LOCAL_AGENT else caller.principal
-            self._gateway.check_loaded()
+            self._topics.check_loaded()
             # Another connection of the same principal is not replaced by a tool.
-            separate = principal is not None and principal.id in self._gateway.participants(topic)
-            member = self._gateway.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
+            separate = principal is not None and principal.id in self._topics.participants(topic)
+            member = self._topics.admit(topic, Admitted(principal, separate), Mode.DIRECTED)
             one = self._joined[key] = ToolParticipant(member, session)
             one.drain()  # its own welcome and presence
         one.used_at = time.monotonic()
-        others = self._gateway.participants(topic)
+        others = self._topics.participants(topic)
         facts: dict[str, object] = {
             "room": topic,
             "you": one.id,

@@ -12,9 +12,10 @@ from urllib.parse import parse_qsl
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.protocols.mcpx.routing import Mode
-from interlock.rooms.gateway import PATH, Gateway
+from interlock.rooms.gateway import Gateway
 from interlock.rooms.policy import unknown_topic
 from interlock.rooms.tickets import PREFIX, Admitted
+from interlock.rooms.topic_operations import PATH
 from interlock.transports.http.upgrades import UpgradeRequest
 from interlock.wire.errors import Fault
 
@@ -43,14 +44,14 @@ class RoomUpgrader:
         topic, mode, since = _query(request.target)
         if not self._hub_app.config.rooms.topics:
             raise unknown_topic(topic)
-        self._gateway.check_loaded()
+        self._gateway.topics.check_loaded()
         from interlock.transports.websocket import WebSocketConnection, accept
 
         offered = _offered(request.headers)
         # A malformed handshake is refused before anyone is admitted.
         answer = accept(request.target, request.headers, SUBPROTOCOL if SUBPROTOCOL in offered else None)
         admitted = self._admitted(_credential(request.headers, offered), topic)
-        member = self._gateway.admit(topic, admitted, mode, since)
+        member = self._gateway.topics.admit(topic, admitted, mode, since)
         connection = WebSocketConnection(answer, member)
         member.attach(connection)
         return connection

@@ -25,7 +25,8 @@ from interlock.transports.websocket import text_of
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
-    from interlock.rooms.gateway import Gateway
+    from interlock.rooms.topic_operations import TopicOperations
+    from interlock.rooms.topics import Topics
 
 IDLE_S: Final = 60.0
 """A visitor that did not look for so long has left."""
@@ -45,10 +46,10 @@ Key = tuple[Principal, str]
 class Visitor(LocalParticipant):
     """One principal in one topic. It keeps the last messages, for several pages to read."""
 
-    def __init__(self, gateway: Gateway, topic: str, by: Principal) -> None:
+    def __init__(self, topics: Topics, topic: str, by: Principal) -> None:
         self.looked_at = time.monotonic()
         self.messages: deque[RoomMessage] = deque(maxlen=MOST_KEPT)
-        super().__init__(gateway.admit(topic, Admitted(by, separate=True), Mode.ALL))
+        super().__init__(topics.admit(topic, Admitted(by, separate=True), Mode.ALL))
 
     def send(self, frame: bytes) -> bool:
         """Keep a message. It never slows the room."""
@@ -69,16 +70,17 @@ class Visitor(LocalParticipant):
 class Visitors:
     """All of them (`hub.admin.rooms.RoomVisitors`)."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, topics: Topics, operations: TopicOperations) -> None:
+        self._topics = topics
+        self._operations = operations
         self._joined: dict[Key, Visitor] = {}
 
     def watch(self, by: Principal, topic: str) -> RoomView:
         """The topic with its last messages. The principal joins it with the first look. Raises Fault."""
         one = self._visitor(by, topic)
         one.looked_at = time.monotonic()
-        (row,) = self._gateway.rows(topic)
-        capabilities = self._gateway.participants(topic).get(one.id, ())
+        (row,) = self._operations.rows(topic)
+        capabilities = self._topics.participants(topic).get(one.id, ())
         return RoomView(row, one.id, list(capabilities), list(one.messages), one.lost)
 
     def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> Said:
@@ -119,8 +121,8 @@ class Visitors:
                 raise Fault("RESOURCE_EXHAUSTED", f"you watch {own} topics", hint=hint, retry_after_ms=60_000)
             if len(self._joined) >= MOST:
                 raise Fault("RESOURCE_EXHAUSTED", f"{MOST} visitors watch topics", retry_after_ms=60_000)
-            self._gateway.check_loaded()
-            one = self._joined[by, topic] = Visitor(self._gateway, topic, by)
+            self._topics.check_loaded()
+            one = self._joined[by, topic] = Visitor(self._topics, topic, by)
         return one
 
 

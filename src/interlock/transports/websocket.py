@@ -8,10 +8,9 @@ loop's time (`fairness.py`); beyond that the rest waits in the peer's own connec
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from websockets.datastructures import Headers
@@ -21,6 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from interlock.transports.fairness import Share
+from interlock.transports.message_receiver import MessageReceiver, Taken
 from interlock.transports.websocket_frames import Frames, is_closing, is_message_end
 from interlock.wire.errors import Fault
 
@@ -42,35 +42,6 @@ DEFAULT_BOUNDS: Final = WebSocketBounds()
 
 TURN_S: Final = 0.001
 """How much of the loop's time the frames of one peer may take at once."""
-
-
-class Taken(enum.Enum):
-    """What became of a message."""
-
-    ACCEPTED = enum.auto()
-    REFUSED = enum.auto()
-    """Answered with a refusal. Its cost counts against the peer's share of the loop."""
-    LATER = enum.auto()
-    """Not taken. Nothing more is read until `resume`."""
-
-
-class MessageReceiver(Protocol):
-    """The reader of one WebSocket's messages."""
-
-    def on_open(self) -> None:
-        """The upgrade is answered."""
-
-    def on_frame(self) -> bool:
-        """A frame that completes no message is about to be read. False: it stays unread until `resume`."""
-
-    def on_message(self, data: bytes, binary: bool) -> Taken:
-        """A message."""
-
-    def on_unread(self) -> None:
-        """The peer left too much unread: the receiver ends the connection."""
-
-    def on_lost(self) -> None:
-        """The connection has gone."""
 
 
 class WebSocketConnection(asyncio.Protocol):

@@ -1,0 +1,210 @@
+"""The topics of one hub: follows configuration and access, admits participants, and opens rooms.
+
+Rule: keys, topics and capabilities are checked for every envelope. A change of one holds for the next envelope, whether
+or not a tick came first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from interlock.config.settings import Rooms as RoomSettings
+from interlock.config.settings import Topic as TopicSettings
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.room_capabilities import RoomCapabilities
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.envelopes import why_bad_participant
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.routing import Mode
+from interlock.protocols.mcpx.system import INBOX
+from interlock.protocols.patterns import PatternError
+from interlock.rooms.histories import Histories
+from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
+from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
+from interlock.rooms.tickets import Admitted
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.rooms.local_participant import LocalParticipant
+    from interlock.rooms.proposal_inbox import ProposalInbox
+    from interlock.rooms.room import Room
+
+
+class Topics:
+    """Every topic of the configuration, with a room for each that somebody joined (`proposal_inbox.InboxTopics`)."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self.settings: RoomSettings = hub_app.config.rooms
+        """The configuration that is applied."""
+        self._servers = hub_app.config.servers
+        self.rooms: dict[str, Room] = {}
+        """The topics that somebody joined since the hub started."""
+        self.inboxes: dict[str, ProposalInbox] = {}
+        """The inbox of each topic that has one."""
+        self.changes = RoomCapabilities()
+        self.histories = Histories(hub_app)
+        self._loading: asyncio.Task[ModuleType] | None = None
+
+    async def start(self) -> None:
+        """Load histories and changes of capabilities, and the modules that rooms need. The hub has started."""
+        await self.changes.start(self._hub_app.store, self._on_change)
+        await self.histories.load(self.settings)
+        if (loading := self._load()) is not None:
+            await loading
+
+    def tick(self) -> None:
+        """Follow the configuration, end participants without access, and let time pass in every room."""
+        self.follow_configuration()
+        for room in list(self.rooms.values()):
+            for member in room.members:
+                self._check_access(member)
+            room.tick()
+        self.histories.tick()
+
+    def check_loaded(self) -> None:
+        """Raises SERVER_NOT_READY until the WebSocket library is loaded: a hub without topics does without it."""
+        self.follow_configuration()
+        loading = self._load()
+        if loading is not None and not loading.done():
+            raise Fault("SERVER_NOT_READY", "rooms are being opened", retry_after_ms=500)
+
+    def admit(self, topic: str, admitted: Admitted, mode: Mode, since: str | None = None) -> Member:
+        """Admit a connection that is being upgraded, or a participant in this process. Raises Fault."""
+        if (refusal := self._hub_app.refusal) is not None:
+            raise refusal[1]
+        self.follow_configuration()
+        settings = self.settings.topics.get(topic)
+        if settings is None:
+            raise unknown_topic(topic)
+        principal = admitted.principal
+        check_member(topic, settings, principal)
+        id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
+        if admitted.separate:
+            id_ += EXTRA_CONNECTION + secrets.token_hex(4)
+        if (why := why_bad_participant(id_)) is not None:
+            message = f"{id_[:40]!r} cannot be a participant: {why}"
+            raise Fault("ACCESS_DENIED", message, hint="use a key with another name")
+        room = self.rooms.get(topic)
+        if room is None:
+            room = self._open(topic, settings)
+        try:
+            capabilities = self.capabilities(topic, subject_of(id_, principal), principal)
+            return room.admit(id_, principal, capabilities, mode, since)
+        except Refusal as refusal_:
+            name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
+            raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
+
+    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
+        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
+        from interlock.rooms.local_participant import LocalParticipant
+
+        return LocalParticipant(self.admit(topic, Admitted(by, separate=True), Mode.DIRECTED))
+
+    def participants(self, topic: str) -> dict[str, tuple[str, ...]]:
+        """Everyone who is in a topic, with their capabilities."""
+        room = self.rooms.get(topic)
+        return {} if room is None else {one.id: one.capabilities.texts for one in room.participants}
+
+    def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
+        """What a participant may send, connected or not."""
+        rooms = self.settings
+        try:
+            return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self.changes.get(topic, id))
+        except PatternError:
+            # A profile of today and a change of yesterday can be too much together.
+            return CapabilitySet(())
+
+    def follow_configuration(self) -> None:
+        """Apply a configuration that was read again."""
+        config = self._hub_app.config
+        rooms = config.rooms
+        if rooms is self.settings and config.servers is self._servers:
+            return
+        self.settings, self._servers = rooms, config.servers
+        self._load()
+        self.histories.apply(rooms)
+        for name, room in list(self.rooms.items()):
+            settings = rooms.topics.get(name)
+            if settings is None:
+                del self.rooms[name]
+                for member in room.members:
+                    member.expel("The topic was closed.", "Ask the operator for another topic.")
+                room.close()
+                self.inboxes.pop(name, None)
+                continue
+            room.apply_settings(settings, self.histories.of(name, settings))
+            self._place_internal(room)
+            for member in room.members:
+                try:
+                    check_member(name, settings, member.principal)
+                except Fault:
+                    member.expel("You are no member of the topic any more.", "Ask the operator.")
+                else:
+                    room.grant(member.id, self.capabilities(name, member.subject, member.principal))
+
+    def _check(self, member: Member) -> None:
+        """Called for every envelope. Raises Refusal where nothing can be judged; ends a participant without access."""
+        if self._hub_app.config.rooms is not self.settings:
+            self.follow_configuration()
+        if (refusal := self._hub_app.refusal) is not None:
+            raise Refusal(Reason.UNAVAILABLE, refusal[1].message, "Send it again in a moment.")
+        if not member.gone:
+            self._check_access(member)
+
+    def _check_access(self, member: Member) -> None:
+        principal = member.principal
+        if principal is not None and self._hub_app.access.rights(principal) is None:
+            member.expel("The key was revoked or has expired.", "Connect with a valid key.")
+
+    def _on_change(self, topic: str, participant: str) -> None:
+        """A change of capabilities was stored, here or by another hub."""
+        room = self.rooms.get(topic)
+        if room is None or topic not in self.settings.topics:
+            return
+        for member in room.members:
+            if member.subject == participant:
+                room.grant(member.id, self.capabilities(topic, participant, member.principal))
+
+    def _open(self, topic: str, settings: TopicSettings) -> Room:
+        from interlock.rooms.room import Room
+
+        history = self.histories.of(topic, settings)
+        room = self.rooms[topic] = Room(topic, settings, self._hub_app.journal, self._check, history)
+        self._place_internal(room)
+        return room
+
+    def _place_internal(self, room: Room) -> None:
+        """Add the inbox and the servers that the configuration puts into a topic, and remove others."""
+        from interlock.rooms.proposal_inbox import ProposalInbox
+        from interlock.rooms.server_participant import PREFIX, ServerParticipant
+
+        arbitrates = room.settings.proposals == "gateway"
+        if arbitrates and INBOX not in room.internal_ids:
+            inbox = self.inboxes[room.name] = ProposalInbox(room, self, self._hub_app)
+            room.add_internal(inbox)
+        elif not arbitrates and INBOX in room.internal_ids:
+            room.remove_internal(INBOX)
+            del self.inboxes[room.name]
+
+        known = self._hub_app.config.servers
+        wanted = {PREFIX + name: name for name in room.settings.servers if name in known and known[name].enabled}
+        for id_ in room.internal_ids:
+            if id_.startswith(PREFIX) and id_ not in wanted:
+                room.remove_internal(id_)
+        for id_, name in wanted.items():
+            if id_ not in room.internal_ids:
+                room.add_internal(ServerParticipant(room, name, self._hub_app))
+
+    def _load(self) -> asyncio.Task[ModuleType] | None:
+        """Load what rooms need on a thread, once there is a topic. None where there is none."""
+        if self._loading is None and self.settings.topics:
+            # It needs all the others.
+            work = asyncio.to_thread(import_module, "interlock.rooms.tool_participants")
+            self._loading = asyncio.create_task(work, name="load rooms")
+        return self._loading
