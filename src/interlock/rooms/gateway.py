@@ -47,7 +47,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
-from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
+from interlock.rooms.policy import GUEST, capabilities_of, check_member, no_member, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
@@ -118,10 +118,9 @@ class Gateway:
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
-        settings = self._applied.topics.get(topic)
+        settings, principal = self._applied.topics.get(topic), admitted.principal
         if settings is None:
-            raise unknown_topic(topic)
-        principal = admitted.principal
+            raise no_member(topic, principal)
         check_member(topic, settings, principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
         if admitted.apart:

@@ -26,12 +26,8 @@ GUEST: Final = "guest-"
 
 def check_member(name: str, topic: Topic, principal: Principal | None) -> None:
     """Refuse a principal that may not join. Raises Fault; a private topic is unknown to those outside it."""
-    if may_join(topic, principal):
-        return
-    if principal is None:
-        hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
-        raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
-    raise unknown_topic(name)
+    if not may_join(topic, principal):
+        raise no_member(name, principal)
 
 
 def capabilities_of(
@@ -59,8 +55,16 @@ def rules_of(topic: Topic) -> TopicRules:
     )
 
 
-def unknown_topic(name: str) -> Fault:
+def no_member(name: str, principal: Principal | None) -> Fault:
     """The same for a topic that does not exist and for one that the caller is no member of."""
+    if principal is None:
+        hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
+        return Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
+    return unknown_topic(name)
+
+
+def unknown_topic(name: str) -> Fault:
+    """No topic of this name, as far as the caller may know."""
     return Fault("NOT_FOUND", f"no topic {name[:64]!r}", hint="`interlock rooms list` shows all topics")
 
 
