@@ -47,9 +47,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
-from interlock.rooms.policy import (
-    GUEST, capabilities_of, check_member, no_member, unknown_participant, unknown_topic,
-)  # fmt: skip
+from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_participant, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
@@ -120,10 +118,8 @@ class Gateway:
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
-        settings, principal = self._applied.topics.get(topic), admitted.principal
-        if settings is None:
-            raise no_member(topic, principal)
-        check_member(topic, settings, principal)
+        principal = admitted.principal
+        settings = check_member(topic, self._applied.topics.get(topic), principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
         if admitted.apart:
             id_ += APART + secrets.token_hex(4)

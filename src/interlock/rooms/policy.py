@@ -24,10 +24,14 @@ GUEST: Final = "guest-"
 """Begins the id of a participant without a credential."""
 
 
-def check_member(name: str, topic: Topic, principal: Principal | None) -> None:
-    """Refuse a principal that may not join. Raises Fault; a private topic is unknown to those outside it."""
-    if not may_join(topic, principal):
-        raise no_member(name, principal)
+def check_member(name: str, topic: Topic | None, principal: Principal | None) -> Topic:
+    """Refuse a principal that may not join. Raises Fault, the same for a topic that does not exist and for another's."""
+    if topic is not None and may_join(topic, principal):
+        return topic
+    if principal is None:
+        hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
+        raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
+    raise unknown_topic(name)
 
 
 def capabilities_of(
@@ -55,16 +59,8 @@ def rules_of(topic: Topic) -> TopicRules:
     )
 
 
-def no_member(name: str, principal: Principal | None) -> Fault:
-    """The same for a topic that does not exist and for one that the caller is no member of."""
-    if principal is None:
-        hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
-        return Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)
-    return unknown_topic(name)
-
-
 def unknown_topic(name: str) -> Fault:
-    """No topic of this name, as far as the caller may know."""
+    """The same for a topic that does not exist and for one that the caller is no member of."""
     return Fault("NOT_FOUND", f"no topic {name[:64]!r}", hint="`interlock rooms list` shows all topics")
 
 
