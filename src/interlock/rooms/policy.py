@@ -25,7 +25,7 @@ GUEST: Final = "guest-"
 
 
 def check_member(name: str, topic: Topic | None, principal: Principal | None) -> Topic:
-    """Refuse a principal that may not join. Raises Fault, the same for a topic that does not exist and for another's."""
+    """Refuse a principal that may not join. Raises the same Fault where there is no such topic."""
     if topic is not None and may_join(topic, principal):
         return topic
     if principal is None:
