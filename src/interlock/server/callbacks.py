@@ -19,7 +19,7 @@ from interlock.protocols.mgp.callbacks import (
 from interlock.server.framing import Framing
 from interlock.server.session import Exchange
 from interlock.server.work import Work
-from interlock.transports.open_callbacks import OpenCallbacks, new_id
+from interlock.transports.requests.open_callbacks import OpenCallbacks, new_id
 
 
 class CallbackHandler:

@@ -31,7 +31,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
-from interlock.transports.open_requests import OpenRequests
+from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
