@@ -31,10 +31,10 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "journal", "permissions",
-    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
-    "stored", "foundation", "readiness", "authentication",
+    "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
+    "sessions", "upstreams", "approvals", "calls", "conversations", "inferences", "journal", "permissions",
+    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live", "stored",
+    "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""

@@ -29,7 +29,11 @@ SCRIPT = [{"when": "the key", "text": "The key is sk-1234567890."}, {"text": "S:
 
 @contextlib.asynccontextmanager
 async def hooked_hub(
-    folder: Path, servers: Mapping[str, Server], live: Mapping[str, ServerLive] | None = None, **settings: Any
+    folder: Path,
+    servers: Mapping[str, Server],
+    live: Mapping[str, ServerLive] | None = None,
+    hub: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[RunningHub]:
     """A hub with a scripted model and servers of this process, whose feature sets are on for the agent `local`."""
     (folder / "script.json").write_text(json.dumps(SCRIPT))
@@ -39,12 +43,11 @@ async def hooked_hub(
         for name, server in servers.items():
             address = await stack.enter_async_context(server.http())
             tables[name] = Settings(url=address.url, live=(live or {}).get(name, ServerLive()), **settings)
-        hub = await stack.enter_async_context(
-            running_hub(folder, tables, models=models, host=HostSettings(model="toy", system="Be brief."))
-        )
+        host = HostSettings(model="toy", system="Be brief.")
+        running = await stack.enter_async_context(running_hub(folder, tables, models=models, host=host, **(hub or {})))
         for name in servers:
-            await hub.operate("features.enable", server=name, features=["on.**"], agent="local", terminal=True)
-        yield hub
+            await running.operate("features.enable", server=name, features=["on.**"], agent="local", terminal=True)
+        yield running
 
 
 def before(*injections: Injection | str, name: str = "on.recall") -> Server:

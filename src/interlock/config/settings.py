@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from .channel_settings import Channel
 from .hub_settings import (
     Approvals,
     AuditLog,
@@ -214,6 +215,7 @@ class Config(msgspec.Struct, frozen=True):
     hooks: dict[str, Hook] = {}
     models: dict[str, Model] = {}
     host: Host = Host()
+    channels: dict[str, Channel] = {}
     imports: tuple[str, ...] = msgspec.field(default=(), name="import")
     demo: bool = False
     """Nothing is configured, so `servers` contains only the built-in demonstration server."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from .channel_tables import read_channel
 from .listen import split_listen
 from .live_tables import read_hook, read_live
 from .model_tables import check_host, read_model
@@ -46,11 +47,20 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     hooks = _named(rest.pop("hooks", {}), "hooks", why_bad_name, read_hook, report)
     live = read_live(rest.pop("live", {}), report)
     models = _named(rest.pop("models", {}), "models", why_bad_name, read_model, report)
+    channels = _named(rest.pop("channels", {}), "channels", why_bad_name, read_channel, report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
     check_host(top.host, models, report)
     return msgspec.structs.replace(
-        top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live, hooks=hooks, models=models
+        top,
+        servers=servers,
+        profiles=profiles,
+        agents=agents,
+        rooms=rooms,
+        live=live,
+        hooks=hooks,
+        models=models,
+        channels=channels,
     )
 
 

@@ -12,8 +12,11 @@ from typing import Final
 
 import msgspec
 
+from interlock.host.channel_turns import ChannelPlaces
+from interlock.host.channels import ChannelConversations
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks
+from interlock.host.inference import ServerInference
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
 from interlock.host.rollback import Rollbacks
@@ -55,20 +58,28 @@ class Host:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
+        self._inference = ServerInference(hub_app, self.models, self.conversations)
         self.states = States(hub_app)
         self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
         self._rolling_back: set[str] = set()
-        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or ServerHooks(hub_app))
+        places = ChannelPlaces()
+        servers = hooks or ServerHooks(hub_app, places)
+        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, servers)
+        self._channels = ChannelConversations(hub_app, self, places)
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
-    def start(self) -> None:
-        """Delete old conversations from time to time. The hub has started."""
+    async def start(self) -> None:
+        """Take inferences of servers, and delete what is old from time to time. The hub has started."""
+        await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
+        self._channels.start()
+        self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""
+        await self._channels.close()
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -101,6 +112,12 @@ class Host:
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
         return turn
+
+    async def idle(self, conversation: str, within_s: float) -> None:
+        """Wait until no turn of a conversation is under way, or the time is up."""
+        running = self._running.get(conversation)
+        if running is not None:
+            await asyncio.wait([running[1]], timeout=within_s)
 
     # Operations
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.hooks import Response
 from interlock.host.judged_injections import Judged, judged
 from interlock.host.turn import Turn
@@ -71,8 +72,9 @@ class Party(msgspec.Struct, frozen=True):
 class ServerHooks:
     """The hooks of all servers of one hub (`host.hooks.Hooks`)."""
 
-    def __init__(self, hub_app: HubApp) -> None:
+    def __init__(self, hub_app: HubApp, places: ChannelPlaces) -> None:
         self._hub_app = hub_app
+        self._places = places
 
     def rewrites(self, turn: Turn) -> bool:
         """Whether a server may replace the answer, or withhold it."""
@@ -128,8 +130,9 @@ class ServerHooks:
 
     def _before(self, party: Party, turn: Turn) -> BeforeInference | None:
         params = BeforeInference(
-            turn.inference_id, turn.conversation.id, turn.index, turn.user_message, turn.model.info
-        )
+            turn.inference_id, turn.conversation.id, turn.index, turn.user_message, turn.model.info,
+            self._places.context(turn.conversation.id, party.live.server),
+        )  # fmt: skip
         return before_inference(party.state, params)
 
     async def _contribution(self, party: Party, turn: Turn, params: BeforeInference) -> list[Sourced]:

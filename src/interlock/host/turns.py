@@ -26,6 +26,7 @@ from interlock.host.models.model import (
     ToolUse,
     estimated,
 )
+from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
 from interlock.host.states import States
 from interlock.host.tools import Tools
@@ -153,7 +154,8 @@ class Turns:
                 turn.model.info.id, running.finish, "" if fault is None else f"{fault.name}: {fault.message}",
                 usage.input_tokens, usage.output_tokens,
             )  # fmt: skip
-            conversation = await self._conversations.commit(conversation, stored, running.complete_messages())
+            cost = cost_of(usage, self._hub_app.config.models.get(conversation.stored.model))
+            conversation = await self._conversations.commit(conversation, stored, running.complete_messages(), cost)
         except Fault as cause:
             fault = fault or cause
         if fault is None:

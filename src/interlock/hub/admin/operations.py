@@ -16,6 +16,7 @@ from interlock.events import EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, Delivery, LogWritten
 from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
+from interlock.hub.admin.channels import ChannelOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.conversations import ConversationHost, ConversationOperations
@@ -88,6 +89,7 @@ class Operations:
             FeatureOperations(hub_app),
             ConversationOperations(hub_app, host),
             RollbackOperations(host),
+            ChannelOperations(hub_app),
             hub_app.registration,
             LoginOperations(hub_app),
             self.console,

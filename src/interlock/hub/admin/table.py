@@ -10,6 +10,7 @@ from typing import Final
 
 from interlock.hub.admin.approvals import ApprovalOperations as Approvals
 from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
+from interlock.hub.admin.channels import ChannelOperations as Channels
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
 from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.conversations import ConversationOperations as Conversations
@@ -224,7 +225,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             FEATURE_DISABLED,
         ),
         row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
-        row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
+        row("usage", READ, Features.usage, "Events, inferences, tokens and cost", "GET /admin/usage"),
         row("chat.send", OWNER, Conversations.send, "Say something to a model", "", OPERATED),
         row("chat.read", OWNER, Conversations.read, "Read a model's answer as it comes"),
         row("chat.stop", OWNER, Conversations.stop, "Stop a model's answer", "", OPERATED),
@@ -236,6 +237,18 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "GET /admin/conversations",
         ),
         row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
+        row("channels.list", READ, Channels.list, "Channels that servers registered", "GET /admin/channels"),
+        row(
+            "channels.open", WRITE, Channels.open, "Have a server open a channel", "POST /admin/channels/open", OPERATED
+        ),
+        row(
+            "channels.close",
+            WRITE,
+            Channels.close,
+            "Have a server close a channel",
+            "POST /admin/channels/close",
+            OPERATED,
+        ),
         row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
         row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),

@@ -17,6 +17,8 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
+from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
@@ -50,6 +52,9 @@ class LiveParts:
         self.wakes = Wakes(settings, self.deliveries, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
+        registered = RegisteredChannels()
+        for method in CHANNEL_METHODS:
+            self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
         self.webhook = OutgoingWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)

@@ -20,6 +20,7 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushEvent
 from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
@@ -69,10 +70,14 @@ class LiveConnection:
         self.connection = connection
         self.state = states.Connection(offer)
         self.open: dict[Id, asyncio.Task[None]] = {}
+        self.receipt: asyncio.Task[None] | None = None
+        """Takes the server's receipt for the latest update."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.hooks: dict[str, str] = {}
         """Hooks that the server has not answered yet: the conversation, by the inference."""
+        self.channels: dict[str, Channel] = {}
+        """The channels that the server registered on it."""
         self.note = ""
         """The server's own word on the last update, for the operator."""
 
@@ -189,14 +194,31 @@ class LiveConnections:
             )
             return True
         try:
-            arrival = admit(live.state, request.method, request.params, in_hook=live.in_hook(request.params))
+            work = self._answer(live, request, self._admit(live, request))
         except Fault as fault:
-            self._refuse(live, request, fault)
-            return True
-        task = asyncio.ensure_future(self._answer(live, request, arrival))
+            if live.receipt is None or live.receipt.done():
+                self._refuse(live, request, fault)
+                return True
+            work = self._answer_after_receipt(live, request)
+        task = asyncio.ensure_future(work)
         live.open[request.id] = task
         task.add_done_callback(lambda _: live.open.pop(request.id, None))
         return True
+
+    def _admit(self, live: LiveConnection, request: Request) -> Arrival:
+        in_hook = live.in_hook(request.params)
+        return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
+
+    async def _answer_after_receipt(self, live: LiveConnection, request: Request) -> None:
+        """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
+        if live.receipt is not None:
+            await asyncio.wait([live.receipt])
+        try:
+            arrival = self._admit(live, request)
+        except Fault as fault:
+            self._refuse(live, request, fault)
+            return
+        await self._answer(live, request, arrival)
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
@@ -207,7 +229,7 @@ class LiveConnections:
         if live is None or method not in METHODS:
             return
         try:
-            arrival = admit(live.state, method, params, notification=True)
+            arrival = admit(live.state, method, params, live.channels, notification=True)
         except Fault as fault:
             self._refusals.add(server, method, "", "", fault)
             return
@@ -220,6 +242,8 @@ class LiveConnections:
             self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
         elif isinstance(arrival.params, ManifestChanged):
             self._begin(live, self._read_manifest(live))
+        elif (handler := self._handlers.get(method)) is not None:
+            self._begin(live, self._take(live, handler, Request("", method, params), arrival))
 
     def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
@@ -278,6 +302,13 @@ class LiveConnections:
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
 
+    async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
+        """Take a notification. It has no answer, so a refusal is only recorded."""
+        try:
+            await handler.serve(live, said, arrival)
+        except Fault as fault:
+            self._refusals.add(live.server, said.method, "", "", fault)
+
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = _named(request.params)
         self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
@@ -314,7 +345,7 @@ class LiveConnections:
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
-            self._begin(live, self._take_receipt(live, number, asked))
+            live.receipt = self._begin(live, self._take_receipt(live, number, asked))
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
@@ -342,10 +373,11 @@ class LiveConnections:
         if offer is not None and offer.dialect is live.state.dialect:
             await self._redeclare(live, offer)
 
-    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks[task] = live.server
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
     def _log(self, server: str, text: str) -> None:
         self._logs.add(server, "hub", text)

@@ -87,7 +87,7 @@ class Features:
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
             granted=() if settings is None else _granted(settings.live.grant, [declared[name] for name in on]),
-            denied=() if config.models else UNSUPPORTED,
+            denied=_denied(config),
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
@@ -148,6 +148,14 @@ class Features:
 
 
 NOTHING: Final = HostPolicy()
+
+
+def _denied(config: Config) -> tuple[str, ...]:
+    """What a hub without a model cannot do. It may have inferences done by the models of clients."""
+    if config.models:
+        return ()
+    bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()
+    return tuple(path for path in UNSUPPORTED if path not in bridged)
 
 
 def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
