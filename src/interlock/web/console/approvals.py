@@ -21,7 +21,7 @@ MAX_CARDS: Final = 50
 """Requests on one page, the oldest first. Further ones follow as these are answered."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
-MAX_PAGE_CHARS: Final = 128 * 1024
+MAX_PAGE_CHARS: Final = 48 * 1024
 """Of all views on one page."""
 ADDRESS: Final = "/console/approvals"
 
