@@ -31,7 +31,7 @@ from interlock.host.routing import route
 from interlock.host.sampling import SamplingBridge
 from interlock.hub.app import HubApp
 from interlock.hub.inferences import INFERENCES, Inference, day_of, inference_id
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.content import Text, blocks

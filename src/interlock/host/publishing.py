@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH
 from interlock.protocols.mcpl.channels import (

@@ -17,7 +17,7 @@ from interlock.host.states import KeptTree, States
 from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan, RollbackStep
 from interlock.hub.app import HubApp
 from interlock.hub.live.checkpoints import Place
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
 from interlock.protocols.mcpl.checkpoints import CheckpointTree, Rollback, RollbackResult, roll_back
 from interlock.protocols.mcpl.decoding import decode

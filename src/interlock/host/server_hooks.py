@@ -18,7 +18,7 @@ from interlock.host.hooks import Response
 from interlock.host.judged_injections import Judged, judged
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.judge.text import show_hidden
 from interlock.protocols.mcpl.authorization import (
     before_inference,

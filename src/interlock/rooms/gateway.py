@@ -47,7 +47,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
-from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
+from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_participant, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
@@ -267,7 +267,7 @@ class Gateway:
         room = self._rooms.get(topic)
         members = [one for one in (() if room is None else room.members) if one.subject == params.id]
         if room is None or not members:
-            raise Fault("NOT_FOUND", f"{params.id!r} is not in {topic!r}", hint="`interlock rooms list` shows them")
+            raise unknown_participant(params.id, topic)
         for member in members:
             room.route(member.id, Mode(params.mode))
         return ChangedMode(params.id, topic, params.mode)
@@ -308,7 +308,7 @@ class Gateway:
         rooms = self._rooms.values()
         found = [room.name for room in rooms if any(member.subject == params.id for member in room.members)]
         if len(found) != 1:
-            hint = f"name the topic: {', '.join(sorted(found))}" if found else "name the topic with ?topic="
+            hint = f"name the topic with --topic: {', '.join(sorted(found) or self._applied.topics)}"
             raise Fault("INVALID_PARAMS", f"{params.id!r} is in {len(found)} topics", hint=hint)
         return found[0]
 
@@ -320,7 +320,7 @@ class Gateway:
                 return self.capabilities(topic, id, member.principal)
         settings = self._applied.topics[topic]
         if id not in settings.members and self._changes.get(topic, id) is None:
-            raise Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint="`interlock rooms list` shows them")
+            raise unknown_participant(id, topic)
         return self.capabilities(topic, id, Principal(id, self._hub_app.access.kind_of(id)))
 
     # Authority.

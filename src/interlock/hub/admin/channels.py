@@ -9,7 +9,7 @@ import msgspec
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import check_outgoing
 from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER

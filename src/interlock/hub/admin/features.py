@@ -15,7 +15,7 @@ from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
 from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION

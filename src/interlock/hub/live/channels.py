@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.store import Collection

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub.live.connection import LiveConnection, Place, named_in
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import Elevations
@@ -20,30 +21,22 @@ from interlock.hub.upstreams.logs import Logs
 from interlock.protocols.mcpl import feature_sets, states
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.capabilities import Dialect
-from interlock.protocols.mcpl.channels import Channel
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushEvent
 from interlock.protocols.mcpl.live import ANSWER, DELIVERY, Answer, AnswerError, Delivery
 from interlock.protocols.mcpl.manifests import ManifestChanged
 from interlock.protocols.mcpl.methods import METHODS
 from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, read_offer
-from interlock.protocols.mcpl.policy import HostPolicy, effective
+from interlock.protocols.mcpl.policy import HostPolicy
 from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.messages import Id, Request
+from interlock.wire.messages import Request
 
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a server may take to answer an update or for its manifest."""
 MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
-
-Place = tuple[str, str | None]
-"""A server, and the key of a private connection; None for the shared one."""
-
-
-CAUSE: Final = "dev.interlock/cause"
-"""Member of a request's `_meta`: the inference on whose account a server asks."""
 
 
 class Handler(Protocol):
@@ -58,46 +51,6 @@ class Pushes(Protocol):
 
     async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> msgspec.Struct:
         """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
-
-
-class LiveConnection:
-    """MCPL on one connection: the state of the negotiation, and the requests under way."""
-
-    def __init__(self, place: Place, agent: str | None, connection: Connection, offer: Offer) -> None:
-        self.server, self.key = place
-        self.agent = agent
-        """The only agent that it speaks for; None on the shared connection."""
-        self.connection = connection
-        self.state = states.Connection(offer)
-        self.open: dict[Id, asyncio.Task[None]] = {}
-        self.receipt: asyncio.Task[None] | None = None
-        """Takes the server's receipt for the latest update."""
-        self.approved: set[tuple[str, str, str]] = set()
-        """Scopes that were approved on it: feature set, label, and digest of the payload."""
-        self.hooks: dict[str, str] = {}
-        """Hooks that the server has not answered yet: the conversation, by the inference."""
-        self.channels: dict[str, Channel] = {}
-        """The channels that the server registered on it."""
-        self.note = ""
-        """The server's own word on the last update, for the operator."""
-
-    def in_hook(self, params: bytes) -> bool:
-        """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
-        if not self.hooks:
-            return False
-        said = _named(params)
-        return said.meta.get(CAUSE) in self.hooks or said.conversationId in self.hooks.values()
-
-    def for_agent(self, features: Features, agent: str) -> states.Connection:
-        """The state of the connection, narrowed to the feature sets that are on for one agent."""
-        offer = self.state.offer
-        own = effective(offer, features.policy(self.server, offer.feature_sets, agent))
-        return msgspec.structs.replace(self.state, active=self.state.active & own)
-
-    def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
-        """The agents that an event of a feature set is addressed to."""
-        agents = features.agents(self.server, feature)
-        return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
 
 
 class LiveConnections:
@@ -310,7 +263,7 @@ class LiveConnections:
             self._refusals.add(live.server, said.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
-        named = _named(request.params)
+        named = named_in(request.params)
         self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:
@@ -381,18 +334,3 @@ class LiveConnections:
 
     def _log(self, server: str, text: str) -> None:
         self._logs.add(server, "hub", text)
-
-
-class _Named(msgspec.Struct):
-    featureSet: str = ""
-    eventId: str = ""
-    conversationId: str | None = None
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
-
-
-def _named(params: bytes) -> _Named:
-    """What a refused message says it is, for the audit log; bounded there."""
-    try:
-        return msgspec.json.decode(params, type=_Named)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Named()

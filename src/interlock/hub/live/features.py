@@ -92,6 +92,10 @@ class Features:
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
 
+    def basis(self, server: str) -> tuple[object, object]:
+        """The objects that policies of a server follow from: while they are the same, so are the policies."""
+        return self._policies(server), self._config()
+
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent."""
         policy = self._policies(server).get(agent)

@@ -31,7 +31,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
 if TYPE_CHECKING:
-    from interlock.hub.live.connections import LiveConnection, LiveConnections
+    from interlock.hub.live.connection import LiveConnection
+    from interlock.hub.live.connections import LiveConnections
 
 MAX_APPROVED: Final = 1_000
 """Approved scopes that a connection remembers."""
