@@ -16,7 +16,7 @@ from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.room_capabilities import RoomCapabilities
+from interlock.hub.stored.room_capabilities import RoomCapabilities
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
@@ -25,7 +25,7 @@ from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
-from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
+from interlock.rooms.policy import GUEST, capabilities_of, check_member
 from interlock.rooms.tickets import Admitted
 from interlock.wire.errors import Fault
 
@@ -79,11 +79,8 @@ class Topics:
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self.follow_configuration()
-        settings = self.settings.topics.get(topic)
-        if settings is None:
-            raise unknown_topic(topic)
         principal = admitted.principal
-        check_member(topic, settings, principal)
+        settings = check_member(topic, self.settings.topics.get(topic), principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
         if admitted.separate:
             id_ += EXTRA_CONNECTION + secrets.token_hex(4)
