@@ -71,6 +71,7 @@ class LiveParts:
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""
         await self.connections.close()
+        await self.intake.close()
         await self.wakes.close()
         await self.webhook.close()
         for timer in self._touched.values():

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+import logging
+from typing import Final, Protocol
 
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import Elevations
@@ -30,6 +31,8 @@ from interlock.protocols.mcpl.policy import HostPolicy
 from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
+
+_log = logging.getLogger(__name__)
 
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
@@ -57,7 +60,12 @@ class LiveConnection:
         """The only agent that it speaks for; None on the shared connection."""
         self.connection = connection
         self.state = states.Connection(offer)
-        self.open: dict[Id, asyncio.Task[None]] = {}
+        self.open: set[Id] = set()
+        """Requests that the hub has not answered yet."""
+        self.requests = BackgroundTasks()
+        """Answers the server's requests."""
+        self.updates = BackgroundTasks()
+        """Tells the server what is on, and reads what it declares."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.note = ""
@@ -79,8 +87,6 @@ class LiveConnections:
         self._logs = logs
         self._elevations: Elevations | None = None
         self._open: dict[Place, LiveConnection] = {}
-        self._tasks: dict[asyncio.Task[None], str] = {}
-        """What is under way with servers, by the server."""
 
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
@@ -89,10 +95,6 @@ class LiveConnections:
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
         return self._open.get((server, None))
-
-    def agents_connected(self) -> list[LiveConnection]:
-        """Every connection that speaks MCPL."""
-        return list(self._open.values())
 
     async def on_greeted(self, server: str, key: str | None, agent: str | None, connection: Connection) -> None:
         """A server introduced itself, anew after a lost session: agree on MCPL, and tell it what is on."""
@@ -115,8 +117,8 @@ class LiveConnections:
         live = self._open.get((server, key))
         if live is not None and live.connection is connection:
             del self._open[server, key]
-            for task in list(live.open.values()):
-                task.cancel()
+            live.requests.cancel()
+            live.updates.cancel()
 
     def is_live(self, server: str) -> bool:
         """Whether a server speaks MCPL on its shared connection."""
@@ -129,34 +131,32 @@ class LiveConnections:
 
     def on_features(self, server: str) -> None:
         """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
-        for live in [live for live in self._open.values() if live.server == server]:
-            self._begin(live, self._update(live))
+        for live in self._of(server):
+            live.updates.begin(self._update(live), None)
 
     async def settled(self, server: str, timeout_s: float) -> None:
         """Wait until a server was told of its feature sets and has answered, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while under_way := [task for task, name in self._tasks.items() if name == server]:
-                    await asyncio.wait(under_way)
+                for live in self._of(server):
+                    await live.updates.settled()
 
     def on_request(self, server: str, key: str | None, request: Request) -> bool:
         """Take a request of a server. False where it does not speak MCPL, or where this is no method of MCPL."""
         live = self._open.get((server, key))
         if live is None or request.method not in METHODS:
             return False
-        if len(live.open) >= MAX_OPEN:
-            self._refuse(
-                live, request, Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
-            )
-            return True
         try:
+            if request.id in live.open:
+                raise Fault("INVALID_REQUEST", "another request with this id is open")
+            if len(live.open) >= MAX_OPEN:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
             arrival = admit(live.state, request.method, request.params)
         except Fault as fault:
             self._refuse(live, request, fault)
             return True
-        task = asyncio.ensure_future(self._answer(live, request, arrival))
-        live.open[request.id] = task
-        task.add_done_callback(lambda _: live.open.pop(request.id, None))
+        live.open.add(request.id)
+        live.requests.begin(self._answer(live, request, arrival), None)
         return True
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
@@ -178,9 +178,10 @@ class LiveConnections:
             except Fault as fault:
                 self._refusals.add(server, method, "", "", fault)
                 return
-            self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
+            offer = msgspec.structs.replace(live.state.offer, feature_sets=sets)
+            live.updates.begin(self._redeclare(live, offer), None)
         elif isinstance(arrival.params, ManifestChanged):
-            self._begin(live, self._read_manifest(live))
+            live.updates.begin(self._read_manifest(live), None)
 
     def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
@@ -205,36 +206,44 @@ class LiveConnections:
             except Fault as fault:
                 self._log(live.server, f"did not take an answer: {fault.message}"[:500])
 
-        self._begin(live, say())
+        live.requests.begin(say(), None)
 
     async def close(self) -> None:
         """End everything under way."""
-        tasks = [*self._tasks, *(task for live in self._open.values() for task in live.open.values())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for live in list(self._open.values()):
+            await live.requests.close()
+            await live.updates.close()
 
     async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
-        event = arrival.params
+        """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
         try:
-            result: msgspec.Struct
-            if isinstance(event, PushEvent):
-                agents = live.recipients(self._features, event.feature_set)
-                result = await self._pushes.accept(live.server, event, agents)
-            elif isinstance(event, Elevate) and self._elevations is not None:
-                result = await self._elevations.elevate(live, event)
-                admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
-                self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
-            else:
-                raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+            result = await self._served(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
+        except Exception:
+            _log.exception("a request of %s could not be answered: %s", live.server, request.method)
+            self._refuse(live, request, Fault("INTERNAL_ERROR", "a fault of the hub; it was logged"))
         else:
             if live.connection.modern:
                 self._say(live, Answer(request.id, msgspec.to_builtins(result)))
                 return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
+        finally:
+            live.open.discard(request.id)
+
+    async def _served(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The result of a request. Raises a `Fault` to refuse it."""
+        params = arrival.params
+        if isinstance(params, PushEvent):
+            agents = live.recipients(self._features, params.feature_set)
+            return await self._pushes.accept(live.server, params, agents)
+        if isinstance(params, Elevate) and self._elevations is not None:
+            result = await self._elevations.elevate(live, params)
+            admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+            self._refusals.elevated(live.server, params.feature_set, params.scope.label, approved=result.approved)
+            return result
+        raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
         named = _named(request.params)
@@ -272,7 +281,7 @@ class LiveConnections:
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
-            self._begin(live, self._take_receipt(live, number, asked))
+            live.updates.begin(self._take_receipt(live, number, asked), None)
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
@@ -300,10 +309,8 @@ class LiveConnections:
         if offer is not None and offer.dialect is live.state.dialect:
             await self._redeclare(live, offer)
 
-    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks[task] = live.server
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+    def _of(self, server: str) -> list[LiveConnection]:
+        return [live for live in self._open.values() if live.server == server]
 
     def _log(self, server: str, text: str) -> None:
         self._logs.add(server, "hub", text)

@@ -15,7 +15,7 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
-from interlock.hub.live.events import LIVE_PENDING, Pending, now
+from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -124,7 +124,7 @@ class Deliveries:
             return []
         return [event for _, event in sorted(found.delivered.items()) if self._may_have(event)]
 
-    def anything(self, agent: str) -> bool:
+    def has_waiting(self, agent: str) -> bool:
         """Whether something may wait for an agent. One lookup: every result of an agent asks."""
         found = self._agents.get(agent)
         return found is not None and bool(found.events)
@@ -237,7 +237,7 @@ class Deliveries:
 
     def _changed(self, key: str, event: Pending | None) -> None:
         """The store has another state of an event."""
-        agent = key.split("\x1f")[0]
+        agent = agent_of(key)
         waiting = self._agents.setdefault(agent, Waiting())
         before = waiting.events.pop(key, None)
         if before is not None:

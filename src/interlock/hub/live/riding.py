@@ -39,7 +39,7 @@ class RidingEvents:
 
     def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Process a result, with the events that wait for its agent."""
-        if self._deliveries.anything(call.caller.principal.id) and not call.exchange.dialect.rest:
+        if self._deliveries.has_waiting(call.caller.principal.id) and not call.exchange.dialect.rest:
             deliver = partial(self._begin, call, deliver)
         if self._inner is None:
             deliver(result)

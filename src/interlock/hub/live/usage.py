@@ -1,4 +1,4 @@
-"""What servers' events took: events, wakes and tokens, per server, feature set and agent. Counted from the store."""
+"""Usage: events, wakes and tokens per server, feature set and agent. Counted from the store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import BYTES_PER_TOKEN, LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now
+from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.wakes import Wakes
 from interlock.store import Store
 
 
 class UsageRow(msgspec.Struct):
-    """What one server's feature set took of one agent."""
+    """Events, wakes and tokens of one feature set for one agent."""
 
     server: str
     feature_set: str
@@ -96,7 +96,7 @@ def _count(row: Callable[[str, str, str], UsageRow], seen: Seen) -> None:
         if outcome == "dropped":
             found.dropped += 1
             continue
-        found.tokens += seen.size // BYTES_PER_TOKEN + 1
+        found.tokens += tokens_of(seen.size)
         if outcome == "held":
             found.held += 1
         else:

@@ -94,6 +94,8 @@ class WakePolicy(msgspec.Struct, frozen=True):
 Cause = Literal["rule", "no_rule", "loop", "quiet_hours", "budget"]
 
 EVERYTHING: Final = "*"
+SEPARATOR: Final = "\x1f"
+"""Between the parts of a key. No name holds it."""
 
 
 class WakeDecision(msgspec.Struct, frozen=True):
@@ -128,16 +130,6 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: date
         until = datetime.fromtimestamp(max(known), now.tzinfo) if len(known) == len(free) else None
         return WakeDecision(Verdict.HOLD, "budget", index, until)
     return WakeDecision(Verdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
-
-
-def spend(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime) -> Ledger:
-    """The ledger with a wake that begins now, at its expected tokens."""
-    return ledger.add(_keys(decision, occurrence), now.timestamp(), wakes=1, tokens=occurrence.tokens)
-
-
-def settle(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime, tokens: int) -> Ledger:
-    """The ledger after a wake took so many tokens. Fewer than expected give nothing back."""
-    return ledger.add(_keys(decision, occurrence), now.timestamp(), tokens=max(0, tokens - occurrence.tokens))
 
 
 def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
@@ -178,7 +170,7 @@ def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
 def coalescing_key(occurrence: Occurrence) -> str:
     """Events of one agent, server and channel belong together; without a channel, those of one feature set."""
     place = occurrence.channel if occurrence.channel is not None else occurrence.feature_set
-    return "\x1f".join(
+    return SEPARATOR.join(
         (occurrence.principal, occurrence.server, "c" if occurrence.channel is not None else "f", place or "")
     )
 
@@ -186,10 +178,6 @@ def coalescing_key(occurrence: Occurrence) -> str:
 def server_key(rule: int, server: str) -> str:
     """The ledger's key for what one rule spent on one server."""
     return f"{rule}:{server}"
-
-
-def _keys(decision: WakeDecision, occurrence: Occurrence) -> tuple[str, str]:
-    return EVERYTHING, server_key(decision.rule or 0, occurrence.server)
 
 
 def _one_of(patterns: tuple[str, ...] | None, subject: str | None) -> bool:
