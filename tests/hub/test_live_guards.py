@@ -12,16 +12,22 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from interlock.config.live_settings import Live, LiveRule
+from interlock.config.live_settings import Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
 from interlock.config.settings import Server as Settings
-from interlock.hub.live import connections, refusals
+from interlock.events import Bus
+from interlock.events.types import AgentWoken, Gap
+from interlock.hub.live import connections, refusals, wake_webhook
 from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.intake import Intake
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.protocols.mcpl.coalescing import Waiting
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
 from interlock.store import Store, StoreUnavailable
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
 
 from .running_hub import RunningHub, running_hub, until
 from .test_journal import entries
@@ -159,3 +165,37 @@ async def _failing() -> AsyncIterator[Any]:
 class _Nothing:
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
+
+
+async def test_a_read_of_events_that_fails_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take(*_: object) -> Any:
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere")
+
+    async with pushing(tmp_path) as (hub, _):
+        monkeypatch.setattr(Deliveries, "take", take)
+        answer = await client(hub, "mine").modern("resources/read", {"uri": "interlock://events"})
+        assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+        found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]
+        assert [entry.outcome and entry.outcome.tool for entry in found] == ["error"], found
+
+
+async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    logged: list[str] = []
+
+    async def send(_webhook: object, _url: str, _secret: str, id: str, _body: bytes) -> None:
+        sent.append(id)
+        if len(sent) <= wake_webhook.TRIES + 1:
+            raise Fault("UPSTREAM_UNAVAILABLE", "refused")
+
+    monkeypatch.setenv("OUT", "whsec_" + "a" * 48)
+    monkeypatch.setattr(wake_webhook, "PAUSE_S", 0)
+    monkeypatch.setattr(WakeWebhook, "_send", send)
+    settings = LiveWebhook("https://example.com/woken", "OUT")
+    webhook = WakeWebhook(lambda: settings, Resolver(), Bus(), lambda _, text: logged.append(text))
+    woken = [AgentWoken("live", number, 0, "mine", f"w{number}", "s", 1) for number in range(4)]
+    await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
+    assert sent == ["w0"] * wake_webhook.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
+    assert "5 wakes were not sent" in logged[-1]

@@ -19,17 +19,17 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
-from interlock.hub.live.outgoing import OutgoingWebhook
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.riding import RidingEvents
 from interlock.hub.live.scopes import Elevations, ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.wakes import Wakes
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import StoreError
@@ -50,11 +50,10 @@ class LiveParts:
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
-        self.webhook = OutgoingWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
+        self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
-        self._riding = BackgroundTasks()
         self._list_changed: Callable[[], None] | None = None
 
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
@@ -76,7 +75,7 @@ class LiveParts:
         await self.webhook.close()
         for timer in self._touched.values():
             timer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def sweep(self) -> None:
         """Forget what is old."""
@@ -110,19 +109,19 @@ class LiveParts:
         config = self._foundation.config
         return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
 
-    def riding(self, principal: Principal, inner: ResultProcessor | None, judging: Judging) -> ResultProcessor | None:
-        """The processor of a principal's results: events ride on them, where it gets any."""
+    def with_events(
+        self, principal: Principal, inner: ResultProcessor | None, judging: Judging
+    ) -> ResultProcessor | None:
+        """The processor of a principal's results: held events are attached to them, where it gets any."""
         if not self.offers.offered(principal, bare=False):
             return inner
-        return RidingEvents(inner, self.deliveries, judging, self._riding)
+        return EventAttachment(inner, self.deliveries, judging, self._tasks)
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)
         if self._list_changed is not None:
             self._list_changed()
-            task = asyncio.ensure_future(self._withdraw(server))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._withdraw(server), None)
 
     async def _withdraw(self, server: str) -> None:
         try:

@@ -31,7 +31,7 @@ from interlock.hub.live.events import (
     seen_id,
 )
 from interlock.hub.live.wakes import Decided, Wakes
-from interlock.hub.rate_meter import Meter
+from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.content import Block, Text, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -100,7 +100,7 @@ class Intake:
         self._journal = journal
         self._store: Store | None = None
         self._recent: OrderedDict[str, PushResult] = OrderedDict()
-        self._meters: dict[str, Meter] = {}
+        self._meters = Meters("server")
         self._under_way: dict[str, asyncio.Future[PushResult]] = {}
         self._tasks = BackgroundTasks()
         self._pruned = 0
@@ -173,7 +173,7 @@ class Intake:
     async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        self._count(event.server)
+        self._meters.take(event.server, self._settings().rate, time.monotonic())
         reserved: list[str] = []
         try:
             for agent in agents:
@@ -183,18 +183,6 @@ class Intake:
         finally:
             for agent in reserved:
                 self._deliveries.release(agent, event.size)
-
-    def _count(self, server: str) -> None:
-        """Count a new event of a server. Raises RATE_LIMITED."""
-        rate = self._settings().rate
-        meter = self._meters.get(server)
-        if meter is None or meter.rate != rate:
-            meter = self._meters[server] = Meter("server", rate)
-        instant = time.monotonic()
-        wait_s = meter.wait_s(instant)
-        if wait_s > 0:
-            raise Fault("RATE_LIMITED", f"the rate of {server} is used up", retry_after_ms=int(wait_s * 1000) + 1)
-        meter.take(instant)
 
     async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         """Decide what becomes of an event, and commit that with its answer and its wakes."""

@@ -1,4 +1,4 @@
-"""Held events ride on the agent's next tool result, each in a content block of its own.
+"""Attaches held events to the agent's next tool result, each in a content block of its own.
 
 A result never becomes a failure for that: if the events cannot be had, the result goes without them.
 """
@@ -26,8 +26,8 @@ MAX_TEXT: Final = 4_000
 _log = logging.getLogger(__name__)
 
 
-class RidingEvents:
-    """Processes the results of one agent's calls, after the processor of their server."""
+class EventAttachment:
+    """Attaches held events to the results of one agent's calls, after the processor of their server."""
 
     def __init__(
         self, inner: ResultProcessor | None, deliveries: Deliveries, judging: Judging, tasks: BackgroundTasks
@@ -47,21 +47,21 @@ class RidingEvents:
             self._inner.finish(call, result, deliver)
 
     def chunks(self, call: Call) -> ChunkFilter:
-        """Events do not ride on chunks."""
+        """Chunks carry no events."""
         return EveryChunk() if self._inner is None else self._inner.chunks(call)
 
     def error(self, error: ErrorObject) -> ErrorObject:
-        """Events do not ride on errors."""
+        """Errors carry no events."""
         return error if self._inner is None else self._inner.error(error)
 
     def params(self, params: bytes) -> bytes:
-        """Events do not ride on notifications."""
+        """Notifications carry no events."""
         return params if self._inner is None else self._inner.params(params)
 
     def _begin(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
-        self._tasks.begin(self._ride(call, deliver, result), call)
+        self._tasks.begin(self._attach(call, deliver, result), call)
 
-    async def _ride(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+    async def _attach(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
         try:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
@@ -71,5 +71,5 @@ class RidingEvents:
                 if added:
                     result = msgspec.json.encode({**fields, "content": [*content, *added]})
         except Exception:
-            _log.exception("events could not ride on a result")
+            _log.exception("events could not be attached to a result")
         deliver(result)
