@@ -29,9 +29,11 @@ memories = ["Scaling mannequin installation to 8-10 units. DMX lighting, X32 aud
 
 @server.before_inference("memory.retrieval")
 def retrieve(turn: BeforeInference) -> Injection | None:
-    """The memories that share a word with the user's message."""
+    """The memories that share a word with the user's message; the newest where no user spoke."""
     wanted = set(_WORD.findall((turn.user_message or "").lower()))
     found = [memory for memory in memories if wanted & set(_WORD.findall(memory.lower()))]
+    if turn.user_message is None:
+        found = memories[-3:]
     if not found:
         return None
     return Injection("memory", POSITION, "<memories>\n" + "\n".join(found) + "\n</memories>", {"found": len(found)})

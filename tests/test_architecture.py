@@ -31,13 +31,17 @@ LAYERS = {
 }
 HUB_ORDER = (
     "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth",
-    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "journal", "permissions",
-    "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
+    "auth.oauth", "audit", "sessions", "upstreams", "approvals", "calls", "conversations", "inferences", "journal",
+    "permissions", "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
     "policy_version", "room_capabilities", "room_history", "registrations", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""
 MOST_LEAF_PACKAGES = 17
+MOST_LINES = 400
+MOST_PARAMETERS = 8
+LIBRARY = {"Client", "Server"}
+"""Classes for users of the library, whose constructors take settings by keyword."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
@@ -154,3 +158,21 @@ def test_the_hub_has_few_packages() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     assert not [shown(path) for path in MODULES if not ast.get_docstring(parsed(path))], "these have no docstring"
+
+
+def test_no_module_is_long() -> None:
+    lines = {shown(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert not {name: count for name, count in lines.items() if count > MOST_LINES}
+
+
+def test_no_constructor_takes_many_parameters() -> None:
+    crowded = {}
+    for path in MODULES:
+        classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+        for made in (node for node in classes if node.name not in LIBRARY):
+            for method in made.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    taken = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
+                    if len(taken) > MOST_PARAMETERS + 1:
+                        crowded[made.name] = shown(path)
+    assert not crowded

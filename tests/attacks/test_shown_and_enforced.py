@@ -10,7 +10,7 @@ import pytest
 
 from hub.mgp_script import MgpScript, error_of, listed, policy, tool
 from hub.running_hub import RawClient
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 
 OFFER = {"version": "0.2.0", "extensions": ["security"], "permissions_required": ["shell.execute"]}
 SECURITY: list[Any] = [

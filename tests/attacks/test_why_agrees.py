@@ -12,7 +12,8 @@ import pytest
 
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Mode, Rate, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Rate, Server, Timeouts
+from interlock.config.value_types import Mode
 from interlock.hub.upstreams.states import ServerState
 
 ROUNDS = 40

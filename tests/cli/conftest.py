@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import forking
 from interlock.cli.agent_environment import AGENTS
 from interlock.cli.app import app
 from interlock.cli.hub_link import HubLink
@@ -59,9 +60,9 @@ class User:
         )
 
     def finished(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        with self.process(*arguments) as process:
-            out, err = process.communicate(stdin, timeout=120)
-        return process.returncode, out.decode(), err.decode()
+        line = forking.command("-m", "interlock.cli", *arguments)
+        done = subprocess.run(line, env=self.environ, cwd=self.folder, input=stdin, capture_output=True, timeout=120)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def starts(self) -> int:
         """How many hubs were started in the background."""

@@ -223,6 +223,33 @@ def test_t41_long_arguments_can_be_approved_only_after_they_were_read(user: User
     assert "rm -rf /" in after
 
 
+FAILURES: list[Any] = [
+    {"error": {"code": -32602, "message": "Unknown tool: foo"}},
+    {"result": {"isError": True, "content": [{"type": "text", "text": "Unknown tool: foo"}]}},
+]
+
+
+@pytest.mark.parametrize("response", [*FAILURES, {"result": {"content": [{"type": "text", "text": "all good"}]}}, None])
+def test_an_approved_proposal_shows_its_outcome_and_a_failure_ends_with_1(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, response: Any
+) -> None:
+    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    row = {**HOSTILE, "kind": "proposal", "server": "room:build", "proposal": "5c1f", "offers_rule": False}
+    hub.answers["hub/approvals.list"] = {"decisions": [row]}
+    hub.answers["hub/approvals.show"] = {"decision": row, "view": "{}", "view_hash": "h"}
+    done = {"decision": {**row, "state": "used", "answer": "once", "answered_by": "person:ada"}, "response": response}
+    hub.answers["hub/approvals.answer"] = done
+    shown = {None: "No answer came yet"}.get(response) if response is None else "all good"
+    for arguments in (("approvals", "approve", "a3f"), ("rooms", "fulfil", "build", "5c")):
+        for options in ((), ("--json",)):
+            result = user.run(*arguments, *options, stdin="y\n")
+            assert result.exit_code == (1 if response in FAILURES else 0), result.output
+            if not options:
+                assert ("failed Unknown tool: foo" if response in FAILURES else shown) in result.output
+    gone = user.run("rooms", "fulfil", "build", "77")
+    assert (gone.exit_code, "open: 5c1f" in gone.output) == (2, True)
+
+
 def test_t125_an_agents_terminal_cannot_approve(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
     monkeypatch.setenv("CLAUDECODE", "1")

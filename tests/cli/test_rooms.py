@@ -51,6 +51,13 @@ def test_what_one_terminal_says_another_one_sees(user: User) -> None:
         code, out, err = user.finished("rooms", "say", "quiet", "hello")
         assert code == 5, (out, err)
         assert "You lack capability for 'chat'" in err
+        code, out, err = user.finished("rooms", "call", "build", "x", "--to", "server:nope")
+        assert code == 1, (out, err)
+        assert "server:nope is not in build; here: system:inbox" in err
+        code, out, err = user.finished("rooms", "say", "build", "hello", "--key", "ilk_unknown")
+        assert code == 5, (out, err)
+        assert "refused the connection: this key is not known\n" in err
+        assert "→ connect the client again" in err
         code, out, err = user.finished("rooms", "join", "build", stdin=b"good morning\n/reject nothing no\n")
         assert code == 0, err
         assert "0 proposals begin with 'nothing'" in err

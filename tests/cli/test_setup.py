@@ -14,6 +14,7 @@ from interlock.config.documents import read_document
 from interlock.config.problems import Problem
 
 from .conftest import User
+from .fake_hub import FakeHub
 from .test_hub_processes import hello, ready
 
 SERVER = """\
@@ -168,6 +169,56 @@ def test_two_clients_with_the_same_name_for_different_servers_keep_both(user: Us
     write("junie", {"web": {"url": "http://127.0.0.1:9/two"}})
     assert finished(user, "setup", "--yes")["added"] == ["web", "web-junie"]
     assert set(user.servers()) == {"web", "web-junie"}
+
+
+def test_setup_keeps_plain_tokens_encrypted_and_knows_them_again(user: User, hub: FakeHub) -> None:
+    user.configure()
+    token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    text = write("cursor", {"code": as_written_by("cursor", ["npx", "x", "--api-key", "s3cr3t"], {"GH_TOKEN": token})})
+    result = user.run("setup", "--yes", "--move-secrets")
+    assert result.exit_code == 0, result.output
+    assert "${secret:code-gh-token}" in user.config.read_text()
+    said = result.output
+    # The same server in another client is the one that the hub has.
+    write("windsurf", {"same": as_written_by("windsurf", ["npx", "x", "--api-key", "s3cr3t"], {"GH_TOKEN": token})})
+    again = user.run("setup", "--yes", "--json")
+    assert json.loads(again.stdout)["added"] == []
+    assert set(section("windsurf")) == {ENTRY}
+    said += again.output
+    assert user.run("setup", "--undo").exit_code == 0
+    assert client("cursor").path.read_text() == text
+    assert token not in said
+    assert "s3cr3t" not in said
+    assert "GH_TOKEN=[secret]" in said
+    # Without `--move-secrets` nobody is asked, and the person reads what to do.
+    assert "--move-secrets" in user.run("setup", "--yes").stderr
+
+
+def test_a_client_that_is_connected_keeps_its_key_through_setup_and_undo(user: User, hub: FakeHub) -> None:
+    user.configure()
+    write("cursor", {"web": {"url": "http://127.0.0.1:9/mcp"}})
+    connected = user.run("connect", "cursor")
+    assert "`interlock setup`" in connected.output
+    hub.answers["hub/keys.list"] = {"keys": [{"agent": "cursor", "status": "active"}]}
+    before = client("cursor").path.read_text()
+    made, revoked = (len(hub.params_of(name)) for name in ("hub/keys.create", "hub/keys.revoke"))
+    assert user.run("setup", "--yes").exit_code == 0
+    assert set(section("cursor")) == {ENTRY}
+    assert user.run("setup", "--undo").exit_code == 0
+    assert client("cursor").path.read_text() == before
+    assert len(hub.params_of("hub/keys.create")) == made
+    assert len(hub.params_of("hub/keys.revoke")) == revoked
+
+
+def test_undo_takes_out_an_entry_whose_key_is_gone(user: User, hub: FakeHub) -> None:
+    user.configure()
+    write("cursor", {"web": {"url": "http://127.0.0.1:9/mcp"}})
+    user.run("connect", "cursor")
+    hub.answers["hub/keys.list"] = {"keys": []}
+    assert user.run("setup", "--yes").exit_code == 0
+    undone = user.run("setup", "--undo")
+    assert set(section("cursor")) == {"web"}
+    assert "interlock connect cursor" in undone.output
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import forking
+
 sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
 sys.path.append(str(Path(__file__).parents[1] / "hub"))
 
@@ -40,7 +42,7 @@ async def meet(stack: AsyncExitStack):
     """Connects to a server of a mood."""
 
     async def meet(mood: str, **options: object) -> Connection:
-        command = Command((sys.executable, str(SERVERS / "eras.py"), mood))
+        command = Command(forking.command(str(SERVERS / "eras.py"), mood))
         # Only a server that leaves the probe unanswered is not waited for.
         options = {"timeout": 120.0, "probe_timeout": 0.3 if mood in UNANSWERED else 120.0, **options}
         connection = await Connection.open(to_command(command), RecordingListener(), **options)
@@ -72,7 +74,7 @@ async def visit(stack: AsyncExitStack):
 async def _official(*flags: str) -> AsyncIterator[str]:
     arguments = (str(SERVERS / "official.py"), "http", *flags)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdout=-1, stderr=asyncio.subprocess.DEVNULL
+        *forking.command(*arguments), stdout=-1, stderr=asyncio.subprocess.DEVNULL
     )
     assert process.stdout is not None
     port = int(await process.stdout.readline())
@@ -90,7 +92,7 @@ Target = str | list[str]
 async def official(request: pytest.FixtureRequest, stack: AsyncExitStack) -> Target:
     """The official SDK's server."""
     if request.param == "stdio":
-        return [sys.executable, str(SERVERS / "official.py")]
+        return list(forking.command(str(SERVERS / "official.py")))
     return await stack.enter_async_context(_official())
 
 

@@ -54,7 +54,7 @@ async def test_scopes_grow_when_the_server_wants_more_and_end_when_nothing_new_w
     browser = ScriptedBrowser()
     client, _ = client_of(server, browser)
     async with client:
-        assert await text_of(client) == "you are client-1"
+        assert await text_of(client) == "you are client-2"
         asked = [dict(parse_qsl(urlsplit(url).query))["scope"] for url in browser.visited]
         assert asked == ["read", "read write"]
         # The server grants the scope and refuses all the same: the person is not asked for ever.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from servers.task_server import task_server
 
+import forking
 from interlock.client import Client, Handlers
 from interlock.client.dial import Target
 from interlock.transports.stdio.process import Command
@@ -31,7 +31,7 @@ async def served(way: str) -> AsyncIterator[Target]:
             yield address.url
     else:
         source = str(HERE.parents[1] / "src")
-        yield Command((sys.executable, str(HERE / "servers" / "task_server.py")), {"PYTHONPATH": source})
+        yield Command(forking.command(str(HERE / "servers" / "task_server.py")), {"PYTHONPATH": source})
 
 
 def text(result: Any) -> str:

@@ -264,6 +264,29 @@ def test_every_kind_of_project_file_needs_a_confirmation(user_files: UserFiles, 
     assert [planned.id for planned in loaded.unconfirmed[0].servers] == ["a"]
 
 
+def test_cursors_own_file_in_the_home_folder_is_no_project_file(
+    user_files: UserFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(user_files.project))
+    user_files.write(".cursor/mcp.json", '{"mcpServers": {"a": {"command": "npx"}}}')
+    assert user_files.in_project().unconfirmed == ()
+    user_files.write(".mcp.json", '{"mcpServers": {"b": {"command": "npx"}}}')
+    assert [waiting.servers[0].id for waiting in user_files.in_project().unconfirmed] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '"command": "/usr/bin/interlock", "args": ["stdio"], "env": {"INTERLOCK_KEY": "ilk_x"}',
+        '"command": "python3", "args": ["-P", "-m", "interlock.cli", "stdio"]',
+    ],
+)
+def test_the_hubs_own_entry_is_no_server(user_files: UserFiles, entry: str) -> None:
+    user_files.write(".cursor/mcp.json", f'{{"mcpServers": {{"mine": {{{entry}}}}}}}')
+    loaded = user_files.in_project()
+    assert (loaded.unconfirmed, loaded.problems) == ((), ())
+
+
 def test_a_file_named_by_its_full_path_needs_no_confirmation(user_files: UserFiles) -> None:
     path = user_files.write(".mcp.json", '{"mcpServers": {"a": {"command": "npx"}}}')
     user_files.own(f'import = ["{path}"]')

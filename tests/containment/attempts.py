@@ -5,6 +5,7 @@ A program of its own, with the standard library alone: `attempts.py NAMES TARGET
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -13,11 +14,14 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
 
 MEGABYTE = 1 << 20
+MULTIPATH = 262
+FAST_OPEN = 0x20000000
 at: Any = {}
 """The targets outside: paths, ports and process ids."""
 
@@ -99,6 +103,91 @@ def send_by_udp() -> None:
         peer.settimeout(5 if at["plain"] else 0.2)
         peer.sendto(b"x", ("127.0.0.1", at["udp"]))
         assert peer.recv(1)
+
+
+def receive_by_udp() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        assert own.getsockname()[1]
+
+
+def connect_by_a_mapped_address() -> None:
+    with socket.socket(socket.AF_INET6) as peer:
+        peer.settimeout(5)
+        peer.connect(("::ffff:127.0.0.1", at["tcp"]))
+        assert peer.recv(1)
+
+
+def connect_by_multipath_tcp() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, MULTIPATH) as peer:
+        peer.settimeout(5)
+        peer.connect(("127.0.0.1", at["tcp"]))
+        assert peer.recv(1)
+
+
+def listen_by_multipath_tcp() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, MULTIPATH) as own:
+        own.bind(("127.0.0.1", 0))
+        own.listen()
+
+
+def listen_without_a_port() -> None:
+    """The kernel chooses a port, and no `bind` is judged."""
+    with socket.socket() as own:
+        own.listen()
+        assert own.getsockname()[1]
+
+
+def listen_at_a_path() -> None:
+    path = f"{at['own']}/listening"
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind(path)
+        os.unlink(path)
+        own.listen()
+
+
+def send_by_fast_open() -> None:
+    """The kernel connects inside of `sendto`, and no `connect` is judged."""
+    with socket.socket() as peer:
+        peer.settimeout(5)
+        with contextlib.suppress(BlockingIOError):  # under way
+            peer.sendto(b"x", FAST_OPEN, ("127.0.0.1", at["tcp"]))
+        assert peer.recv(1)
+
+
+def send_a_message_by_fast_open() -> None:
+    with socket.socket() as peer:
+        peer.settimeout(5)
+        with contextlib.suppress(BlockingIOError):
+            peer.sendmsg([b"x"], [], FAST_OPEN, ("127.0.0.1", at["tcp"]))
+        assert peer.recv(1)
+
+
+def send_messages_by_fast_open() -> None:
+    text = ctypes.create_string_buffer(b"x")
+    piece = (ctypes.c_void_p * 2)(ctypes.addressof(text), 1)
+    address = ctypes.create_string_buffer(struct.pack("=HH4s8x", 2, socket.htons(at["tcp"]), bytes((127, 0, 0, 1))))
+    message = (ctypes.c_size_t * 8)(ctypes.addressof(address), 16, ctypes.addressof(piece), 1)
+    with socket.socket() as peer:
+        peer.settimeout(5)
+        with contextlib.suppress(BlockingIOError):
+            _call("sendmmsg", peer.fileno(), message, 1, FAST_OPEN)
+        assert peer.recv(1)
+
+
+def connect_with_the_first_bytes() -> None:
+    fast_open_connect = 30
+    with socket.socket() as peer:
+        peer.settimeout(5)
+        peer.setsockopt(socket.IPPROTO_TCP, fast_open_connect, 1)
+        peer.connect(("127.0.0.1", at["tcp"]))
+        peer.send(b"x")
+        assert peer.recv(1)
+
+
+def list_connections_of_others() -> None:
+    diagnosis = 4
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, diagnosis).close()
 
 
 def connect_by_path() -> None:
@@ -308,6 +397,21 @@ HEAVY = (
 ATTEMPTS: dict[str, Callable[[], None]] = {
     name: value for name, value in list(globals().items()) if name[0] != "_" and type(value) is type(_touch)
 }
+NETWORK = (
+    connect_by_tcp,
+    send_by_udp,
+    receive_by_udp,
+    connect_by_a_mapped_address,
+    connect_by_multipath_tcp,
+    listen_by_multipath_tcp,
+    listen_without_a_port,
+    send_by_fast_open,
+    send_a_message_by_fast_open,
+    send_messages_by_fast_open,
+    connect_with_the_first_bytes,
+    list_connections_of_others,
+)
+"""Attempts that a server with named hosts makes too."""
 WORK = work_in_its_own_folder.__name__
 LIGHT = [name for name, attempt in ATTEMPTS.items() if attempt not in HEAVY and name != WORK]
 

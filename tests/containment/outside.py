@@ -87,10 +87,17 @@ class Outside:
         done = subprocess.run(self._command(names, True), stdout=subprocess.PIPE, close_fds=False, check=True)
         return _results(names, done.stdout)
 
-    def contained(self, names: list[str], backend: BackendName) -> dict[str, str]:
+    def filtered(self, names: list[str]) -> dict[str, str]:
+        """Make the attempts in a plain process below the filter that bubblewrap installs, without its namespaces."""
+        below = "from interlock.containment import bubblewrap, seccomp; seccomp.install(bubblewrap.filter_below())"
+        command = [sys.executable, "-c", f"{below}; import os, sys; os.execv(sys.argv[1], sys.argv[1:])"]
+        done = subprocess.run([*command, *self._command(names, True)], stdout=subprocess.PIPE, check=True)
+        return _results(names, done.stdout)
+
+    def contained(self, names: list[str], backend: BackendName, **changed: Any) -> dict[str, str]:
         """Make the attempts in a contained process."""
         command = self._command([attempts.WORK, *names], False)
-        process = start_contained(self.containment(backend), command, {"PATH": os.defpath}, None)
+        process = start_contained(self.containment(backend, **changed), command, {"PATH": os.defpath}, None)
         process.stdin.close()
         with process.stdout, process.stderr:
             written = process.stdout.read()

@@ -11,8 +11,9 @@ import pytest
 
 from interlock.containment.backends import BACKENDS, reports
 from interlock.containment.policy import BackendName
+from interlock.containment.syscalls import machine
 
-from .attempts import HEAVY, LIGHT
+from .attempts import HEAVY, LIGHT, NETWORK
 from .outside import Outside
 
 pytestmark = pytest.mark.skipif(os.name == "nt" or not Path("/proc/self").exists(), reason="containment needs Linux")
@@ -59,6 +60,25 @@ def test_t44_an_attempt_succeeds_outside_and_is_held_inside(
         pytest.skip(f"this machine holds a plain process too: {plain[name]}")
     assert contained[name].startswith("held: ")
     assert contained[name] != "held: ended", "the server ended before this attempt"
+
+
+def test_t44_the_filter_alone_holds_every_way_into_the_network(outside: Outside, plain: dict[str, str]) -> None:
+    """Also on a machine without bubblewrap, whose namespace of the network holds the same a second time."""
+    if machine() is None:
+        pytest.skip("no filter is known for this machine")
+    names = [attempt.__name__ for attempt in NETWORK if plain[attempt.__name__] == "escaped"]
+    found = outside.filtered([*names, "listen_at_a_path"])
+    assert names
+    assert {name: how for name, how in found.items() if not how.startswith("held: ") or how == "held: ended"} == {}
+
+
+def test_t44_a_named_host_opens_no_way_to_others(outside: Outside, backend: BackendName, plain: dict[str, str]) -> None:
+    if backend == "bubblewrap":
+        pytest.skip("bubblewrap refuses named hosts")
+    names = [attempt.__name__ for attempt in NETWORK if plain[attempt.__name__] == "escaped"]
+    found = outside.contained(names, backend, hosts=("127.0.0.1:9",))
+    assert names
+    assert {name: how for name, how in found.items() if not how.startswith("held: ") or how == "held: ended"} == {}
 
 
 @pytest.mark.parametrize("name", ALONE)

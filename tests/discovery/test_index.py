@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry, from_definition, parameters_of
 from interlock.discovery.errors import DiscoveryError
-from interlock.discovery.index import Filters, ToolIndex
+from interlock.discovery.index import ToolIndex
+from interlock.discovery.queries import Filters
 from processor_work import work_of
 
 

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from interlock.cli.app import EXIT_CODES, SECTIONS, app
-from interlock.config import live_settings, model_settings, settings
+from interlock.config import channel_settings, live_settings, model_settings, settings
 from interlock.events.types import EVENTS
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
@@ -56,6 +56,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.requests]", settings.Requests),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.scopes.FEATURE]", settings.Scopes),
+    ("[servers.ID.live]", live_settings.ServerLive),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
@@ -69,6 +70,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hooks.NAME]", live_settings.Hook),
     ("[models.NAME]", model_settings.Model),
     ("[host]", model_settings.Host),
+    ("[channels.NAME]", channel_settings.Channel),
+    ("[host.inference]", model_settings.Inference),
 ]
 
 

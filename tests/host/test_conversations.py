@@ -23,9 +23,9 @@ from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.host import Host
 from interlock.host.hooks import NoHooks, Response
 from interlock.host.turn import Turn
-from interlock.host.turns import Turns
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
@@ -189,13 +189,12 @@ async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, k
     async with model_server() as server:
         models = {"real": Model(kind=kind, url=server.url, model="m-1", key="k")}
         async with talking_hub(tmp_path, models) as hub:
-            conversation = await hub.host.create(model="real")
-            turns = Turns(hub.hub_app, hub.host.conversations, hub.host._turns._tools, Watching())
+            host = Host(hub.hub_app, Watching())
+            conversation = await host.create(model="real")
             server.answer_with(*(text("The key is sk-sec", f"ret {index}.") for index in range(12)))
             for index in range(12):
-                turn = Turn(conversation, f"Turn {index}, tell me.", hub.host.models.get("real"))
-                conversation = await turns.run(turn)
-                assert turn.pieces[-1].text == f"The key is [REDACTED] {index}."
+                turn = await host.send(conversation, f"Turn {index}, tell me.")
+                assert await turn.answer() == f"The key is [REDACTED] {index}."
                 assert "sk-sec" not in "".join(piece.text for piece in turn.pieces), "held until it was judged"
             for before, after in zip(server.asked, server.asked[1:], strict=False):
                 stable = before.raw.rstrip(b"]}")
@@ -204,6 +203,7 @@ async def test_each_prompt_begins_with_the_whole_prompt_before(tmp_path: Path, k
             assert b"sk-secret" not in last
             assert last.count(b"The user likes tea.") == 1
             assert b'\\"server\\":\\"memory\\"' in last
+            await host.close()
 
 
 async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(tmp_path: Path) -> None:
@@ -264,3 +264,13 @@ async def test_a_person_talks_at_the_terminal_and_through_a_pipe(
             assert "Deleted" in (await interlock("conversations", "delete", id_)).stdout
         finally:
             await control.close()
+
+
+async def test_the_example_holds_a_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[2] / "examples" / "conversation.py"
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    counted, thanks = await names["main"](tmp_path)
+    assert '"words":7' in counted
+    assert thanks == "You said: Thank you."
+    assert "demo__text_figures" in capsys.readouterr().out

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server, Timeouts
+from interlock.config.settings import Approvals, Hub, Permissions, Server, Timeouts
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 
 from .mgp_http_server import MgpHttpServer

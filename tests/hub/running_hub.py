@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+import forking
+from interlock.config.channel_settings import Channel
 from interlock.config.live_settings import Hook, Live
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
@@ -127,12 +129,14 @@ async def running_hub(
     hooks: Mapping[str, Hook] | None = None,
     models: Mapping[str, Model] | None = None,
     host: HostSettings | None = None,
+    channels: Mapping[str, Channel] | None = None,
     file: Path | None = None,
 ) -> AsyncIterator[RunningHub]:
     """A running hub. With `wait`, every server is up first. `file` is the `interlock.toml` that it reads again."""
     settings = hub or Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))
     tables: dict[str, Any] = {"servers": dict(servers), "profiles": dict(profiles or {}), "agents": dict(agents or {})}
     tables |= {"hooks": dict(hooks or {}), "models": dict(models or {}), "host": host or HostSettings()}
+    tables["channels"] = dict(channels or {})
     origin = Origin() if file is None else Origin(path=str(file), explicit=True)
     config = Config(hub=settings, rooms=rooms or Rooms(), live=live or Live(), origin=origin, **tables)
     hub_app = HubApp(config, tmp_path / "home", parking)
@@ -154,7 +158,7 @@ async def running_hub(
     hub_app.listen = f"127.0.0.1:{http.port}"
     await hub_app.start()
     await gateway.start()
-    conversations.start()
+    await conversations.start()
     running = RunningHub(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     running.operations, running.host = operations, conversations
     try:
@@ -179,9 +183,13 @@ async def until(condition: Callable[[], bool], within: float = 120) -> None:
 
 
 def child(script: str, *arguments: str, **settings: Any) -> Server:
-    """A server of this folder, over standard streams."""
-    command = (sys.executable, str(HERE / script), *arguments)
-    return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
+    """A server of this folder, over standard streams. One that is contained gets a Python of its own."""
+    start = own_python if "isolation" in settings else forking.command
+    return Server(command=start(str(HERE / script), *arguments), env={"PYTHONPATH": str(SOURCE)}, **settings)
+
+
+def own_python(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, *arguments)
 
 
 class RawClient:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forking
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.states import DecisionState
@@ -71,7 +71,7 @@ DEEDS = {
 @pytest.mark.parametrize("what", DEEDS)
 def test_killed_at_the_commit_of_a_change_its_record_is_there_with_it(where: str, tmp_path: Path, what: str) -> None:
     event, shows = DEEDS[what]
-    command = [sys.executable, "-m", "hub.changing", where, str(tmp_path / "home"), what]
+    command = forking.command("-m", "hub.changing", where, str(tmp_path / "home"), what)
     env = {"PYTHONPATH": os.pathsep.join((str(HERE.parents[1] / "src"), str(HERE.parent)))}
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == -9, ended.stderr

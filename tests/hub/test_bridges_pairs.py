@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import tempfile
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters, types
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
+import forking
 from interlock.config.home import socket_path
 from interlock.config.settings import Server
 from interlock.hub.admin.operations import Operations
@@ -86,7 +86,8 @@ class OfficialClient:
 def over_stdio(hub: RunningHub) -> StdioServerParameters:
     """What a client starts that speaks with the hub over standard streams."""
     variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.hub_app.home)}
-    return StdioServerParameters(command=sys.executable, args=["-m", "interlock.cli", "stdio"], env=variables)
+    program, *arguments = forking.command("-m", "interlock.cli", "stdio")
+    return StdioServerParameters(command=program, args=arguments, env=variables)
 
 
 async def sampling(official_client: OfficialClient) -> None:
@@ -217,7 +218,7 @@ CHECKS: dict[str, Callable[[OfficialClient], Awaitable[None]]] = {
 async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
     """The official server, in one era over one transport."""
     pin: Any = "legacy" if era == "old" else "modern"
-    command = (sys.executable, str(HERE / "official_server.py"))
+    command = forking.command(str(HERE / "official_server.py"))
     if transport == "stdio":
         yield Server(command=command, era=pin)
         return

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.config.settings import Profile, Tools
-from interlock.hub.catalog.offer import Offer, digest_of, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.items import digest_of
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.judge.names import LONGEST_EXPOSED, exposed_name

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.config.settings import Mode, Validation
+from interlock.config.settings import Validation
+from interlock.config.value_types import Mode
 from interlock.hub.calls.gates.validator_choice import Chosen, choose, choose_configured, combined
 from interlock.judge.arguments import ValidatorName
 

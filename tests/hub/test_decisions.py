@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import MAX_OPEN_PER_ASKER
 from interlock.hub.approvals.states import DecisionState

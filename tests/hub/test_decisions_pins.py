@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
+from interlock.config.settings import Approvals, Hub, Permissions, Timeouts
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.pins import PINS, Pins, difference
@@ -19,7 +20,8 @@ from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 

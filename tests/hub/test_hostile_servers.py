@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Hub, Restart, Server, Timeouts
-from interlock.hub.catalog.offer import make_offer
+from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import MAX_LINES
 from interlock.hub.upstreams.states import ServerState

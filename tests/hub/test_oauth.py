@@ -672,7 +672,7 @@ async def test_an_issuer_says_itself_where_its_keys_are(tmp_path: Path, issuer: 
 async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
     tmp_path: Path, issuer: Issuer, document: Any
 ) -> None:
-    async with Issuer() as other:
+    async with Issuer("other") as other:
         text = json.dumps(document).replace("BASE", issuer.base).replace("KEYS", issuer.url)
         place = "/.well-known/oauth-authorization-server"
         issuer.documents[place] = text.replace("OTHER", other.url).encode()
@@ -695,7 +695,7 @@ def test_t13_keys_that_are_elsewhere_come_protected_or_not_at_all() -> None:
 
 async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_path: Path, issuer: Issuer) -> None:
     second = "https://second.example.com"
-    async with Issuer() as other:
+    async with Issuer("other") as other:
         scopes = {"echo": ("invoke:busy__echo", "read:**"), "all": ("invoke:**",)}
         more = SecondIssuer(issuer=second, jwks_url=other.url, scopes=scopes)
         oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, issuers={"second": more})

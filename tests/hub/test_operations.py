@@ -25,7 +25,7 @@ from .running_hub import RunningHub, child, running_hub
 from .test_journal import entries
 
 ALL = [*OPERATIONS.values()]
-CHANGES_NOTHING = ("call", "chat.read", "logins.wait", "logins.poll")
+CHANGES_NOTHING = ("call", "chat.read", "logins.wait", "logins.poll", "rollback.plan")
 """Operations of the owner that the audit log shows as something else."""
 
 

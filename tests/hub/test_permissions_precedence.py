@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 import pytest
 
-from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions, Server
+from interlock.config.settings import Config, Hub, Permissions, Server
+from interlock.config.value_types import PermissionPolicy
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES

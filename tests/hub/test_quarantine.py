@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Config, Hub, Server, Tools
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.judge import instructions
 from interlock.judge.findings import Finding

@@ -126,7 +126,7 @@ async def test_tools_stay_listed_when_a_login_ends_and_say_how_to_log_in(
         page = await hub.operate("logins.begin", server="docs")
         assert dict(parse_qsl(urlsplit(page["url"]).query))["scope"] == "read write"
         assert (await go(await visit(page["url"])))[0] == 200
-        assert text_of(await call(hub)) == "you are client-1"
+        assert text_of(await call(hub)) == "you are client-2"
 
 
 async def test_t104_each_principal_has_a_login_of_its_own_where_the_server_is_per_user(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import forking
 from conformance.packages import command, install
 from conformance.subjects import is_ready, running, wait_until
 
@@ -27,7 +28,7 @@ def peer_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerHub]:
     files = folder / "files"
     files.mkdir()
     hub_port, sdk_port = free_ports(2)
-    sdk = (sys.executable, str(HERE / "sdk_peer.py"))
+    sdk = forking.command(str(HERE / "sdk_peer.py"))
     servers: dict[str, dict[str, object]] = {
         "everything": {"command": command("server-everything")},
         "filesystem": {"command": command("server-filesystem", str(files))},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio
 import msgspec
 from mcp import Client, StdioServerParameters, types
 
+import forking
 from conformance.subjects import SOURCE, free_port, listens
 from interlock.cli.failures import Failure
 from interlock.cli.hub_link import HubLink
@@ -56,15 +56,15 @@ class PeerHub(msgspec.Struct, frozen=True):
 
     async def interlock(self, *arguments: str) -> str:
         """What a command of the terminal face says."""
-        command = [sys.executable, "-m", "interlock.cli", *arguments]
+        command = forking.command("-m", "interlock.cli", *arguments)
         said = await anyio.run_process(command, env=variables(self.home))
         return said.stdout.decode()
 
 
 def stdio(home: Path, *arguments: str, **environment: str) -> StdioServerParameters:
     """`interlock stdio`, as a client's configuration would start it."""
-    command = ["-m", "interlock.cli", "stdio", *arguments]
-    return StdioServerParameters(command=sys.executable, args=command, env={**variables(home), **environment})
+    program, *words = forking.command("-m", "interlock.cli", "stdio", *arguments)
+    return StdioServerParameters(command=program, args=words, env={**variables(home), **environment})
 
 
 def variables(home: Path) -> dict[str, str]:

@@ -15,6 +15,9 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 
 from hub.running_hub import until
 from interlock.config.settings import Rate, Topic
+from interlock.protocols.mcpx.routing import Mode
+from interlock.rooms.member import Member
+from interlock.rooms.tickets import Admitted
 from interlock.transports.websocket import WebSocketConnection, text_frame
 
 from .running import RunningRooms, running_rooms
@@ -246,6 +249,55 @@ async def test_a_participant_that_never_reads_is_cut_off_and_the_others_are_serv
             left = await bob.next("system/presence")
         assert left["payload"]["participant"] == {"id": "deaf"}
         deaf.transport.abort()
+
+
+class SilentConnection:
+    """A participant's connection that takes frames until `full`, and whose participant reads none."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.full = False
+        self.frames: list[bytes] = []
+        member.attach(self)
+        member.on_open()
+
+    def send(self, frame: bytes) -> bool:
+        if not self.full:
+            self.frames.append(frame)
+        return not self.full
+
+    def close(self, code: int, reason: str, last: bytes = b"") -> None:
+        self.frames.append(last)
+        self.member.on_lost()
+
+    def resume(self) -> None:
+        """It sends nothing."""
+
+
+async def test_many_participants_that_never_read_are_cut_off_and_their_sender_stays(tmp_path: Path) -> None:
+    public = Topic(visibility="public", profile="full-access", rate=Rate())
+    async with running_rooms(tmp_path, build=public) as rooms:
+        ann, bob = await rooms.join("ann"), await rooms.join("bob")
+        silent = [SilentConnection(rooms.gateway.admit("build", Admitted(None), Mode.ALL)) for _ in range(200)]
+        for one in silent:
+            one.full = True
+            one.frames.clear()
+        await ann.send("chat", {"text": "hello"})
+        assert (await bob.next("chat"))["payload"] == {"text": "hello"}
+        left = set()
+        while len(left) < len(silent):
+            presence = (await bob.next("system/presence"))["payload"]
+            if presence["event"] == "leave":
+                left.add(presence["participant"]["id"])
+        assert left == {one.member.id for one in silent}
+        room = next(iter(rooms.gateway.rooms))
+        assert {member.id for member in room.members} == {"ann", "bob"}
+        assert room.counts.dropped == len(silent)
+        for one in silent:
+            (last,) = one.frames
+            assert b"too_slow" in last, "it learns why, and nothing else"
+        await ann.send("chat", {"text": "still here"})
+        assert (await bob.next("chat"))["payload"] == {"text": "still here"}
 
 
 async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_a_mode_changes_at_run_time(tmp_path: Path) -> None:
             await ann.send("chat", {"text": "to all"})
             await ann.nothing()
             assert [one["payload"]["text"] for one in await eve.nothing() if one["kind"] == "chat"] == heard
-        with pytest.raises(Fault, match="is not in 'build'"):
+        with pytest.raises(Fault, match="no participant 'nobody' in 'build'"):
             await rooms.operate("rooms.mode", id="nobody", mode="all", topic="build")
 
 

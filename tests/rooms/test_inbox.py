@@ -145,6 +145,17 @@ async def test_a_proposal_to_nobody_is_fulfilled_by_the_participant_that_the_per
     await coder.leave()
 
 
+async def test_a_proposal_to_somebody_who_is_not_there_stays_open(rooms: RunningRooms) -> None:
+    coder = await rooms.join("coder")
+    decision = await offered(rooms, proposal := await propose(coder, "gone", to=["server:nope"]))
+    with pytest.raises(Fault, match=f"server:nope is not in .*; here: .*{BUSY}"):
+        await answer(rooms, decision, "once")
+    assert (await offered(rooms, proposal)).state is DecisionState.OPEN
+    done = await answer(rooms, decision, "once", to=["server:nope", BUSY])
+    assert done["response"]["result"]["content"][0]["text"] == "gone"
+    await coder.leave()
+
+
 async def test_t92_nobody_fulfils_with_more_than_its_own_rights(rooms: RunningRooms) -> None:
     pia, eve = await person(rooms, "pia"), await rooms.join("eve")
     decision = await offered(rooms, await propose(eve, "rights"))

@@ -20,8 +20,9 @@ from interlock.store.store import _back_up_before
 
 from .things import THINGS, Thing
 
+NOW = len(steps())
 NEXT = Step(
-    2,
+    NOW + 1,
     "notes",
     """
     CREATE TABLE notes (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL);
@@ -86,8 +87,8 @@ async def test_a_migration_that_is_killed_at_any_step_is_completed_by_the_next_s
         assert finished or child.returncode == -9, child.stderr
         database = connect(where)
         number = schema_number(database)
-        assert ("notes" in database.tables()) == (number == 2)
-        if number == 2:
+        assert ("notes" in database.tables()) == (number == NEXT.number)
+        if number == NEXT.number:
             assert database.execute("SELECT id FROM notes") == [("a",)]
             break
         database.close()
@@ -98,7 +99,7 @@ async def test_a_migration_that_is_killed_at_any_step_is_completed_by_the_next_s
     for backup in backups.iterdir():
         copy = Sqlite(backup)
         assert copy.problems() == []
-        assert schema_number(copy) == 1
+        assert schema_number(copy) == NOW
         assert copy.execute("SELECT key FROM documents") == [("a",)]
         copy.close()
 
@@ -117,7 +118,7 @@ def test_without_a_place_for_the_backup_a_shared_schema_is_not_changed(postgres:
     bring_up(database, lambda _: None)
     with pytest.raises(StoreError, match="older"):
         bring_up(database, lambda number: _back_up_before(database, postgres, number, None), (*steps(), NEXT))
-    assert schema_number(database) == 1
+    assert schema_number(database) == NOW
     database.close()
 
 

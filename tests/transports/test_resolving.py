@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interlock.judge.urls import UrlRules
-from interlock.transports.http.channel import Reply
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
+from interlock.transports.http.reply import Reply
 from interlock.transports.resolving import KEPT_S, MOST_NAMES, Resolver, checked, checked_redirect, guarded
 from interlock.wire.errors import Fault
 

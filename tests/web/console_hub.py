@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from hub.test_live import offer
+from interlock.config.settings import Agent, Approvals, Hub, Rooms, Timeouts, Topic
 
 Result = TypeVar("Result")
+ROOMS = Rooms(topics={"build": Topic(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))})
 
 
 class HubInThread:
@@ -23,6 +25,7 @@ class HubInThread:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._over: asyncio.Event
+        self._coder: RawClient | None = None
         self.hub: RunningHub
 
     def do(self, work: Callable[[], Awaitable[Result]]) -> Result:
@@ -36,6 +39,15 @@ class HubInThread:
     def ask(self, text: str) -> None:
         """Have an agent make a call that asks."""
         self.do(lambda: call(self.hub, text))
+
+    def in_room(self, tool: str, **arguments: Any) -> None:
+        """Have an agent use a tool for rooms."""
+        answer = self.do(lambda: self._use(tool, arguments))
+        assert not answer["result"].get("isError"), answer
+
+    async def _use(self, tool: str, arguments: dict[str, Any]) -> Any:
+        self._coder = self._coder or RawClient(self.hub.url + "/mcp", self.hub.key("coder"))
+        return await self._coder.modern("tools/call", {"name": tool, "arguments": {"room": "build", **arguments}})
 
     def code(self) -> str:
         operations = self.hub.operations
@@ -61,9 +73,9 @@ class HubInThread:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
         agents = {"careful": Agent(ask=("busy__ec*",))}
-        servers = {"busy": child("busy_server.py")}
+        servers = {"busy": child("busy_server.py"), "news": child("live_server.py", offer(), "{}")}
         try:
-            async with running_hub(self._home, servers, hub=settings, agents=agents) as self.hub:
+            async with running_hub(self._home, servers, hub=settings, agents=agents, rooms=ROOMS) as self.hub:
                 self._ready.set()
                 await self._over.wait()
         finally:

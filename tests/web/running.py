@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forking
 from hub.running_hub import SOURCE, running_hub
 from interlock.config.settings import Server
 from interlock.hub.auth.principals import Kind
@@ -19,7 +19,7 @@ EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 
 def example(**settings: Any) -> Server:
     """The example, as the hub runs it."""
-    return Server(command=(sys.executable, str(EXAMPLE)), env={"PYTHONPATH": str(SOURCE)}, **settings)
+    return Server(command=forking.command(str(EXAMPLE)), env={"PYTHONPATH": str(SOURCE)}, **settings)
 
 
 @contextlib.contextmanager

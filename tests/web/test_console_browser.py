@@ -24,7 +24,17 @@ window.Notification = class {
   constructor(title, more) { window.notes.push(more.body); }
 };
 """
-PAGES = ("/servers", "/servers/busy", "/agents", "/agents/careful", "/tools", "/tools/busy__echo")
+PAGES = (
+    "/servers",
+    "/servers/busy",
+    "/agents",
+    "/agents/careful",
+    "/tools",
+    "/tools/busy__echo",
+    "/rooms",
+    "/rooms/build",
+    "/live",
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +42,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubInThr
     """One hub and one browser for all tests here. It is logged in by the fragment as `interlock console` does it."""
     folder = tmp_path_factory.mktemp("browser")
     with HubInThread(folder / "hub").running() as hub, browser(folder / "browser") as page:
+        hub.in_room("join_room")
         page.open(f"{hub.address}/login#code={hub.code()}")
         page.until("location.pathname === '/console'")
         yield hub, page
@@ -167,6 +178,24 @@ def test_the_servers_and_their_logs_are_live(page: Page, hub: HubInThread) -> No
     page.open(f"{hub.address}/servers/busy")
     hub.hub.hub_app.logs.add("busy", "stderr", "a line from the server")
     page.until("document.getElementById('log').textContent.includes('a line from the server')")
+    assert page.complaints() == []
+
+
+def test_a_room_is_live_and_a_proposal_is_fulfilled_in_it(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.address}/rooms/build")
+    page.until("document.documentElement.dataset.live")
+    hub.in_room("say_in_room", text=HOSTILE)
+    page.until("document.getElementById('talk').textContent.includes('u202eevil')")
+    assert page.run("document.querySelectorAll('main img, main script').length") == 0
+    tab_to(page, "it.name === 'text'")
+    page.ask("Input.insertText", text="good morning")
+    press(page, "Enter")
+    page.until("document.getElementById('talk')?.textContent.includes('good morning')")
+    look = {"name": "add", "arguments": {"a": 20, "b": 22}}
+    hub.in_room("propose_in_room", method="tools/call", params=look, to=["server:busy"])
+    page.until("document.querySelector('#proposals button[value=once]') !== null")
+    page.run("document.querySelector('#proposals button[value=once]').click()")
+    page.until("document.getElementById('talk')?.textContent.includes('mcp/response:tools/call:add')")
     assert page.complaints() == []
 
 

@@ -13,6 +13,7 @@ from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.audit.record import OPERATED, Outcome, Record
 from interlock.hub.audit.search import Entry
 from interlock.hub.upstreams.states import ServerState
+from interlock.web.console import tools
 from interlock.web.console.argument_form import PREFIX, arguments_of, fields_of
 from interlock.web.console.charts import CALLS, HEIGHT, chart_of
 from interlock.wire.errors import Fault
@@ -127,7 +128,7 @@ async def test_a_tool_is_found_read_judged_and_called_as_the_person(hub: Running
     result = await visitor.press(page, "call", **{f"{PREFIX}a": "40", f"{PREFIX}b": "2"})
     assert "42" in result.text
     judged = await visitor.press(page, "judge", **{f"{PREFIX}a": "40", f"{PREFIX}b": "2"})
-    assert "<strong>allowed</strong>" in judged.text
+    assert 'SUCCESS">allowed</span>' in judged.text
     wrong = await visitor.press(page, "call", **{f"{PREFIX}a": "one", f"{PREFIX}b": "2"})
     assert wrong.status == 400
     assert "not valid JSON" in wrong.text
@@ -204,3 +205,19 @@ def test_a_form_follows_the_schema_and_comes_back_as_arguments() -> None:
     for odd in (None, [], {"properties": []}, {"properties": {str(n): {} for n in range(99)}}):
         assert fields_of(odd) is None
     assert bytes(arguments_of({"arguments": '{"a":1}'}, None)) == b'{"a":1}'
+
+
+async def test_a_long_list_comes_in_pages(hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "PAGE", 5)
+    seen: list[str] = []
+    address = "/console/tools?server=busy"
+    while address:
+        page = (await visitor.get(address)).text
+        assert len(page) < 100_000
+        seen += re.findall(r'href="/console/tools/busy__(\w+)"', page)
+        older = re.search(r'rel="next" href="([^"]+)"', page)
+        address = "" if older is None else older[1].replace("&amp;", "&")
+    listed = [row["tool"] for row in (await hub.operate("tools", server="busy"))["tools"]]
+    assert len(listed) > 10
+    assert seen == listed
+    assert (await visitor.get("/console/tools?server=none")).status == 404

@@ -16,6 +16,7 @@ from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.approvals.decision import Question
 from interlock.hub.audit.entries import event_record
 from interlock.hub.catalog.target import Target
+from interlock.web.console import timeline
 from interlock.web.console.events import MAX_STREAMS_PER_SESSION
 from interlock.web.console.timeline import PAGE
 
@@ -65,17 +66,21 @@ async def test_entries_are_filtered_by_who_what_and_outcome(hub: RunningHub, vis
         assert len(links((await visitor.get(f"/console/timeline?{query}")).text)) == count, query
 
 
-async def test_pages_go_back_to_the_first_entry_and_are_exported(hub: RunningHub, visitor: Visitor) -> None:
+async def test_pages_go_back_to_the_first_entry_and_are_exported(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(PAGE + 5):
         hub.hub_app.recorder.add(event_record("dev.interlock.test", target=Target("tool", "busy", str(number))))
+    monkeypatch.setattr(timeline, "EXPORT_PAGE", 20)
     query, seen = "event=dev.interlock.test", []
     for pages in (1, 2):
         exported = await visitor.get(f"/console/timeline/export?{query}")
         assert exported.headers["content-type"].startswith("application/x-ndjson")
         lines = [json.loads(line) for line in exported.text.splitlines()]
         page = (await visitor.get(f"/console/timeline?{query}")).text
-        assert len(links(page)) == len(lines) == (PAGE if pages == 1 else 5)
-        seen += [line["record"]["name"] for line in lines]
+        assert len(links(page)) == (PAGE if pages == 1 else 5)
+        assert len(lines) == (PAGE + 5 if pages == 1 else 5), "an export goes on to the oldest entry that matches"
+        seen = seen or [line["record"]["name"] for line in lines]
         older = re.search(r'rel="next" href="/console/timeline\?([^"]+)"', page)
         query = "" if older is None else older[1].replace("&amp;", "&")
     assert query == ""
@@ -92,13 +97,16 @@ async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_al
     page = (await visitor.get(entry)).text
     assert "hello" in page
     assert secret not in page
-    for text in ("TOOL_EXECUTED", "SUCCESS", "Took", "Entries of this trace", "Judge it"):
+    for text in ("TOOL_EXECUTED", "SUCCESS", "Took", "Result</dt>", "Entries of this trace", "Judge it"):
         assert text in page, text
-    assert "<strong>allowed</strong>" in (await visitor.get(f"{entry}?judge=yes")).text
+    judged = (await visitor.get(f"{entry}?judge=yes")).text
+    assert 'SUCCESS">allowed</span>' in judged
+    for gate in ("access", "schema", "confirm"):
+        assert f"<td>{gate}</td>" in judged, "every gate says what it says"
     await hub.deny("ann", "busy", "echo")
     judged = (await visitor.get(f"{entry}?judge=yes")).text
-    assert "<strong>refused</strong>" in judged
-    assert "by the gate access" in judged
+    assert 'BLOCKED">refused</span> by the gate access' in judged
+    assert judged.count('SUCCESS">passed</span>') >= 3, "the gates behind that one are shown, too"
 
 
 async def test_unknown_entries_are_not_found(visitor: Visitor) -> None:

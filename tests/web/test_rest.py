@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from hub.running_hub import SOURCE, RawClient, RunningHub, child, running_hub, until
-from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profile, Rate, Server, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Limits, Profile, Rate, Server, Timeouts
+from interlock.config.value_types import Era
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
 from interlock.web.rest import routes

@@ -65,15 +65,17 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Chat": {
+        "channels": Entry("channels:channels", "List, open and close channels of servers."),
         "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
         "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
     },
     "Live": {
         "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
         "events": Entry("features:events", "List events that servers pushed, and what became of them."),
-        "usage": Entry("features:usage", "Count the events, wakes and tokens of servers."),
+        "usage": Entry("features:usage", "Count the events, inferences, tokens and cost of servers and conversations."),
     },
     "Rooms": {
+        "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),
         "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
     },
     "Write": {

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from .call_outcomes import finish_with
 from .perform import Json, need_person, perform, performs, say_rows
 from .show import bold, coloured, json_option, one_line, plain, say, say_table, show_json
 
@@ -61,6 +62,8 @@ def show(found: Json, id: str) -> None:
 def approve(id: str, always: bool, as_json: bool) -> None:
     """Approve a call once, or always. It shows the call in full and asks. Needs a terminal.
 
+    A proposal of a room is carried out at once, and its answer is shown. If it fails, the command ends with 1.
+
     \b
     Example:
       interlock approvals approve a3f --always
@@ -71,8 +74,14 @@ def approve(id: str, always: bool, as_json: bool) -> None:
     click.confirm("Approve it?", default=False, abort=True, err=True)
     answer = "always" if always else "once"
     given = {"id": id, "answer": answer, "view": found["view_hash"], "terminal": True}
-    row = perform("approvals.answer", given)["decision"]
-    if as_json:
+    done = perform("approvals.answer", given, timeout=60)
+    row, response = done["decision"], done.get("response")
+    if row["kind"] == "proposal" and not as_json:
+        answered(row)
+        finish_with(response)
+    elif row["kind"] == "proposal":
+        finish_with(response, as_json={**row, "response": response})
+    elif as_json:
         show_json(row)
     else:
         answered(row)

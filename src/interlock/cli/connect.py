@@ -51,6 +51,9 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
                 err=True,
             )
         say(f"  → {chosen.after} To undo: `interlock connect {name} --undo`.")
+        if outcome["others"]:
+            others = ", ".join(plain(other) for other in outcome["others"])
+            say(f"  → {chosen.title} also starts {others} itself; `interlock setup` moves them into the hub")
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
@@ -81,11 +84,18 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
             backup = back_up(chosen.path)
             write_atomically(chosen.path, changed.encode(), private=True)
     outcome = {"client": name, "path": str(chosen.path), "entry": entry}
-    return {**outcome, "backup": str(backup) if backup else None}
+    others = [other for other in _servers(chosen) if other != ENTRY]
+    return {**outcome, "backup": str(backup) if backup else None, "others": others}
 
 
 def existing_entry(chosen: Client) -> dict[str, object] | None:
     """Our entry in the client's file. Its key is still valid, so printing it needs no new one."""
+    found = _servers(chosen).get(ENTRY)
+    return found if isinstance(found, dict) else None
+
+
+def _servers(chosen: Client) -> dict[str, Any]:
+    """The servers in the client's file; none if it cannot be parsed."""
     from interlock.config.documents import parser_of
     from interlock.config.files import BYTE_ORDER_MARK
     from interlock.config.problems import Problem
@@ -93,25 +103,17 @@ def existing_entry(chosen: Client) -> dict[str, object] | None:
     text = _read(chosen.path).removeprefix(BYTE_ORDER_MARK)
     parsed = parser_of(chosen.path)(text, str(chosen.path)) if text.strip() else None
     if parsed is None or isinstance(parsed, Problem):
-        return None
+        return {}
     found: Any = parsed[0]
-    for key in (*chosen.at, ENTRY):
+    for key in chosen.at:
         found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, locked_for_change, write_atomically
-
     from .hub_link import HubLink
 
-    text = _read(chosen.path)
-    changed = without_entries(chosen, text, [(*chosen.at, ENTRY)]) if text else text
-    backup = None
-    if changed != text:
-        with locked_for_change(chosen.path):
-            backup = back_up(chosen.path)
-            write_atomically(chosen.path, without_entries(chosen, _read(chosen.path), [(*chosen.at, ENTRY)]).encode())
+    changed, backup = disconnect(chosen)
     revoked = None
     try:
         with HubLink.open() as link:
@@ -123,10 +125,38 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
         "client": name,
         "path": str(chosen.path),
         "entry": ENTRY,
-        "changed": changed != text,
+        "changed": changed,
         "backup": str(backup) if backup else None,
         "revoked": revoked,
     }
+
+
+def disconnect(chosen: Client) -> tuple[bool, Path | None]:
+    """Remove our entry from the client's file. Returns whether there was one, and the copy of the old file."""
+    from interlock.config.files import back_up, locked_for_change, write_atomically
+
+    if not chosen.path.exists():
+        return False, None
+    with locked_for_change(chosen.path):
+        text = _read(chosen.path)
+        changed = without_entries(chosen, text, [(*chosen.at, ENTRY)]) if text else text
+        if changed == text:
+            return False, None
+        backup = back_up(chosen.path)
+        write_atomically(chosen.path, changed.encode())
+    return True, backup
+
+
+def new_key(link: HubLink, name: str) -> str:
+    """A new key for a client, in the place of all its old ones."""
+    revoke_keys(link, name)
+    return str(link.ask("hub/keys.create", {"agent": name, "kind": "agent"})["key"])
+
+
+def has_keys(link: HubLink, name: str) -> bool:
+    """Whether the hub knows a valid key of the client."""
+    rows = link.ask("hub/keys.list").get("keys") or []
+    return any(row.get("agent") == name and row.get("status") == "active" for row in rows)
 
 
 def revoke_keys(link: HubLink, name: str) -> object:

@@ -100,16 +100,21 @@ def events(found: Json, **given: Any) -> None:
 @click.command()
 @performs("usage", "usage")
 @click.option("--days", type=click.IntRange(1, 365), default=7, show_default=True, help="How many days to count.")
+@click.option(
+    "--by",
+    type=click.Choice(["server", "feature_set", "agent", "conversation"]),
+    help="One row for each of these; else for each combination of them.",
+)
 def usage(rows: list[Json], **given: Any) -> None:
-    """Count the events, wakes and tokens of servers.
+    """Count the events, inferences, tokens and cost of servers and conversations.
 
-    The rows are per server, feature set and agent.
+    Costs follow from the prices in [models.NAME].
 
     \b
     Example:
-      interlock usage --days 1
+      interlock usage --days 1 --by server
     """
-    say_rows(rows, _usage, "No server pushed an event.")
+    say_rows(rows, _usage, "There were no events and no inferences.")
 
 
 def _show(rows: list[Json]) -> None:
@@ -130,6 +135,13 @@ def _event(row: Json) -> tuple[str, ...]:
 
 
 def _usage(row: Json) -> tuple[str, ...]:
-    counts = f"{row['events']} events, {row['wakes']} wakes, about {row['tokens']} tokens"
-    rest = f"{row['held']} held, {row['dropped']} dropped"
-    return bold(plain(row["server"])), plain(row["feature_set"]), plain(row["agent"]), counts, rest
+    named = [plain(row[name]) for name in ("server", "feature_set", "agent", "conversation")]
+    counts = []
+    if row["events"]:
+        counts.append(f"{row['events']} events, {row['wakes']} wakes, about {row['tokens']} tokens")
+        counts.append(f"{row['held']} held, {row['dropped']} dropped")
+    if row["inferences"]:
+        counts.append(f"{row['inferences']} inferences, {row['input_tokens']} tokens in, {row['output_tokens']} out")
+        counts += [f"{row['failed']} failed"] if row["failed"] else []
+        counts.append(f"cost {row['cost']:.4f}")
+    return bold(named[0] or "-"), *(name or "-" for name in named[1:]), "; ".join(counts)

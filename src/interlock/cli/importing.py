@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .failures import Refused, WrongConfiguration
+from .plain_tokens import move_option, plain_tokens, without_plain_tokens
 from .servers import config_file, config_option, show_outcome, start_warnings, write_servers
 from .show import bold, counted, is_attended, json_option, plain, say
 
@@ -30,12 +31,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also import other programs than package launchers, shell lines, and code from URLs.",
 )
-@click.option(
-    "--move-secrets/--keep-secrets",
-    "move",
-    default=None,
-    help="Keep plain tokens encrypted, and write ${secret:NAME} in their place. Default: ask.",
-)
+@move_option
 @config_option
 @json_option
 def import_(
@@ -67,14 +63,8 @@ def import_(
             warnings += start_warnings(name, taken[name])
     if taken and not yes:
         _confirm([planned(name, server) for name, server in taken.items()], refused)
-    secrets = {name: found for name, server in taken.items() if (found := plain_secrets(name, server))}
-    if secrets and move is None and not yes:
-        count = sum(map(len, secrets.values()))
-        move = click.confirm(f"Keep {counted(count, 'plain token')} encrypted?", default=True, err=True)
-    if secrets and move:
-        taken |= {name: _moved(taken[name], found) for name, found in secrets.items()}
-    elif secrets:
-        warnings += [f"`{name}` has plain tokens in the file; --move-secrets keeps them encrypted" for name in secrets]
+    taken, plain_ones = without_plain_tokens(taken, move=move, may_ask=not yes)
+    warnings += plain_ones
     changed = (
         write_servers(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
     )
@@ -84,55 +74,26 @@ def import_(
         raise Refused("no server was imported", "fix the problems above; use --trust for servers that you trust")
 
 
-def plain_secrets(server_id: str, server: Server) -> dict[str, tuple[str, str]]:
-    """The plain tokens of a server: by variable or header, the name that it would be kept under, and the value."""
-    from interlock.judge.secrets import find_secrets
-    from interlock.store.secret_names import names_a_secret
-
-    found: dict[str, tuple[str, str]] = {}
-    for name, written in (*server.env.items(), *server.headers.items()):
-        value = written.replace("$${", "")
-        if value and "${" not in value and (names_a_secret(name) or find_secrets(f"{name}={value}")):
-            found[name] = f"{server_id}-{name}".lower().replace("_", "-"), written.replace("$${", "${")
-    return found
-
-
-def _moved(server: Server, secrets: dict[str, tuple[str, str]]) -> Server:
-    """The server with references in the place of its tokens, which are stored now. `Bearer` stays where it is."""
-    from msgspec.structs import replace
-
-    from interlock.config.home import home_folder
-    from interlock.config.secret_store import SecretStore
-
-    store = SecretStore(home_folder())
-    written: dict[str, str] = {}
-    for name, (kept, value) in secrets.items():
-        scheme, space, token = value.partition(" ") if name in server.headers else ("", "", value)
-        token, before = (token, scheme + space) if token else (value, "")
-        store.put(kept, token)
-        written[name] = f"{before}${{secret:{kept}}}"
-    env = {name: written.get(name, value) for name, value in server.env.items()}
-    return replace(server, env=env, headers={name: written.get(name, value) for name, value in server.headers.items()})
-
-
 def _readable_by_all(file: Path, name: str, server: Server) -> list[str]:
-    if os.name == "nt" or not file.stat().st_mode & 0o004 or not plain_secrets(name, server):
+    if os.name == "nt" or not file.stat().st_mode & 0o004 or not plain_tokens(name, server):
         return []
     return [f"every user of this machine can read {file} with the tokens of `{name}`; run `chmod 600 {file}`"]
 
 
 def show_planned(servers: Iterable[Planned]) -> None:
-    """Show every command, address and value in full, as a person confirms them."""
-    import shlex
+    """Show every command, address and value, as a person confirms them: in full, but for the secrets."""
+    from interlock.hub.admin.server_address import address_shown, command_shown, value_shown
 
     for server in servers:
-        target = server.url or shlex.join(server.command)
+        target = address_shown(server.url) if server.url else command_shown(server.command)
         folder = f"  in {plain(server.cwd)}" if server.cwd else ""
         say(f"  {bold(server.id, err=True)}: {plain(target)}{folder}", err=True)
         for name, value in (*server.env.items(), *server.headers.items()):
-            say(f"      {plain(name)}={plain(value)}", err=True)
+            say(f"      {plain(name)}={plain(value_shown(name, value))}", err=True)
         if server.variables:
             say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
+        if not server.enabled:
+            say("      not started: it is disabled in the file", err=True)
         if server.refused:
             say(f"      never started: {plain(server.refused)}", err=True)
 

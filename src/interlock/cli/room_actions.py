@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from .approvals import details
 from .arguments import read_arguments
-from .failures import WrongConfiguration, WrongUsage
-from .perform import need_person, perform
+from .call_outcomes import finish_with
+from .failures import Failure, WrongConfiguration, WrongUsage
+from .perform import Json, need_person, perform
 from .room_connection import KEY, URL, joined, run, sent
 from .servers import config_file, config_option, read_pairs, reload_hub, show_outcome
-from .show import as_dict, bold, coloured, json_option, one_line, plain, say, show_json
+from .show import bold, json_option, plain, say, show_json
 
-MAX_SHOWN_CHARS = 2_000
-CALL_S = 600.0
-"""How long `call` waits for an answer."""
+if TYPE_CHECKING:
+    from interlock.rooms.participant import Participant
+
+MOST_SHOWN = 20
 
 
 @click.command()
@@ -52,7 +53,8 @@ def create(
 ) -> None:
     """Add a topic to `interlock.toml`.
 
-    Profiles are full-access, proposal-only, response-only, read-only, tool-only and those of [rooms.profiles].
+    Profiles are full-access, proposal-only, response-only, read-only, tool-only and those of [rooms.profiles]. You
+    yourself have full access, unless --member or --kind says otherwise.
 
     \b
     Example:
@@ -60,14 +62,18 @@ def create(
     """
     from interlock.config.edit import EditError, add_topic
 
+    path = config_file(config)
+    _check_servers(path, servers)
+    members, kinds = read_pairs(member), read_pairs(kind)
+    if "person" not in kinds:
+        members = {_me(): "full-access", **members}
     table: Mapping[str, object] = {
         "visibility": visibility,
-        "members": read_pairs(member),
-        "kinds": read_pairs(kind),
+        "members": members,
+        "kinds": kinds,
         "servers": list(servers),
         "strict": strict,
     }
-    path = config_file(config)
     try:
         backup = add_topic(path, name, table)
     except EditError as error:
@@ -104,11 +110,13 @@ def propose(
     """
     given = read_arguments(arguments, dict)
     params = {"name": tool, "arguments": given}
-    id_ = run(_propose(topic, params, to, key, url))
+    id_, absent = run(_propose(topic, params, to, key, url))
     if as_json:
         show_json({"id": id_})
-    else:
-        say(f"Proposed as {bold(id_)}.")
+        return
+    say(f"Proposed as {bold(id_)}.")
+    if absent:
+        say(f"  → {plain(absent)}; nobody can fulfil it before", err=True)
 
 
 @click.command()
@@ -117,6 +125,13 @@ def propose(
 @click.argument("arguments", nargs=-1)
 @click.option("--to", multiple=True, required=True, metavar="ID", help="Who carries it out, such as server:files.")
 @click.option("--fulfils", metavar="PROPOSAL", help="The id of the proposal that this call fulfils.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1, 3600),
+    default=120,
+    show_default=True,
+    help="Seconds to wait for the answer.",
+)
 @KEY
 @URL
 @json_option
@@ -126,22 +141,20 @@ def call(
     arguments: tuple[str, ...],
     to: tuple[str, ...],
     fulfils: str | None,
+    timeout: float,
     key: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Call a tool of a participant, and wait for its answer.
+    """Call a tool of a participant, and wait for its answer. A call that fails ends with 1.
 
     \b
     Example:
       interlock rooms call build write_file path=notes.txt content=hello --to server:files
     """
     params = {"name": tool, "arguments": read_arguments(arguments, dict)}
-    result = run(_call(topic, params, to, fulfils, key, url))
-    if as_json:
-        show_json(result)
-        return
-    _say_result(result)
+    result = run(_call(topic, params, to, fulfils, key, url, timeout))
+    finish_with({"result": result}, as_json=result if as_json else None)
 
 
 @click.command()
@@ -153,7 +166,7 @@ def call(
 def fulfil(topic: str, proposal: str, to: tuple[str, ...], always: bool, as_json: bool) -> None:
     """Fulfil a proposal in your name. It shows the proposal in full and asks. Needs a terminal.
 
-    The first characters of the proposal's id are enough.
+    The first characters of the proposal's id are enough. A call that fails ends with 1.
 
     \b
     Example:
@@ -165,46 +178,72 @@ def fulfil(topic: str, proposal: str, to: tuple[str, ...], always: bool, as_json
     click.confirm("Fulfil it?", default=False, abort=True, err=True)
     given = {"id": found["decision"]["id"], "answer": "always" if always else "once", "view": found["view_hash"]}
     done = perform("approvals.answer", {**given, "to": to, "terminal": True}, timeout=60)
-    if as_json:
-        show_json(done)
-        return
-    response = done["response"]
-    if response is None:
-        say("Sent. No answer came yet; the room will have it.")
-    elif "error" in response:
-        say(f"{coloured('failed', 'red')} {one_line(str(response['error'].get('message')), 400)}")
-    else:
-        _say_result(response["result"])
+    finish_with(done["response"], as_json=done if as_json else None)
 
 
-def _say_result(result: Any) -> None:
-    """Print the texts of a tool's result, or all of another result."""
-    found = as_dict(result)
-    blocks = found.get("content") or []
-    texts = [block["text"] for block in blocks if as_dict(block).get("type") == "text"]
-    said = "\n".join(texts) if texts and len(texts) == len(blocks) else msgspec.json.encode(result).decode()
-    word = coloured("failed", "red") if found.get("isError") else coloured("done", "green")
-    say(f"{word} {one_line(said, MAX_SHOWN_CHARS)}")
+def open_proposals(topic: str) -> list[Json]:
+    """The approval requests of the topic's open proposals."""
+    return [row for row in perform("approvals.list")["decisions"] if row["server"] == f"room:{topic}"]
 
 
 def _decision(topic: str, proposal: str) -> str:
-    rows = perform("approvals.list")["decisions"]
-    found = [row for row in rows if row["server"] == f"room:{topic}" and row["proposal"].startswith(proposal)]
-    if len(found) != 1:
-        raise WrongUsage(
-            f"{len(found)} open proposals in {plain(topic)} begin with {proposal!r}", "write more of the id"
-        )
+    rows = open_proposals(topic)
+    found = [row for row in rows if row["proposal"].startswith(proposal)]
+    if len(found) > 1:
+        raise WrongUsage(f"{len(found)} open proposals in {topic} begin with {proposal!r}", "write more of the id")
+    if not found:
+        ids = ", ".join(row["proposal"] for row in rows[:MOST_SHOWN])
+        hint = f"open: {ids}" if ids else f"no proposal is open in {topic}; it may be fulfilled, rejected or expired"
+        raise WrongUsage(f"no open proposal in {topic} begins with {proposal!r}", hint)
     return str(found[0]["id"])
 
 
-async def _propose(topic: str, params: dict[str, Any], to: tuple[str, ...], key: str | None, url: str | None) -> str:
+def _me() -> str:
+    from interlock.config.home import user_name
+    from interlock.hub.auth.principals import local_person
+
+    return local_person(user_name()).id
+
+
+def _check_servers(path: Path, servers: tuple[str, ...]) -> None:
+    """Refuse a server that is not configured: it could never take part."""
+    from interlock.config import load
+
+    known = load(path).config.servers if servers and path.exists() else {}
+    for name in servers:
+        if name not in known:
+            configured = f"configured: {', '.join(known)}" if known else "add it first, with `interlock add`"
+            raise WrongUsage(f"there is no server `{name}`", configured)
+
+
+async def _propose(
+    topic: str, params: dict[str, Any], to: tuple[str, ...], key: str | None, url: str | None
+) -> tuple[str, str]:
+    """The id of the proposal, and who is not there to carry it out."""
     async with await asyncio.to_thread(joined, topic, key, url) as me:
         id_ = await me.propose("tools/call", params, to)
-    return await sent(me, id_)
+        absent = _absent(me, topic, to) if to else ""
+    return await sent(me, id_), absent
 
 
 async def _call(
-    topic: str, params: dict[str, Any], to: tuple[str, ...], fulfils: str | None, key: str | None, url: str | None
+    topic: str,
+    params: dict[str, Any],
+    to: tuple[str, ...],
+    fulfils: str | None,
+    key: str | None,
+    url: str | None,
+    timeout: float,
 ) -> Any:
     async with await asyncio.to_thread(joined, topic, key, url) as me:
-        return await me.request("tools/call", params, to, fulfils=fulfils, timeout=CALL_S)
+        if absent := _absent(me, topic, to):
+            raise Failure(absent, "name somebody who is there with --to")
+        return await me.request("tools/call", params, to, fulfils=fulfils, timeout=timeout)
+
+
+def _absent(me: Participant, topic: str, to: tuple[str, ...]) -> str:
+    """Says that nobody of `to` is in the topic, and who is; empty if somebody is."""
+    if any(id_ in me.participants for id_ in to):
+        return ""
+    here = ", ".join(sorted(me.participants)[:MOST_SHOWN]) or "nobody"
+    return f"{', '.join(to)} is not in {topic}; here: {here}"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from .call_outcomes import MAX_SHOWN_CHARS, outcome_line
 from .failures import Failure, WrongUsage
 from .perform import Json, performs, say_rows
-from .room_actions import call, create, fulfil, propose
+from .room_actions import call, create, fulfil, open_proposals, propose
 from .room_connection import KEY, URL, joined, run, sent
 from .show import bold, coloured, counted, json_option, one_line, plain, say, show_json
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from interlock.protocols.mcpx.envelopes import Envelope
     from interlock.rooms.participant import Participant
 
-MAX_SHOWN_CHARS = 2_000
 TO = click.option("--to", multiple=True, metavar="ID", help="Address a participant; repeat it for several.")
 
 
@@ -45,7 +45,7 @@ def list_(rows: list[Json], topic: str | None) -> None:
     Example:
       interlock rooms list
     """
-    none = "There are no topics. → add [rooms.topics.NAME] to interlock.toml"
+    none = "There are no topics. → `interlock rooms create NAME` makes one"
     say_rows(rows, _row, none)
     for row in rows:
         for one in row["participants"] if topic else ():
@@ -149,6 +149,9 @@ async def _watch(topic: str, count: int | None, as_json: bool, key: str | None, 
             say(f"You are {plain(me.id)}, with {counted(len(me.participants), 'other participant')}.", err=True)
             for id_, texts in me.participants.items():
                 say(f"  {bold(plain(id_))} {plain(', '.join(texts))}")
+            for row in () if key is not None else await asyncio.to_thread(open_proposals, topic):
+                say(f"{bold(plain(row['asker']))} {coloured('proposed', 'yellow')} {plain(row['proposal'])}")
+                say(f"    {plain(row['name'])} {one_line(row['summary'], MAX_SHOWN_CHARS)}")
         async for envelope in me:
             if as_json:
                 click.echo(envelope.raw)
@@ -214,7 +217,7 @@ class _Talk:
         proposal = self._found(parts[1])
         payload = msgspec.json.decode(proposal.payload)
         result = await me.request(payload["method"], payload.get("params", {}), [parts[2]], fulfils=proposal.id)
-        say(f"{coloured('done', 'green')} {one_line(msgspec.json.encode(result).decode(), 160)}")
+        say(outcome_line({"result": result}))
 
     def _found(self, id: str) -> Envelope:
         found = [one for one in self._proposals.values() if one.id.startswith(id)]

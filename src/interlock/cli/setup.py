@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from .clients import ENTRY, Client, clients, executable, with_entry, without_entries
-from .connect import existing_entry, revoke_keys
+from .clients import Client, client, clients, executable, with_entry, without_entries
+from .connect import disconnect, existing_entry, has_keys, new_key, revoke_keys
 from .failures import Failure, NoHub, Refused
 from .importing import show_planned
+from .plain_tokens import move_option, with_plain_tokens, without_plain_tokens
 from .servers import config_file, config_option, write_servers
 from .setup_record import SetupRecord, Step
 from .show import bold, counted, is_attended, json_option, plain, say, show_json
@@ -38,10 +39,11 @@ class Found(NamedTuple):
 @click.command()
 @click.option("--yes", is_flag=True, help="Take everything that is found, without unusual commands, and do not ask.")
 @click.option("--trust", is_flag=True, help="With --yes: also take unusual commands, such as shell lines.")
-@click.option("--undo", is_flag=True, help="Restore the files of all clients, and revoke their keys.")
+@click.option("--undo", is_flag=True, help="Restore the files of all clients, and revoke the keys that it created.")
+@move_option
 @config_option
 @json_option
-def setup(yes: bool, trust: bool, undo: bool, config: Path | None, as_json: bool) -> None:
+def setup(yes: bool, trust: bool, undo: bool, move: bool | None, config: Path | None, as_json: bool) -> None:
     """Put the hub in the place of the servers that your clients start.
 
     Finds the configurations of all known clients, shows every server and its command, imports those you choose, and
@@ -54,14 +56,14 @@ def setup(yes: bool, trust: bool, undo: bool, config: Path | None, as_json: bool
     from interlock.config.home import home_folder
 
     record = SetupRecord(home_folder())
-    outcome = _undo(record) if undo else _set_up(record, config, yes=yes, trust=trust)
+    outcome = _undo(record) if undo else _set_up(record, config, yes=yes, trust=trust, move=move)
     if as_json:
         show_json(outcome)
     else:
         _show(outcome, undo=undo)
 
 
-def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool) -> dict[str, Any]:
+def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool, move: bool | None) -> dict[str, Any]:
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
@@ -77,15 +79,18 @@ def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool)
         return {"added": [], "clients": [], "problems": problems, "path": str(path)}
     command = executable()
     for one in connected:  # every file is checked before the first one is changed
-        _changed(one, _text(one), chosen, one.entry(command, ""))
+        _changed(one, chosen, one.entry(command, ""))
     new = {one.id: one.server for one in chosen if one.id not in configured}
+    new, warnings = without_plain_tokens(new, move=move, may_ask=not yes)
+    problems += warnings
     written: dict[str, Any] = write_servers(config, new) if new else {}
     record.add_servers(path, new)
     with reach_hub(home_folder()) as link:
         for one in connected:
-            revoke_keys(link, one.name)
-            key = link.ask("hub/keys.create", {"agent": one.name, "kind": "agent"})
-            _write(one, _changed(one, _text(one), chosen, one.entry(command, str(key["key"]))), record)
+            # A client that has an entry keeps it, with its key and profile.
+            has_entry = existing_entry(one) is not None and has_keys(link, one.name)
+            entry = None if has_entry else one.entry(command, new_key(link, one.name))
+            _write(one, _changed(one, chosen, entry), record, keyed=not has_entry)
     return {
         "added": list(new),
         "clients": [{"client": one.name, "path": str(one.path)} for one in connected],
@@ -112,6 +117,7 @@ def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[lis
 
     found: dict[str, Found] = {}
     problems: list[str] = []
+    configured = {name: with_plain_tokens(server) for name, server in configured.items()}
     for one in present:
         if not one.path.exists():
             continue
@@ -124,7 +130,7 @@ def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[lis
         problems += [str(problem) for problem in report.problems]
         for name, server in servers.items():
             at = report.places[name]
-            if server.problem is not None or at[-1] == ENTRY:
+            if server.problem is not None or not server.enabled:
                 continue
             server = replace(server, source="")
             taken = {**configured, **{known: other.server for known, other in found.items()}}
@@ -187,16 +193,19 @@ def _imported_from(one: Client, chosen: list[Found]) -> list[KeyPath]:
     return [at for found in chosen for client, at in found.places if client.name == one.name]
 
 
-def _changed(one: Client, text: str, chosen: list[Found], entry: dict[str, object]) -> str:
-    return with_entry(one, without_entries(one, text, _imported_from(one, chosen)) if text else text, entry)
+def _changed(one: Client, chosen: list[Found], entry: dict[str, object] | None) -> str:
+    """The client's file without the chosen servers and, if it has none, with our entry."""
+    text = _text(one)
+    text = without_entries(one, text, _imported_from(one, chosen)) if text else text
+    return text if entry is None else with_entry(one, text, entry)
 
 
-def _write(one: Client, text: str, record: SetupRecord) -> None:
+def _write(one: Client, text: str, record: SetupRecord, *, keyed: bool) -> None:
     from interlock.config.files import back_up, locked_for_change, write_atomically
 
     with locked_for_change(one.path):
         copy = back_up(one.path)
-        record.add(Step.of(one.name, one.path, copy, text))
+        record.add(Step.of(one.name, one.path, copy, text, keyed))
         write_atomically(one.path, text.encode(), private=True)
 
 
@@ -215,7 +224,8 @@ def _undo(record: SetupRecord) -> dict[str, Any]:
             continue
         step.restore()
         record.drop(step)
-        revoke.add(step.client)
+        if step.keyed:
+            revoke.add(step.client)
         restored.append(step.path)
     removed: list[str] = []
     path, servers = record.servers()
@@ -230,6 +240,10 @@ def _undo(record: SetupRecord) -> dict[str, Any]:
         elif name in own:
             problems.append(f"`{name}` was edited since and stays in {path}")
     record.drop_servers()
+    for name in sorted(revoke):
+        if existing_entry(client(name)) is not None:
+            disconnect(client(name))
+            problems.append(f"{name} had an older entry whose key is gone; run `interlock connect {name}`")
     try:
         with HubLink.open() as link:
             for name in sorted(revoke):

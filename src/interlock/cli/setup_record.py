@@ -25,10 +25,12 @@ class Step(msgspec.Struct, frozen=True):
     """The file as it was before; None if there was none."""
     sha256: str
     """Of the file as it was written."""
+    keyed: bool = True
+    """Whether a key was created for it, which `--undo` revokes."""
 
     @classmethod
-    def of(cls, client: str, path: Path, copy: Path | None, text: str) -> Step:
-        return cls(client, str(path), str(copy) if copy else None, hashlib.sha256(text.encode()).hexdigest())
+    def of(cls, client: str, path: Path, copy: Path | None, text: str, keyed: bool) -> Step:
+        return cls(client, str(path), str(copy) if copy else None, hashlib.sha256(text.encode()).hexdigest(), keyed)
 
     def is_unchanged(self) -> bool:
         try:

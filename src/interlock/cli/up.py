@@ -167,10 +167,12 @@ def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 
 def _show_unconfirmed(waiting: Unconfirmed) -> None:
+    from interlock.judge.secrets import redact
+
     say(f"{plain(waiting.path)} is part of this folder (sha256 {waiting.hash}). It would start:", err=True)
     show_planned(waiting.servers)
     for setting in waiting.settings:
-        say(f"  and it would set {plain(setting)}", err=True)
+        say(f"  and it would set {plain(redact(setting))}", err=True)
 
 
 def show_running(home: Path, as_json: bool, *, already: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from .approvals import answered, details
+from .call_outcomes import outcome_line
 from .failures import Failure
 from .hub_link import HubLink
 from .perform import Json, need_person
@@ -81,7 +82,10 @@ def _ask_person(row: Json, link: HubLink) -> None:
         if key in KEYS:
             params = {"id": current["id"], "answer": KEYS[key], "view": shown.get("view_hash") or "", "terminal": True}
             try:
-                answered(link.ask("hub/approvals.answer", params)["decision"])
+                done = link.ask("hub/approvals.answer", params, timeout=60)
+                answered(done["decision"])
+                if done["decision"]["kind"] == "proposal" and KEYS[key] != "no":
+                    say(f"  {outcome_line(done.get('response'))}")
             except Failure as failure:
                 say(f"  {plain(failure.message)}")
         else:

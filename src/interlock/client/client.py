@@ -17,7 +17,7 @@ from interlock.client.callbacks import Progress, TaskProgress, call_back, check_
 from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
 from interlock.client.handlers import Handlers, Json
-from interlock.client.input_required import ROUNDS, answered, question_in
+from interlock.client.input_required import ROUNDS, answered, question_in, visited
 from interlock.client.negotiation import Pin
 from interlock.client.oauth.login import Login
 from interlock.client.oauth.retries import log_in_after, logged_in
@@ -337,7 +337,7 @@ class Client:
             except Fault as fault:
                 if fault.foreign_code != URL_FIRST:
                     await log_in_after(fault, self._login)
-                elif not await self._visited(fault):
+                elif not await visited(fault, self.handlers):
                     raise
                 continue
             question = question_in(result)
@@ -347,18 +347,6 @@ class Client:
                 return _object(result), rounds
             params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
-
-    async def _visited(self, fault: Fault) -> bool:
-        """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
-        wanted = fault.data.get("elicitations")
-        if self.handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
-            return False
-        for asked in wanted:
-            params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
-            answer = _object(await self.handlers.answer("elicitation/create", params))
-            if answer.get("action") != "accept":
-                return False
-        return True
 
     def _on_notified(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
         if progress is None:

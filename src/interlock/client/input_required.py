@@ -69,3 +69,16 @@ async def answered(params: bytes, question: Question, handlers: Handlers) -> byt
     if question.state is not msgspec.UNSET:
         fields["requestState"] = question.state
     return msgspec.json.encode(fields)
+
+
+async def visited(fault: Fault, handlers: Handlers) -> bool:
+    """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
+    wanted = fault.data.get("elicitations")
+    if handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
+        return False
+    for asked in wanted:
+        params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
+        answer = msgspec.json.decode(await handlers.answer("elicitation/create", params), type=dict[str, object])
+        if answer.get("action") != "accept":
+            return False
+    return True

@@ -26,6 +26,7 @@ class Planned(msgspec.Struct, frozen=True):
     """Variables of your environment that it would receive."""
     refused: str | None = None
     """Why the server would not start even after a confirmation."""
+    enabled: bool = True
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):

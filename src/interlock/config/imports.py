@@ -38,6 +38,8 @@ def read_import(document: Document, report: Report, *, trusted: bool) -> dict[st
     """
     found: dict[str, Server] = {}
     for name, table, at, project in _entries(document.content, report, trusted=trusted):
+        if _is_own_entry(table):
+            continue
         if len(found) >= MAX_SERVERS:
             report.add(at, f"more than {MAX_SERVERS} servers in one file", "split the file")
             break
@@ -51,6 +53,16 @@ def read_import(document: Document, report: Report, *, trusted: bool) -> dict[st
         else:
             found[adopted] = _read(adopted, table, at, project, report, trusted=trusted)
     return found
+
+
+def _is_own_entry(table: object) -> bool:
+    """Whether this is the entry that `interlock connect` writes. A hub must not start itself."""
+    if not isinstance(table, Mapping):
+        return False
+    words = [table.get("command"), *(table["args"] if isinstance(table.get("args"), list) else ())]
+    texts = [word for word in words if isinstance(word, str)]
+    is_ours = bool(texts) and (Path(texts[0]).stem == "interlock" or "interlock.cli" in texts)
+    return is_ours and texts[-1] == "stdio"
 
 
 def _read(name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool) -> Server:

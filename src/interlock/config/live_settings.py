@@ -93,6 +93,18 @@ class Live(msgspec.Struct, frozen=True):
     """After an event, an agent's tools that change something need a person's approval for this long."""
 
 
+class ServerLive(msgspec.Struct, frozen=True):
+    """`[servers.ID.live]`: what a server may do in conversations, besides what its enabled feature sets bring. See
+    [Host](host.md#hooks)."""
+
+    grant: tuple[str, ...] = ()
+    """Capabilities that no feature set brings by itself: `contextHooks.beforeInference.inject.system` (text in the
+    system prompt), `contextHooks.afterInference.rewrite` (replacing answers)."""
+    after_hook: Literal["fail-open", "fail-closed"] = "fail-open"
+    """When its blocking hook after an inference fails or is late: `fail-open` shows the answer, `fail-closed` shows an
+    error instead."""
+
+
 class Hook(msgspec.Struct, frozen=True):
     """`[hooks.NAME]`: a webhook that others may call, `POST /hooks/NAME`, signed as Standard Webhooks says. Each
     message is an event of the server `hook:NAME` for one agent."""

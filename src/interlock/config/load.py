@@ -5,6 +5,7 @@ The operator's own files are used at once; files in a project folder only after 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
-from .home import home_folder, user_config
+from .home import home_folder, user_config, user_home
 from .imports import read_import
 from .model_tables import fill_models
 from .names import why_bad_url
@@ -198,8 +199,14 @@ class _Loading:
             return
         for name in PROJECT_FILES:
             path = self.folder / name
-            if path.is_file() and not (mgp_named and name == "mgp.toml"):
+            if path.is_file() and not (mgp_named and name == "mgp.toml") and path != self._global_file():
                 self._import(path, trusted=False)
+
+    def _global_file(self) -> Path | None:
+        """Cursor's file for all folders: in the home folder it has the place of a project's file."""
+        with contextlib.suppress(OSError):
+            return user_home(self.env).resolve() / ".cursor" / "mcp.json"
+        return None
 
     def _import(self, path: Path, *, trusted: bool) -> None:
         """Add the servers of another program's file. A name that is used already stays with its first file."""
@@ -211,6 +218,8 @@ class _Loading:
             return
         report = Report(path, document.lines, fatal=False)
         found = read_import(document, report, trusted=trusted)
+        if not found and not report.problems:
+            return
         if not trusted and not self.confirmations.holds(path, document.sha256):
             self._await_confirmation(document, found, report)
             return
@@ -282,6 +291,7 @@ def planned(name: str, server: Server, refused: str | None = None) -> Planned:
         cwd=server.cwd,
         variables=tuple(dict.fromkeys(name for text in _texts(server) for name in variables_in(text))),
         refused=refused,
+        enabled=server.enabled,
     )
 
 

@@ -48,6 +48,30 @@ class Model(msgspec.Struct, frozen=True):
     """How long one answer may wait, in all, for an endpoint that is busy or asks to try again later."""
 
 
+class Inference(msgspec.Struct, frozen=True):
+    """`[host.inference]`: inferences that servers ask for by themselves (`inference/request` of MCPL). A server may ask
+    only in a feature set that a person enabled with `interlock features`."""
+
+    default: str | None = None
+    """The model for feature sets that no route names; unset: they are refused."""
+    routes: dict[str, str] = {}
+    """Models by feature set (`"memory.consolidation"`) or pattern (`"memory.*"`), also of one server
+    (`"notes/summary.*"`). A name goes before a pattern, a longer pattern before a shorter one."""
+    pins: dict[str, str] = {}
+    """Models by conversation. A pin goes before every route."""
+    sampling: Literal["off", "allow"] = "off"
+    """Where no model is routed to a feature set: `allow` has the client's own model answer (MCP sampling), at a client
+    that declared it, of an agent for which the feature set is on. `[servers.ID.requests]` holds, too."""
+    max_tokens: Tokens = 2048
+    """Tokens of one answer, whatever the server asks for."""
+    requests_per_hour: Annotated[int, Meta(ge=0, le=2**31)] | None = 120
+    """Inferences of one server in any hour."""
+    tokens_per_hour: Annotated[int, Meta(ge=0, le=2**40)] | None = 500_000
+    """Tokens of the inferences of one server in any hour, prompts and answers."""
+    at_once: Annotated[int, Meta(ge=1, le=1000)] = 4
+    """Inferences of one server at a time."""
+
+
 class Host(msgspec.Struct, frozen=True):
     """`[host]`: conversations that this hub holds with a model, as `interlock chat` does."""
 
@@ -62,4 +86,5 @@ class Host(msgspec.Struct, frozen=True):
     conversations_per_agent: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     """Conversations of one agent that are kept. The one unused for longest gives way."""
     keep_days: Annotated[int, Meta(ge=1, le=3650)] = 90
-    """How long a conversation is kept after its last turn."""
+    """How long a conversation is kept after its last turn, and how long inferences are counted by `interlock usage`."""
+    inference: Inference = Inference()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
+
 from .expand import Expanded
 from .model_settings import Host, Model
 from .names import why_bad_url
@@ -32,10 +34,22 @@ def read_model(table: Mapping[str, object], name: str, at: KeyPath, report: Repo
 
 
 def check_host(host: Host, models: Mapping[str, Model], report: Report) -> None:
-    """Report names of models that do not exist."""
-    if host.model is not None and host.model not in models:
-        others = ", ".join(sorted(models)) or "none yet"
-        report.add(("host", "model"), f"there is no model `{host.model}`", f"add [models.{host.model}] ({others})")
+    """Report names of models that do not exist, and routes that are no patterns."""
+    inference = host.inference
+    named: list[tuple[KeyPath, str | None]] = [(("host", "model"), host.model)]
+    named.append((("host", "inference", "default"), inference.default))
+    named += [(("host", "inference", "routes", route), name) for route, name in inference.routes.items()]
+    named += [(("host", "inference", "pins", pin), name) for pin, name in inference.pins.items()]
+    for at, name in named:
+        if name is not None and name not in models:
+            others = ", ".join(sorted(models)) or "none yet"
+            report.add(at, f"there is no model `{name}`", f"add [models.{name}], or name one that exists ({others})")
+    for route in inference.routes:
+        try:
+            compile_pattern(route.rpartition("/")[2], FEATURE_SETS)
+        except PatternError as why:
+            at = ("host", "inference", "routes", route)
+            report.add(at, f"`{route}` is no pattern of feature sets: {why}", "correct it")
 
 
 def fill_models(

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
+from .listen import is_loopback
 from .problems import KeyPath, Report
-from .settings import Hub, Issuer, is_loopback
+from .settings import Hub, Issuer
 
 AT = ("hub", "oauth")
 MAX_SCOPES = 256

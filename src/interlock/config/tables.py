@@ -10,13 +10,15 @@ from typing import TypeVar
 
 import msgspec
 
+from .channel_tables import read_channel
+from .listen import split_listen
 from .live_tables import read_hook, read_live
 from .model_tables import check_host, read_model
 from .names import why_bad_agent, why_bad_id, why_bad_name, why_bad_url
 from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .room_tables import read_rooms
-from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
+from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts
 from .shape import build, kind
 from .validation import check_mask, check_permissions, check_trust, read_timeouts, read_validators, wrong_sandbox
 
@@ -45,11 +47,20 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     hooks = _named(rest.pop("hooks", {}), "hooks", why_bad_name, read_hook, report)
     live = read_live(rest.pop("live", {}), report)
     models = _named(rest.pop("models", {}), "models", why_bad_name, read_model, report)
+    channels = _named(rest.pop("channels", {}), "channels", why_bad_name, read_channel, report)
     top = build(Config, rest, (), report)
     _check_hub(top.hub, profiles, report)
     check_host(top.host, models, report)
     return msgspec.structs.replace(
-        top, servers=servers, profiles=profiles, agents=agents, rooms=rooms, live=live, hooks=hooks, models=models
+        top,
+        servers=servers,
+        profiles=profiles,
+        agents=agents,
+        rooms=rooms,
+        live=live,
+        hooks=hooks,
+        models=models,
+        channels=channels,
     )
 
 

@@ -29,7 +29,7 @@ def filter_below() -> bytes:
     """The filter of system calls for every server. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
-    return seccomp.program(on, [*seccomp.SHARED, *seccomp.OTHER_PROCESSES])
+    return seccomp.program(on, [*seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING])
 
 
 def command_line(plan: Plan, filter_fd: int) -> list[str]:

@@ -282,7 +282,8 @@ def main() -> None:
     with contextlib.suppress(ImportError):
         import sandlock  # noqa: F401 - loaded once here, not in each server's supervisor
 
-        sandlock_backend.filter_below()
+        for network in (False, True):
+            sandlock_backend.filter_below(network)
     bubblewrap.filter_below()
     gc.freeze()
     gc.disable()

@@ -23,7 +23,9 @@ if sys.platform != "linux":
     raise ImportError("containment needs Linux")
 
 
-_REFUSED: Final = ("memfd_create", *seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES)
+_REFUSED: Final = (
+    "memfd_create", *seccomp.METADATA, *seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING
+)  # fmt: skip
 """Refused to the server, not to its supervisor. Memory of a memfd belongs to no mapping that the supervisor counts."""
 
 
@@ -41,7 +43,7 @@ def become(plan: Plan, processors: list[int]) -> int:
     os.environ.clear()
     os.environ.update(plan.env)
     capabilities.drop_all()
-    seccomp.install(filter_below())
+    seccomp.install(filter_below(bool(plan.hosts)))
     box = Sandbox(
         fs_readable=list(plan.read),
         fs_writable=[*plan.write, *DEVICES],
@@ -78,11 +80,11 @@ def become(plan: Plan, processors: list[int]) -> int:
 
 
 @cache
-def filter_below() -> bytes:
+def filter_below(network: bool) -> bytes:
     """The filter of system calls for a supervisor and its server. The launcher makes it before servers start."""
     on = machine()
     assert on is not None  # `backends.choose` has checked it
-    return seccomp.program(on)
+    return seccomp.program(on, network=network)
 
 
 def forget(supervisor: int) -> None:

@@ -1,7 +1,8 @@
 """The system call filter of every contained server, as a program for the kernel (seccomp BPF).
 
 A backend separates files, network and processes. The filter closes ways around that: limits and priorities of other
-processes, keyrings, io_uring, namespaces, foreign socket families, and system calls that nobody has judged yet.
+processes, keyrings, io_uring, namespaces, foreign socket families and protocols, connections without `connect`, and
+system calls that nobody has judged yet.
 """
 
 from __future__ import annotations
@@ -19,13 +20,25 @@ ALLOW: Final = 0x7FFF0000
 KILL: Final = 0x80000000
 _ERRNO: Final = 0x00050000
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT, _ARGS_AT = 0, 4, 16
 
 NEW_NAMESPACES: Final = 0x7E020000
 """Flags of `clone` that make a namespace."""
-FAMILIES: Final = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK. Others (vsock, packet, Bluetooth, …) know no namespaces."""
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+"""Other families (vsock, packet, Bluetooth, SMC, …) know no namespaces, or no rules of Landlock."""
+PROTOCOLS: Final = {1: (0, 6), 2: (0, 17)}
+"""Protocols of an internet socket: of a stream TCP, of datagrams UDP. Landlock judges no other one, so multipath TCP or
+SCTP would reach every host."""
+_TYPE_BITS: Final = 0xF
+"""The rest of the type says how its descriptor behaves."""
+MSG_FASTOPEN: Final = 0x20000000
+"""Connects while it sends: no `connect` is judged."""
+SENDING: Final = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+"""The position of the flags."""
+IPPROTO_TCP: Final = 6
+TCP_OPTIONS: Final = (23, 30, 31)
+"""TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, and TCP_ULP, which replaces the protocol below the socket."""
 TERMINAL_INPUT: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into a terminal."""
 
@@ -116,6 +129,9 @@ OTHER_PROCESSES: Final = [
 ]
 """Refused to every server. The set of processors is the limit of processor time, so it cannot be changed."""
 
+LISTENING: Final = ["listen"]
+"""Refused to every server: a socket that listens gets a port by itself, and no `bind` is judged."""
+
 METADATA: Final = [
     "chmod",
     "fchmod",
@@ -143,8 +159,8 @@ METADATA: Final = [
 """Reach files outside the named folders where only Landlock separates them: it does not judge these calls."""
 
 
-def program(machine: Machine, refused: Iterable[str] = ()) -> bytes:
-    """The filter: `ALWAYS`, `refused`, and calls refused by their arguments."""
+def program(machine: Machine, refused: Iterable[str] = (), *, network: bool = False) -> bytes:
+    """The filter: `ALWAYS`, `refused`, and calls refused by their arguments. Internet sockets need `network`."""
     lines = [
         *_load(_ARCH_AT),
         (_EQUAL, 1, 0, machine.audit),
@@ -162,7 +178,12 @@ def program(machine: Machine, refused: Iterable[str] = ()) -> bytes:
         lines += _for(number(name, machine), own_process)
     lines += _for(number("setpriority", machine), _own_priority())
     lines += _for(number("clone", machine), [*_load(_ARGS_AT), (_ANY_BIT, 1, 0, NEW_NAMESPACES), *_either()])
-    lines += _for(number("socket", machine), [*_load(_ARGS_AT), *_one_of(FAMILIES, errno.EAFNOSUPPORT)])
+    lines += _for(number("socket", machine), _sockets(network))
+    lines += _for(number("socketpair", machine), [*_load(_ARGS_AT), *_one_of((AF_UNIX,), errno.EAFNOSUPPORT)])
+    for name, position in SENDING.items():
+        flags = _ARGS_AT + 8 * position
+        lines += _for(number(name, machine), [*_load(flags), (_ANY_BIT, 1, 0, MSG_FASTOPEN), *_either()])
+    lines += _for(number("setsockopt", machine), _socket_options())
     lines += _for(number("ioctl", machine), [*_load(_ARGS_AT + 8), *_none_of(TERMINAL_INPUT)])
     lines.append((_RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
@@ -198,6 +219,35 @@ def _own_priority() -> list[Line]:
         (_EQUAL, 0, 1, 0),
         (_RETURN, 0, 0, ALLOW),
         refuse,
+    ]
+
+
+def _sockets(network: bool) -> list[Line]:
+    """Allow Unix sockets, questions about routes, and with `network` the protocols that a backend judges."""
+    family, type_, protocol = (_ARGS_AT + 8 * position for position in range(3))
+    lines = [*_load(family), (_EQUAL, 0, 1, AF_UNIX), (_RETURN, 0, 0, ALLOW)]
+    # NETLINK_ROUTE is 0. Others list the connections of other processes, for example.
+    routes = [*_load(protocol), *_one_of((0,), errno.EPROTONOSUPPORT)]
+    lines += [(_EQUAL, 0, len(routes), AF_NETLINK), *routes]
+    if network:
+        inner = [*_load(type_), (_AND, 0, 0, _TYPE_BITS)]
+        for kind, protocols in PROTOCOLS.items():
+            judged = [*_load(protocol), *_one_of(protocols, errno.EPROTONOSUPPORT)]
+            inner += [(_EQUAL, 0, len(judged), kind), *judged]
+        inner.append((_RETURN, 0, 0, _ERRNO | errno.EPROTONOSUPPORT))
+        lines += [(_EQUAL, 1, 0, AF_INET), (_EQUAL, 0, len(inner), AF_INET6), *inner]
+    lines.append((_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT))
+    return lines
+
+
+def _socket_options() -> list[Line]:
+    level, option = _ARGS_AT + 8, _ARGS_AT + 16
+    return [
+        *_load(level),
+        (_EQUAL, 1, 0, IPPROTO_TCP),
+        (_RETURN, 0, 0, ALLOW),
+        *_load(option),
+        *_none_of(TCP_OPTIONS),
     ]
 
 

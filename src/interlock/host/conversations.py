@@ -18,6 +18,7 @@ from interlock.host.models.model import Message
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversations import CONVERSATIONS, TURNS, StoredConversation, StoredTurn, turn_id
+from interlock.hub.inferences import INFERENCES, Inference, day_of
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, StoreError
@@ -115,7 +116,9 @@ class Conversations:
         # Long conversations take a while to open.
         return await asyncio.to_thread(lambda: [self._recorded(turn) for turn in stored])
 
-    async def commit(self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message]) -> Conversation:
+    async def commit(
+        self, conversation: Conversation, turn: StoredTurn, messages: Iterable[Message], cost: float
+    ) -> Conversation:
         """Store a turn and the conversation that it makes. Raises a `Fault` if another turn came between."""
         id_ = conversation.id
         sealed = self._seal(tuple(messages), turn.id)
@@ -127,6 +130,7 @@ class Conversations:
                 transaction.expect(CONVERSATIONS, id_, conversation.version)
                 transaction.put(CONVERSATIONS, stored)
                 transaction.insert(TURNS, msgspec.structs.replace(turn, sealed=sealed))
+                transaction.put(INFERENCES, _inference(conversation, turn, cost))
                 transaction.record(self._hub_app.journal.turn(conversation.principal, turn))
         except Conflict:
             raise Fault("RESOURCE_EXHAUSTED", "another turn of this conversation came between") from None
@@ -189,6 +193,14 @@ class Conversations:
             hint = "restore the hub's key with the store it belongs to"
             raise Fault("INTERNAL_ERROR", f"{bound_to} cannot be opened with this hub's key", hint=hint)
         return msgspec.json.decode(text, type=kind)
+
+
+def _inference(conversation: Conversation, turn: StoredTurn, cost: float) -> Inference:
+    """The turn, as it counts for usage."""
+    return Inference(
+        turn.inference, turn.at, day_of(turn.at), turn.model, conversation.stored.agent, turn.input_tokens_count,
+        turn.output_tokens_count, cost, conversation=conversation.id, error=turn.error[:500],
+    )  # fmt: skip
 
 
 def next_turn_id(conversation: Conversation) -> str:

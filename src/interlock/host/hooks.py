@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.host.turn import Turn
 from interlock.protocols.mcpl.inference import Usage
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import Arrangement, Sourced
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -29,6 +29,9 @@ class Hooks(Protocol):
     async def before(self, turn: Turn) -> Sequence[Sourced]:
         """Injections for this turn, each judged. A server that is late or wrong contributes none."""
 
+    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+        """Record where the injections went, and which had no room."""
+
     async def after(self, turn: Turn, response: Response) -> Response:
         """The answer that is shown and stored. Raises a `Fault` where a policy fails closed."""
 
@@ -44,6 +47,9 @@ class NoHooks:
 
     async def before(self, turn: Turn) -> Sequence[Sourced]:
         return ()
+
+    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+        """There are none."""
 
     async def after(self, turn: Turn, response: Response) -> Response:
         return response

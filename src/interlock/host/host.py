@@ -12,10 +12,16 @@ from typing import Final
 
 import msgspec
 
+from interlock.host.channel_turns import ChannelPlaces
+from interlock.host.channels import ChannelConversations
 from interlock.host.conversations import Conversation, Conversations, Recorded
-from interlock.host.hooks import Hooks, NoHooks
+from interlock.host.hooks import Hooks
+from interlock.host.inference import ServerInference
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
+from interlock.host.rollback import Rollbacks
+from interlock.host.server_hooks import ServerHooks
+from interlock.host.states import States
 from interlock.host.tools import Tools
 from interlock.host.turn import Turn
 from interlock.host.turns import Turns
@@ -30,6 +36,7 @@ from interlock.hub.admin.conversations import (
     ShownConversation,
     TurnRow,
 )
+from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.conversations import StoredConversation
@@ -51,17 +58,28 @@ class Host:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
-        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), hooks or NoHooks())
+        self._inference = ServerInference(hub_app, self.models, self.conversations)
+        self.states = States(hub_app)
+        self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
+        self._rolling_back: set[str] = set()
+        places = ChannelPlaces()
+        servers = hooks or ServerHooks(hub_app, places)
+        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, servers)
+        self._channels = ChannelConversations(hub_app, self, places)
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
 
-    def start(self) -> None:
-        """Delete old conversations from time to time. The hub has started."""
+    async def start(self) -> None:
+        """Take inferences of servers, and delete what is old from time to time. The hub has started."""
+        await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
+        self._channels.start()
+        self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""
+        await self._channels.close()
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -94,6 +112,12 @@ class Host:
         task.add_done_callback(lambda _: self._forget(turn))
         self._keep(turn)
         return turn
+
+    async def idle(self, conversation: str, within_s: float) -> None:
+        """Wait until no turn of a conversation is under way, or the time is up."""
+        running = self._running.get(conversation)
+        if running is not None:
+            await asyncio.wait([running[1]], timeout=within_s)
 
     # Operations
 
@@ -144,7 +168,21 @@ class Host:
     async def delete(self, conversation: str) -> bool:
         """Delete a conversation, and stop its turn first."""
         await self.stop(conversation)
+        await self.states.delete(conversation)
         return await self.conversations.delete(conversation)
+
+    async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:
+        """What would be taken back, and what cannot be."""
+        return await self._rollbacks.plan(await self.conversations.get(conversation), turn)
+
+    async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:
+        """Take it back. No turn of the conversation begins meanwhile."""
+        self._check_free(conversation)
+        self._rolling_back.add(conversation)
+        try:
+            return await self._rollbacks.run(await self.conversations.get(conversation), turn, plan, go_on=go_on)
+        finally:
+            self._rolling_back.discard(conversation)
 
     def _default_model(self) -> str:
         names, chosen = self.models.names, self._hub_app.config.host.model
@@ -160,6 +198,8 @@ class Host:
         )
 
     def _check_free(self, conversation: str) -> None:
+        if conversation in self._rolling_back:
+            raise Fault("RESOURCE_EXHAUSTED", "this conversation is being rolled back", retry_after_ms=1000)
         running = self._running.get(conversation)
         if running is not None and not running[0].ended:
             message = "a turn of this conversation is under way"

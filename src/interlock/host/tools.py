@@ -21,6 +21,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
+from interlock.hub.live.checkpoints import CallStates
 from interlock.wire.errors import Fault
 
 LIST_S: Final = 30.0
@@ -69,7 +70,9 @@ class Tools:
                 break
         return tuple(sorted(found, key=lambda tool: tool.name))[:MOST_TOOLS]
 
-    async def call(self, principal: Principal, use: ToolUse, on_approval: OnApproval) -> ToolOutcome:
+    async def call(
+        self, principal: Principal, use: ToolUse, states: CallStates, on_approval: OnApproval
+    ) -> ToolOutcome:
         """Make a call. Every failure is an outcome, so that the model can go on."""
         arguments = arguments_of(use.arguments)
         if arguments is None:
@@ -79,7 +82,7 @@ class Tools:
         waiting = _Approvals(self._hub_app.inbox, principal, use.name, on_approval)
         try:
             while True:
-                result = await self._attempt(principal, params)
+                result = await self._attempt(principal, params, states)
                 if isinstance(result, ToolOutcome):
                     return result
                 decision = result.pending
@@ -88,10 +91,11 @@ class Tools:
         finally:
             waiting.close()
 
-    async def _attempt(self, principal: Principal, params: bytes) -> _Called | ToolOutcome:
+    async def _attempt(self, principal: Principal, params: bytes, states: CallStates) -> _Called | ToolOutcome:
         try:
             caller = self.admit(principal)
-            answer = await call_locally(self._hub_app.service, caller, "tools/call", params, CALL_S)
+            answer = await call_locally(self._hub_app.service, caller, "tools/call", params, CALL_S, states)
+            states.reported = answer
             return msgspec.json.decode(answer, type=_Called)
         except Fault as fault:
             hint = f" {fault.hint}" if fault.hint else ""

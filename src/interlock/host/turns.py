@@ -26,7 +26,9 @@ from interlock.host.models.model import (
     ToolUse,
     estimated,
 )
+from interlock.host.prices import cost_of
 from interlock.host.prompt import first_to_keep, history, system_of, user_message
+from interlock.host.states import States
 from interlock.host.tools import Tools
 from interlock.host.turn import Piece, Turn
 from interlock.hub.app import HubApp
@@ -43,10 +45,13 @@ RESERVE: Final = 1024
 class Turns:
     """Runs the turns of all conversations."""
 
-    def __init__(self, hub_app: HubApp, conversations: Conversations, tools: Tools, hooks: Hooks) -> None:
+    def __init__(
+        self, hub_app: HubApp, conversations: Conversations, tools: Tools, states: States, hooks: Hooks
+    ) -> None:
         self._hub_app = hub_app
         self._conversations = conversations
         self._tools = tools
+        self._states = states
         self._hooks = hooks
 
     async def run(self, turn: Turn) -> Conversation:
@@ -72,6 +77,7 @@ class Turns:
         tools = await self._tools.list(caller) if "tools" in turn.model.info.capabilities else ()
         injections = [*turn.context, *await self._hooks.before(turn)]
         arranged = arrange(injections, turn.conversation.stable.prefix)
+        self._hooks.placed(turn, arranged)
         running.use(msgspec.structs.replace(turn.conversation.stable, prefix=arranged.prefix))
         running.messages.append(user_message(turn.user_message, arranged))
         earlier = await self._history(running, tools)
@@ -129,9 +135,11 @@ class Turns:
     async def _call(self, running: _Running, use: ToolUse) -> ToolResult:
         turn = running.turn
         turn.add(Piece("tool", use.arguments, use.name))
+        states = await self._states.for_call(turn)
         outcome = await self._tools.call(
-            turn.conversation.principal, use, lambda decision: turn.add(Piece("approval", name=decision))
+            turn.conversation.principal, use, states, lambda decision: turn.add(Piece("approval", name=decision))
         )
+        await self._states.take(turn, states)
         running.check_room(len(outcome.text))
         turn.add(Piece("result", outcome.text, use.name, outcome.failed))
         return ToolResult(use.id, outcome.text, outcome.failed)
@@ -146,7 +154,8 @@ class Turns:
                 turn.model.info.id, running.finish, "" if fault is None else f"{fault.name}: {fault.message}",
                 usage.input_tokens, usage.output_tokens,
             )  # fmt: skip
-            conversation = await self._conversations.commit(conversation, stored, running.complete_messages())
+            cost = cost_of(usage, self._hub_app.config.models.get(conversation.stored.model))
+            conversation = await self._conversations.commit(conversation, stored, running.complete_messages(), cost)
         except Fault as cause:
             fault = fault or cause
         if fault is None:

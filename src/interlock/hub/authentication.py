@@ -186,9 +186,10 @@ class Authenticator:
     def _bearer(self, key: str) -> Principal:
         principal = self._keys.principal(key)
         if principal is None:
-            raise _auth_required("this key is not known")
+            hint = "connect the client again with `interlock connect CLIENT`, or use `interlock keys create NAME`"
+            raise _auth_required("this key is not known", hint)
         return principal
 
 
-def _auth_required(message: str) -> Fault:
-    return Fault("AUTH_REQUIRED", message, hint="create a key with `interlock keys create NAME`")
+def _auth_required(message: str, hint: str = "create a key with `interlock keys create NAME`") -> Fault:
+    return Fault("AUTH_REQUIRED", message, hint=hint)

@@ -20,7 +20,10 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
+from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
+from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
@@ -65,6 +68,9 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LOGINS,
     CONVERSATIONS,
     TURNS,
+    INFERENCES,
+    STATE_TREES,
+    CHANNEL_CONVERSATIONS,
 )
 """Every collection in the hub's store."""
 

@@ -39,6 +39,7 @@ from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
 from interlock.hub.conversations import StoredTurn
+from interlock.hub.inferences import Inference
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -195,6 +196,38 @@ class Journal:
         details = {"featureSet": feature_set, "label": label[:300], "approved": approved}
         self._recorder().event(LIVE + "scope", NOBODY, Target("server", server, ""), details=details)
 
+    def live_hook(
+        self,
+        server: str,
+        inference: str,
+        conversation: str,
+        method: str,
+        outcome: str,
+        *,
+        feature_set: str | None = None,
+        reason: str = "",
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details |= {"featureSet": feature_set or "", "outcome": outcome}
+        if sizes:
+            details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
+        self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_rollback(
+        self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
+    ) -> None:
+        """Record a step of a rollback: before it is sent, and how it ended."""
+        details = {"featureSet": feature_set, "conversationId": conversation, "checkpoint": checkpoint}
+        details["outcome"] = outcome
+        self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
+        """Record that an answer went to a channel, or did not."""
+        details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
+        self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
@@ -210,6 +243,20 @@ class Journal:
         """Events that waited for an agent are deleted, as it may no longer have them."""
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
+
+    def inference(self, inference: Inference, rule: str) -> Record:
+        """A server asked for an inference, which ended (MCPL, Audit Logging). `rule` chose the model."""
+        details = {
+            "featureSet": inference.feature_set,
+            "inferenceId": inference.id,
+            "model": inference.model,
+            "inputTokens": inference.input_tokens_count,
+            "outputTokens": inference.output_tokens_count,
+            "agent_id": inference.agent,
+            "conversationId": inference.conversation,
+        }
+        target = Target("server", inference.server, "")
+        return event_record(LIVE + "inference", NOBODY, target, rule=rule, reason=inference.error, details=details)
 
     def turn(self, principal: Principal, turn: StoredTurn) -> Record:
         """A turn of a conversation ended, with an answer or an error (MCPL, Audit Logging)."""

@@ -19,7 +19,8 @@ import msgspec
 
 import interlock
 from interlock.config.names import adopt_id, why_bad_id
-from interlock.config.settings import Config, Permissions, Sandbox, Server, TrustLevel
+from interlock.config.settings import Config, Permissions, Sandbox, Server
+from interlock.config.value_types import TrustLevel
 from interlock.containment.installs import wanted
 from interlock.containment.policy import Refused
 from interlock.hub.approvals.decision import Decision, Question

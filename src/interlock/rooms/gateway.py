@@ -47,7 +47,7 @@ from interlock.protocols.patterns import PatternError
 from interlock.rooms.fulfilment import end_former_proposals
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import APART, Member, subject_of
-from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_topic
+from interlock.rooms.policy import GUEST, capabilities_of, check_member, unknown_participant, unknown_topic
 from interlock.rooms.tickets import Admitted, Tickets
 from interlock.wire.errors import Fault
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from interlock.rooms.proposal_inbox import ProposalInbox
     from interlock.rooms.room import Room
     from interlock.rooms.tool_participants import ToolParticipants
+    from interlock.rooms.visitors import Visitors
 
 TICK_S: Final = 1.0
 PATH: Final = "/ws"
@@ -75,6 +76,7 @@ class Gateway:
         self._timer: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[ModuleType] | None = None
         self._tool_participants: ToolParticipants | None = None
+        self._visitors: Visitors | None = None
         self._told: dict[str, int] = {}
         """The activity of each topic that subscribers of its resource were told of."""
         self._histories = Histories(hub_app)
@@ -192,6 +194,14 @@ class Gateway:
             self._tool_participants = ToolParticipants(self)
         return self._tool_participants
 
+    def visitors(self) -> Visitors:
+        """Principals that watch topics and speak there through operations."""
+        if self._visitors is None:
+            from interlock.rooms.visitors import Visitors
+
+            self._visitors = Visitors(self)
+        return self._visitors
+
     def _tell_subscribers(self) -> None:
         """Tell subscribers of the resources of rooms that something happened since the last tick."""
         bus = self._hub_app.bus
@@ -257,7 +267,7 @@ class Gateway:
         room = self._rooms.get(topic)
         members = [one for one in (() if room is None else room.members) if one.subject == params.id]
         if room is None or not members:
-            raise Fault("NOT_FOUND", f"{params.id!r} is not in {topic!r}", hint="`interlock rooms list` shows them")
+            raise unknown_participant(params.id, topic)
         for member in members:
             room.route(member.id, Mode(params.mode))
         return ChangedMode(params.id, topic, params.mode)
@@ -298,7 +308,7 @@ class Gateway:
         rooms = self._rooms.values()
         found = [room.name for room in rooms if any(member.subject == params.id for member in room.members)]
         if len(found) != 1:
-            hint = f"name the topic: {', '.join(sorted(found))}" if found else "name the topic with ?topic="
+            hint = f"name the topic with --topic: {', '.join(sorted(found) or self._applied.topics)}"
             raise Fault("INVALID_PARAMS", f"{params.id!r} is in {len(found)} topics", hint=hint)
         return found[0]
 
@@ -310,7 +320,7 @@ class Gateway:
                 return self.capabilities(topic, id, member.principal)
         settings = self._applied.topics[topic]
         if id not in settings.members and self._changes.get(topic, id) is None:
-            raise Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint="`interlock rooms list` shows them")
+            raise unknown_participant(id, topic)
         return self.capabilities(topic, id, Principal(id, self._hub_app.access.kind_of(id)))
 
     # Authority.
@@ -384,5 +394,7 @@ class Gateway:
             room.tick()
         if self._tool_participants is not None:
             self._tool_participants.tick()
+        if self._visitors is not None:
+            self._visitors.tick()
         self._tell_subscribers()
         self._histories.tick()

@@ -18,6 +18,7 @@ import msgspec
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import PROTOCOL, Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
+from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
 from interlock.rooms.member import Member
 from interlock.transports.websocket import text_of
 
@@ -84,8 +85,23 @@ class LocalParticipant:
         if correlation_id is not None:
             members["correlation_id"] = correlation_id
         members["payload"] = payload
-        self.member.submit(msgspec.json.encode(members))
+        data = msgspec.json.encode(members)
+        self.member.submit(data)
+        self.on_said(data)
         return id_
+
+    def on_said(self, data: bytes) -> None:
+        """The room took an envelope of this participant, which it does not receive itself."""
+
+    def chat(self, text: str, to: Sequence[str] = (), reply_to: str | None = None) -> str:
+        """Say something. Returns the envelope's id. Raises Refusal."""
+        return self.say(kinds.CHAT, {"text": text, "format": "plain"}, to, reply_to)
+
+    def propose(self, method: str, params: Mapping[str, object], to: Sequence[str] = ()) -> str:
+        """Propose a request. Returns the proposal's id. Raises Refusal."""
+        target = params.get(TARGET_MEMBERS.get(method, ""))
+        kind = f"{kinds.PROPOSAL}:{method}" + (f":{target}" if isinstance(target, str) and target else "")
+        return self.say(kind, {"method": method, "params": params}, to)
 
     def read(self) -> Envelope | None:
         """The next envelope; None where none waits."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -10,6 +12,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.transports.websocket import Taken
 
 if TYPE_CHECKING:
     from interlock.rooms.room import Room
@@ -43,7 +46,9 @@ def subject_of(id: str, principal: Principal | None) -> str:
 class Member:
     """A participant's connection, as its room sees it (`websocket.MessageReceiver`)."""
 
-    __slots__ = ("_room", "_timer", "_unrecorded", "connected_at", "connection", "gone", "id", "meter", "principal")
+    __slots__ = (
+        "_room", "_timer", "_unrecorded", "_warned", "connected_at", "connection", "gone", "id", "meter", "principal",
+    )  # fmt: skip
 
     def __init__(self, room: Room, id: str, principal: Principal | None, meter: Meter, connected_at: datetime) -> None:
         self._room = room
@@ -57,6 +62,8 @@ class Member:
         self.gone = False
         self._timer: asyncio.TimerHandle | None = None
         self._unrecorded: dict[Reason, tuple[float, int]] | None = None
+        self._warned = False
+        """Whether it was told that it exceeds its rate, since it was last within it."""
 
     @property
     def subject(self) -> str:
@@ -73,11 +80,25 @@ class Member:
         """The upgrade is answered."""
         self._room.enter(self)
 
-    def on_message(self, data: bytes, binary: bool) -> bool:
+    def on_frame(self) -> bool:
+        """A frame that brings no envelope. Each counts; after one beyond the rate nothing is read for a moment."""
+        if self._timer is not None:
+            return False
+        now = time.monotonic()
+        if not self.gone and not self._count(now) and not self._warned:
+            self._warned = True
+            self._room.report(self, rate_limited(self.meter, now))
+        return True
+
+    def on_message(self, data: bytes, binary: bool) -> Taken:
         """An envelope."""
         if self.gone:
-            return True
-        return self._timer is None and self._room.receive(self, data, binary)
+            return Taken.REFUSED
+        return self._room.receive(self, data, binary) if self._timer is None else Taken.LATER
+
+    def on_unread(self) -> None:
+        """It left too much unread."""
+        self._room.drop_slow(self)
 
     def submit(self, data: bytes) -> None:
         """An envelope of a participant in this process. Raises Refusal."""
@@ -103,16 +124,17 @@ class Member:
 
     def read(self, data: bytes, binary: bool, now: float) -> Envelope:
         """Read an envelope within its rate. Raises Refusal."""
-        late = self.meter.wait_s(now)
-        if late <= 0:
-            self.meter.take(now)
+        if not self._count(now):
+            refusal = rate_limited(self.meter, now)
+            if not binary:
+                # The pause bounds how often this is decoded. The sender learns which envelope was lost.
+                with contextlib.suppress(Refusal):
+                    envelope = decode(data)
+                    refusal = refusal.about(envelope.id, envelope.kind.text)
+            raise refusal
         if binary:
             raise Refusal(Reason.NOT_JSON, "The message is binary.", "Send envelopes as text messages.")
-        envelope = decode(data)
-        if late > 0:
-            self.pause(min(late, LONGEST_PAUSE_S))
-            raise rate_limited(self.meter, now).about(envelope.id, envelope.kind.text)
-        return envelope
+        return decode(data)
 
     def count_refusal(self, reason: Reason, now: float) -> int:
         """How many refusals the audit record of this one stands for; 0 where it is not recorded yet."""
@@ -130,6 +152,16 @@ class Member:
         """Refusals that no record stands for yet. The caller records them."""
         known, self._unrecorded = self._unrecorded or {}, None
         return {reason: count for reason, (_, count) in known.items() if count}
+
+    def _count(self, now: float) -> bool:
+        """Count a frame. False for one beyond the rate: nothing more is read for a moment."""
+        late = self.meter.wait_s(now)
+        if late > 0:
+            self.pause(min(late, LONGEST_PAUSE_S))
+            return False
+        self.meter.take(now)
+        self._warned = False
+        return True
 
     def _resume(self) -> None:
         self._timer = None

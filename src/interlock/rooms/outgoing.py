@@ -1,4 +1,8 @@
-"""Frames on their way to participants, in one order for all, a bounded number in each turn of the loop."""
+"""Frames on their way to participants, in one order for all, a bounded number in each turn of the loop.
+
+Rule: writing a frame ends no connection. A participant that does not read gets no further frame and is dropped in a
+later turn, one in each: the others are told of it, and that writes frames again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ MOST_WAITING: Final = 64
 class Outgoing:
     """The frames of one topic that are not written yet."""
 
-    __slots__ = ("_blocked", "_drop", "_position", "_queue", "delivered")
+    __slots__ = ("_blocked", "_drop", "_position", "_queue", "_slow", "delivered")
 
     def __init__(self, drop: Callable[[Member], None]) -> None:
         self._drop = drop
@@ -28,6 +32,8 @@ class Outgoing:
         """Participants that have the first frame of the queue already."""
         self._blocked: dict[Member, None] = {}
         """Senders that wait."""
+        self._slow: dict[Member, None] = {}
+        """Participants that missed a frame and are about to be dropped."""
         self.delivered = 0
 
     @property
@@ -68,7 +74,23 @@ class Outgoing:
                     member.connection.resume()
 
     def _write(self, frame: bytes, members: Sequence[Member]) -> None:
-        slow = [member for member in members if not member.connection.send(frame)]
+        known = self._slow
+        slow = [member for member in members if member not in known and not member.connection.send(frame)]
         self.delivered += len(members)
-        for member in slow:
+        if slow:
+            if not known:
+                asyncio.get_running_loop().call_soon(self._drop_next)
+            known.update(dict.fromkeys(slow))
+
+    def _drop_next(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.full:  # the others could not be told of it yet
+            loop.call_soon(self._drop_next)
+            return
+        member = next(iter(self._slow))
+        try:
             self._drop(member)
+        finally:
+            del self._slow[member]
+            if self._slow:
+                loop.call_soon(self._drop_next)

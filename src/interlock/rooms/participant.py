@@ -251,9 +251,8 @@ class Participant:
                 if envelope.kind.type == kinds.WELCOME:
                     return
         except InvalidStatus as refused:
-            status = refused.response.status_code
-            text = (refused.response.body or b"").decode(errors="replace")[:500]
-            raise RoomError(f"http_{status}", f"the gateway refused the connection: {text}") from None
+            message, fix = _why_refused(bytes(refused.response.body or b""))
+            raise RoomError(f"http_{refused.response.status_code}", message, fix) from None
         except (OSError, WebSocketException) as cause:
             raise RoomError("not_connected", f"{self._url} cannot be reached: {cause}") from None
 
@@ -384,3 +383,17 @@ def _sender(data: bytes) -> str:
         return str(msgspec.json.decode(data, type=dict[str, Any]).get("from", ""))[:128]
     except msgspec.DecodeError:
         return ""
+
+
+class _RefusalBody(msgspec.Struct):
+    message: str
+    suggestions: tuple[str, ...] = ()
+
+
+def _why_refused(body: bytes) -> tuple[str, str]:
+    """Message and fix of a refused connection. Other gateways answer with any text."""
+    try:
+        said = msgspec.json.decode(body, type=_RefusalBody)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f"the gateway refused the connection: {body[:500].decode(errors='replace')}", ""
+    return f"the gateway refused the connection: {said.message[:500]}", "; ".join(said.suggestions)[:500]

@@ -64,6 +64,11 @@ def unknown_topic(name: str) -> Fault:
     return Fault("NOT_FOUND", f"no topic {name[:64]!r}", hint="`interlock rooms list` shows all topics")
 
 
+def unknown_participant(id: str, topic: str) -> Fault:
+    """Neither connected nor a member."""
+    return Fault("NOT_FOUND", f"no participant {id!r} in {topic!r}", hint=f"`interlock rooms list {topic}` shows them")
+
+
 @lru_cache(maxsize=256)
 def _compiled(texts: tuple[str, ...]) -> CapabilitySet:
     return CapabilitySet(texts)

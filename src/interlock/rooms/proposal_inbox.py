@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 ANSWER_S: Final = 30.0
 """How long a person who fulfilled a proposal waits for its response. The room gets it in any case."""
 MOST_WORK: Final = 2_048
+MOST_NAMED: Final = 20
 RULE: Final = "whoever may not act proposes"
 _log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class ProposalInbox:
         if given.answer != "no" and not to:
             hint = f"name a participant, as in `interlock rooms fulfil {self._room.name} ID --to server:NAME`"
             raise Fault("INVALID_PARAMS", "the proposal names nobody who should carry it out", hint=hint)
+        if given.answer != "no" and not any(self._room.participant(id_) for id_ in to):
+            raise self._absent(to)
         me = self._gateway.join_locally(self._room.name, by)
         try:
             answered = await self._inbox.answer(decision.id, given.answer, by, given.where, given.view, given.reason)
@@ -136,6 +139,12 @@ class ProposalInbox:
             return await me.response(request, ANSWER_S) if wait else None
         finally:
             me.leave()
+
+    def _absent(self, to: Sequence[str]) -> Fault:
+        """Nobody would answer, so the approval request stays open."""
+        here = ", ".join(one.id for one in self._room.participants[:MOST_NAMED] if one.id != self.id) or "nobody"
+        hint = f"name somebody who is there: `interlock rooms fulfil {self._room.name} ID --to PARTICIPANT`"
+        return Fault("INVALID_PARAMS", f"{', '.join(to)} is not in {self._room.name}; here: {here}", hint=hint)
 
     async def _refused(self, answered: Decision, refusal: Refusal) -> None:
         elsewhere = refusal.reason is Reason.PROPOSAL_ALREADY_FULFILLED
@@ -174,7 +183,8 @@ class ProposalInbox:
             rule=RULE,
             fingerprint=self._definition(envelope, shown),
             arguments_hash=fingerprint(shown),
-            summary=summary_of(shown),
+            # The question names the rest.
+            summary=summary_of((shown["params"] or {}).get("arguments", shown["params"])),
             # An access token is renewed every few minutes; the proposer's connection ends with it.
             asked_with="" if proposer is None or proposer.key.startswith(TOKEN) else proposer.key,
             proposal=envelope.id,

@@ -33,7 +33,7 @@ from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.outgoing import Outgoing
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
 from interlock.rooms.resident import Resident
-from interlock.transports.websocket import text_frame
+from interlock.transports.websocket import Taken, text_frame
 
 MOST_METERS: Final = 20_000
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
@@ -63,7 +63,7 @@ class Room:
         self._entering: dict[Member, tuple[Participant, str | None]] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
-        self._outgoing = Outgoing(self._drop_slow)
+        self._outgoing = Outgoing(self.drop_slow)
         self._history = history
         """None where the topic keeps none."""
         self._positions = Positions()
@@ -192,17 +192,17 @@ class Room:
 
     # Envelopes.
 
-    def receive(self, member: Member, data: bytes, binary: bool) -> bool:
-        """Judge an envelope and pass it on, or answer why not. False: not now; the room resumes the connection."""
+    def receive(self, member: Member, data: bytes, binary: bool) -> Taken:
+        """Judge an envelope and pass it on, or answer why not. LATER: the room resumes the connection."""
         if self._outgoing.full:
             self._outgoing.wait(member)
-            return False
+            return Taken.LATER
         try:
             self._take(member, data, binary)
         except Refusal as refusal:
-            self._refuse(member, refusal, self._now())
-            self._tell(member, refusal)
-        return True
+            self.report(member, refusal)
+            return Taken.REFUSED
+        return Taken.ACCEPTED
 
     def submit(self, member: Member, data: bytes) -> None:
         """Judge an envelope of a participant in this process, and pass it on. Raises Refusal, counted and recorded."""
@@ -232,7 +232,7 @@ class Room:
             self._audit.proposal(member, accepted.proposal)
 
     def report(self, member: Member, refusal: Refusal) -> None:
-        """Tell a sender why its envelope, which was passed on, is not acted on. Counted and recorded as a refusal."""
+        """Tell a sender why its envelope is refused, or not acted on. Counted and recorded."""
         self._refuse(member, refusal, self._now())
         self._tell(member, refusal)
 
@@ -369,7 +369,8 @@ class Room:
         self._topic.note(id_, system.GATEWAY, self._now())
         return id_
 
-    def _drop_slow(self, member: Member) -> None:
+    def drop_slow(self, member: Member) -> None:
+        """End a participant that left too much unread."""
         if member.gone:
             return
         self.counts.dropped += 1

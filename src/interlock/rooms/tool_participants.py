@@ -21,7 +21,7 @@ from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
-from interlock.protocols.mcpx.payloads import TARGET_MEMBERS, check_payload
+from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import Member
@@ -165,14 +165,10 @@ class ToolParticipants:
         return RoomResult(facts)
 
     def _say(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
-        payload = {"text": arguments["text"], "format": "plain"}
-        return RoomResult({"id": one.say(kinds.CHAT, payload, arguments.get("to", ()), arguments.get("reply_to"))})
+        return RoomResult({"id": one.chat(arguments["text"], arguments.get("to", ()), arguments.get("reply_to"))})
 
     def _propose(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:
-        method, params = arguments["method"], arguments["params"]
-        target = params.get(TARGET_MEMBERS.get(method, ""))
-        kind = f"{kinds.PROPOSAL}:{method}" + (f":{target}" if isinstance(target, str) and target else "")
-        id_ = one.say(kind, {"method": method, "params": params}, arguments.get("to", ()))
+        id_ = one.propose(arguments["method"], arguments["params"], arguments.get("to", ()))
         return RoomResult({"proposal": id_, "state": "open"})
 
     async def _wait(self, one: ToolParticipant, arguments: dict[str, Any]) -> RoomResult:

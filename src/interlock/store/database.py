@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 Value: TypeAlias = str | int | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 T = TypeVar("T")
 
+_ONLY: Final = "-- only: "
 _CHUNKS: Final = (256, 64, 16, 4, 1)
 
 
@@ -25,7 +26,7 @@ class Database(Protocol):
         """Run one statement and return all rows. Text that is no UTF-8 is returned as bytes."""
 
     def run_script(self, sql: str) -> None:
-        """Run several statements inside the open transaction."""
+        """Run several statements inside the open transaction, without those for another kind of database."""
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         """Insert rows in as few statements as the database allows. Raises `Conflict` if a row exists already."""
@@ -74,6 +75,17 @@ def transaction(database: Database, *, read_only: bool = False, exclusive: bool 
     except BaseException:
         database.rollback()
         raise
+
+
+def script_for(dialect: Literal["sqlite", "postgres"], sql: str) -> str:
+    """A script without the sections of the other database: a section begins with a line `-- only: NAME`."""
+    kept, ours = [], True
+    for line in sql.splitlines(keepends=True):
+        if line.startswith(_ONLY):
+            ours = line.removeprefix(_ONLY).strip() == dialect
+        if ours:
+            kept.append(line)
+    return "".join(kept)
 
 
 def decoded(text: bytes) -> str | bytes:

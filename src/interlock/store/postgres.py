@@ -18,7 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 
-from .database import Row, Value, decoded
+from .database import Row, Value, decoded, script_for
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 SCHEMA: Final = "interlock"
@@ -67,7 +67,7 @@ class Postgres:
 
     def run_script(self, sql: str) -> None:
         with _store_errors():
-            self._connection.execute(sql)
+            self._connection.execute(script_for("postgres", sql))
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sql = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"

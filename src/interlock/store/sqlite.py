@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from .database import Row, Value, decoded, in_chunks
+from .database import Row, Value, decoded, in_chunks, script_for
 from .errors import (
     Conflict,
     StoreBusy,
@@ -65,7 +65,7 @@ class Sqlite:
 
     def run_script(self, sql: str) -> None:
         # executescript would commit first.
-        for statement in statements(sql):
+        for statement in statements(script_for("sqlite", sql)):
             self.execute(statement)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:

@@ -1,14 +1,16 @@
 """The server half of one WebSocket, after its upgrade: frames in, frames out, bounded both ways.
 
 `websockets` reads and writes the frames; this class has the I/O. A frame for many is made once, by `text_frame`. A peer
-that leaves too much unread is told why and cut off, so that it never slows those beside it.
+that leaves too much unread is told why and cut off. Frames that bring nothing to the receiver have a share of the
+loop's time (`fairness.py`); beyond that the rest waits in the peer's own connection. So no peer slows those beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import enum
 from collections.abc import Callable, Mapping
+from time import monotonic, thread_time
 from typing import Final, Protocol
 
 import msgspec
@@ -18,6 +20,8 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from interlock.transports.fairness import Share
+from interlock.transports.websocket_frames import Frames, is_closing, is_message_end
 from interlock.wire.errors import Fault
 
 
@@ -36,6 +40,19 @@ class WebSocketBounds(msgspec.Struct, frozen=True):
 
 DEFAULT_BOUNDS: Final = WebSocketBounds()
 
+TURN_S: Final = 0.001
+"""How much of the loop's time the frames of one peer may take at once."""
+
+
+class Taken(enum.Enum):
+    """What became of a message."""
+
+    ACCEPTED = enum.auto()
+    REFUSED = enum.auto()
+    """Answered with a refusal. Its cost counts against the peer's share of the loop."""
+    LATER = enum.auto()
+    """Not taken. Nothing more is read until `resume`."""
+
 
 class MessageReceiver(Protocol):
     """The reader of one WebSocket's messages."""
@@ -43,8 +60,14 @@ class MessageReceiver(Protocol):
     def on_open(self) -> None:
         """The upgrade is answered."""
 
-    def on_message(self, data: bytes, binary: bool) -> bool:
-        """A message. False: not taken; nothing more is read until `resume`."""
+    def on_frame(self) -> bool:
+        """A frame that completes no message is about to be read. False: it stays unread until `resume`."""
+
+    def on_message(self, data: bytes, binary: bool) -> Taken:
+        """A message."""
+
+    def on_unread(self) -> None:
+        """The peer left too much unread: the receiver ends the connection."""
 
     def on_lost(self) -> None:
         """The connection has gone."""
@@ -54,8 +77,8 @@ class WebSocketConnection(asyncio.Protocol):
     """One WebSocket of a client."""
 
     __slots__ = (
-        "_answer", "_asked_at", "_bounds", "_closing", "_forget", "_inbox", "_parts", "_protocol", "_receiver", "_seen",
-        "_seen_at", "_serial", "_waiting", "transport",
+        "_answer", "_asked_at", "_bounds", "_closing", "_forget", "_frames", "_held", "_parts", "_protocol",
+        "_receiver", "_resting", "_seen", "_seen_at", "_serial", "_share", "_waiting", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -70,11 +93,17 @@ class WebSocketConnection(asyncio.Protocol):
         self._forget: Callable[[], None] = _nothing
         self._bounds = bounds
         self._protocol = ServerProtocol(state=State.OPEN, max_size=bounds.message_bytes)
-        self._inbox: deque[tuple[bytes, bool]] | None = None
-        """Messages that the receiver has not taken yet."""
+        self._frames = Frames()
+        """Bytes that were received and not read yet."""
+        self._share = Share()
+        self._held: tuple[bytes, bool] | None = None
+        """A message that the receiver did not take yet."""
         self._parts: tuple[Opcode, bytearray] | None = None
         """A message of several frames that is not whole yet."""
         self._waiting = False
+        """Whether the receiver takes nothing for now."""
+        self._resting: asyncio.Handle | None = None
+        """Reads on when the peer has a share of the loop again."""
         self._closing = False
         self._serial = 0
         """Grows with every piece of bytes that comes in."""
@@ -92,9 +121,8 @@ class WebSocketConnection(asyncio.Protocol):
         transport.write(self._answer)
         self._answer = b""
         self._receiver.on_open()
-        if rest:
-            self.data_received(rest)
-        transport.resume_reading()
+        self._frames.feed(rest)
+        self._read_on()
 
     def sweep(self, now: float) -> None:
         """Ask a silent peer whether it is there, and end one that does not answer or does not read."""
@@ -102,15 +130,19 @@ class WebSocketConnection(asyncio.Protocol):
             self._asked_at = self._asked_at or now
             if now - self._asked_at > self._bounds.linger_s:
                 self.transport.abort()
-        elif self._serial != self._seen or self._waiting:
+        elif self._serial != self._seen:
             self._seen, self._seen_at, self._asked_at = self._serial, now, None
+        elif self._waiting or self._resting is not None:
+            # Its answer could not be read. Writing shows whether it is there: a connection that is gone fails.
+            if now - self._seen_at > self._bounds.ping_s:
+                self._seen_at = now
+                self._ping()
         elif self._asked_at is not None:
             if now - self._asked_at > self._bounds.ping_s:
                 self.transport.abort()
         elif now - self._seen_at > self._bounds.ping_s:
             self._asked_at = now
-            self._protocol.send_ping(b"")
-            self._write_all()
+            self._ping()
 
     def shutdown(self) -> None:
         """Close it: the server stops."""
@@ -146,9 +178,7 @@ class WebSocketConnection(asyncio.Protocol):
         """The receiver takes messages again."""
         if self._waiting:
             self._waiting = False
-            self._hand_over()
-            if not self._waiting and not self.transport.is_closing():
-                self.transport.resume_reading()
+            self._read_on()
 
     # The transport calls these.
 
@@ -157,27 +187,9 @@ class WebSocketConnection(asyncio.Protocol):
         if self._closing:
             return
         self._serial += 1
-        protocol = self._protocol
-        protocol.receive_data(data)
-        replies = deque(protocol.data_to_send())
-        for event in protocol.events_received():
-            if isinstance(event, Frame):
-                self._on_frame(event)
-                if event.opcode is Opcode.PING and replies:
-                    # Its pong goes out in its place: after answers to messages before it, before those behind it.
-                    self._take_inbox()
-                    if self._closing:
-                        return
-                    self._write(replies.popleft())
-        self._take_inbox()
-        if self._closing:
-            return
-        for reply in replies:
-            self._write(reply)
-        if protocol.state is State.OPEN:
-            self._write_all()
-        else:
-            self._end()
+        self._frames.feed(data)
+        if not self._waiting and self._resting is None:
+            self._read_on()
 
     def eof_received(self) -> bool:
         """The peer sends no more, so the connection ends."""
@@ -186,54 +198,110 @@ class WebSocketConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone."""
         self._closing = True
-        self._inbox = self._parts = None
+        self._drop()
         self._forget()
         self._receiver.on_lost()
 
-    def _on_frame(self, frame: Frame) -> None:
+    def _read_on(self) -> None:
+        """Read frames until none is left, the receiver waits, or the peer has had its share of this turn."""
+        if not self._reads():
+            return
+        self._resting = None
+        rest = self._read_frames()
+        if not self._reads():
+            return
+        if rest is None and not self._waiting:
+            self.transport.resume_reading()
+            return
+        self.transport.pause_reading()
+        if rest is not None and not self._waiting:
+            loop = asyncio.get_running_loop()
+            self._resting = loop.call_later(rest, self._read_on) if rest else loop.call_soon(self._read_on)
+
+    def _reads(self) -> bool:
+        return not self._closing and not self.transport.is_closing()
+
+    def _read_frames(self) -> float | None:
+        """Read frames. None: no more for now. Otherwise the seconds after which to read on."""
+        frames, receiver = self._frames, self._receiver
+        began = thread_time()
+        ends = began + TURN_S
+        if self._held is not None:
+            data, binary = self._held
+            self._held = None
+            taken = self._hand_over(data, binary)
+        else:
+            taken = Taken.ACCEPTED
+        while not self._closing:
+            now = thread_time()
+            if taken is not Taken.ACCEPTED and (rest := self._share.spend(now - began, monotonic())):
+                return rest
+            if self._waiting:
+                return None
+            if now > ends:
+                return 0.0
+            first = frames.first()
+            if first is None:
+                return None
+            if frames.at_start and not is_message_end(first) and not is_closing(first) and not receiver.on_frame():
+                self._waiting = True
+                return None
+            began = now
+            taken = self._read_piece(frames.take())
+        return None
+
+    def _read_piece(self, piece: bytes) -> Taken:
+        """Read a frame, or the part of it that has arrived. A frame that completes no message counts as refused."""
+        protocol = self._protocol
+        protocol.receive_data(piece)
+        taken = Taken.REFUSED
+        for event in protocol.events_received():
+            if isinstance(event, Frame) and (whole := self._whole(event)) is not None:
+                taken = self._hand_over(whole[1], whole[0] is Opcode.BINARY)
+        if not self._closing:
+            if protocol.state is State.OPEN:
+                self._write_all()
+            else:
+                self._end()
+        return taken
+
+    def _whole(self, frame: Frame) -> tuple[Opcode, bytes] | None:
+        """The message that this frame completes; None for other frames."""
         opcode, data = frame.opcode, frame.data
         if opcode is Opcode.TEXT or opcode is Opcode.BINARY:
             if frame.fin:
-                self._on_whole(opcode, bytes(data))
-            else:
-                self._parts = opcode, bytearray(data)
+                return opcode, bytes(data)
+            self._parts = opcode, bytearray(data)
         elif opcode is Opcode.CONT and self._parts is not None:
             first, so_far = self._parts
             so_far += data
             if frame.fin:
                 self._parts = None
-                self._on_whole(first, bytes(so_far))
+                return first, bytes(so_far)
+        return None
 
-    def _on_whole(self, opcode: Opcode, data: bytes) -> None:
-        if opcode is Opcode.TEXT and not _is_utf8(data):
+    def _hand_over(self, data: bytes, binary: bool) -> Taken:
+        if not binary and not _is_utf8(data):
             # RFC 6455, Handling Errors in UTF-8-Encoded Data: the connection fails.
             if self._protocol.state is State.OPEN:
                 self._protocol.fail(CloseCode.INVALID_DATA, "a text message is not UTF-8")
-            return
-        if self._inbox is None:
-            self._inbox = deque()
-        self._inbox.append((data, opcode is Opcode.BINARY))
+            return Taken.REFUSED
+        taken = self._receiver.on_message(data, binary)
+        if taken is Taken.LATER and not self._closing:
+            self._held = data, binary
+            self._waiting = True
+        return taken
 
-    def _hand_over(self) -> None:
-        inbox = self._inbox
-        while inbox and not self._waiting:
-            data, binary = inbox[0]
-            if not self._receiver.on_message(data, binary):
-                self._waiting = True
-                if not self._closing:
-                    self.transport.pause_reading()
-                return
-            if inbox:
-                inbox.popleft()
-        if not inbox:
-            self._inbox = None
-
-    def _take_inbox(self) -> None:
-        if self._inbox and not self._waiting:
-            self._hand_over()
+    def _ping(self) -> None:
+        self._protocol.send_ping(b"")
+        self._write_all()
 
     def _write_all(self) -> None:
+        """Write the frames of the protocol itself: pongs, pings and closes."""
         for data in self._protocol.data_to_send():
+            if not self._closing and self.transport.get_write_buffer_size() > self._bounds.unread_bytes:
+                self._receiver.on_unread()
+                return
             self._write(data)
 
     def _write(self, data: bytes) -> None:
@@ -242,14 +310,22 @@ class WebSocketConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def _end(self) -> None:
-        self._write_all()
         self._closing = True
+        self._write_all()
         self._asked_at = None
-        self._inbox = self._parts = None
+        self._drop()
         self._receiver.on_lost()
         # The transport closes once everything is written; `sweep` cuts off a peer that does not read.
         if not self.transport.is_closing():
             self.transport.close()
+
+    def _drop(self) -> None:
+        """Let go of all that was received."""
+        self._held = self._parts = None
+        self._frames = Frames()
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
 
 
 def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: str | None) -> bytes:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from interlock.config.settings import is_loopback
+from interlock.config.listen import is_loopback
 from interlock.hub.app import HubApp
 from interlock.hub.upstreams.logins import CALLBACK, START
 from interlock.wire.errors import Fault

@@ -124,7 +124,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     try:
         await hub_app.start()
         await rooms.start()
-        conversations.start()
+        await conversations.start()
     except StoreError as cause:
         raise CannotStart(cause.message, cause.hint) from None
     try:

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock.transports.http import pool as pools
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
+from interlock.transports.http.reply import Failed, Reply
 from interlock.wire.errors import Fault
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"

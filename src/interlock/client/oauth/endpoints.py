@@ -74,18 +74,23 @@ class Endpoints:
         return None
 
     async def register(
-        self, settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None
+        self, settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None, scopes: tuple[str, ...]
     ) -> RegisteredClient:
         """Register a client. Raises LOGIN_REQUIRED where the server does not, or UPSTREAM_ERROR."""
         endpoint = metadata.registration_endpoint
         if endpoint is None:
             message = f"{metadata.issuer[:200]} registers no clients by itself"
             raise Fault("LOGIN_REQUIRED", message, hint="register one there, and configure its `client_id`")
-        body = registration_request(settings, metadata, redirect_uri)
+        body = registration_request(settings, metadata, redirect_uri, scopes)
         answer = await self._request("POST", endpoint, _JSON, body)
+        if answer.status == 400 and scopes:
+            # Some servers register no scopes, or only their own choice.
+            scopes = ()
+            body = registration_request(settings, metadata, redirect_uri)
+            answer = await self._request("POST", endpoint, _JSON, body)
         if answer.status not in (200, 201):
             raise refusal(answer.status, answer.body)
-        return read_registration(answer.body, metadata, redirect_uri)
+        return read_registration(answer.body, metadata, redirect_uri, scopes)
 
     async def token(self, endpoint: str, request: TokenRequest) -> Answer:
         """Ask a token endpoint. Any status is an answer."""

@@ -176,7 +176,7 @@ class Login:
             found = await self._discover(challenge)
             bound = stored if stored is not None and self._fits(stored, found) else None
             scopes = self._scopes(found, challenge, bound)
-            client = await self._client(found, bound, redirect_uri)
+            client = await self._client(found, bound, redirect_uri, scopes)
             request = authorization_request(found.server, client.client_id, redirect_uri, found.resource, scopes)
             return Pending(request, found, client)
 
@@ -197,7 +197,7 @@ class Login:
                 raise Fault("LOGIN_REQUIRED", f"{found.server.issuer[:200]} has no login by device code")
             bound = stored if stored is not None and self._fits(stored, found) else None
             scopes = self._scopes(found, challenge, bound)
-            client = await self._client(found, bound, None)
+            client = await self._client(found, bound, None, scopes)
             fields = {"scope": " ".join(scopes), "resource": found.resource}
             request = self._proven(found.server.issuer, client, {name: text for name, text in fields.items() if text})
             named = msgspec.structs.replace(request, fields={**request.fields, "client_id": client.client_id})
@@ -272,7 +272,7 @@ class Login:
     async def _get_silently(self, found: Discovered, refused: Refused, bound: StoredLogin | None) -> None:
         settings, resource = self.settings, found.resource
         scopes = self._scopes(found, refused.challenge, bound)
-        client = await self._client(found, bound, None)
+        client = await self._client(found, bound, None, scopes)
         if settings.grant == "client_credentials":
             fields = credentials_request(resource, scopes)
         elif settings.grant == "jwt_bearer":
@@ -370,13 +370,15 @@ class Login:
             return more
         return initial_scopes(challenge.scope, found.scopes, self.settings.scopes, found.server.scopes_supported)
 
-    async def _client(self, found: Discovered, bound: StoredLogin | None, redirect: str | None) -> RegisteredClient:
+    async def _client(
+        self, found: Discovered, bound: StoredLogin | None, redirect: str | None, scopes: tuple[str, ...]
+    ) -> RegisteredClient:
         known = known_client(self.settings, found.server)
         if known is not None:
             return known
-        if bound is not None and bound.client.redirect_uri == redirect and _is_valid(bound.client):
+        if bound is not None and bound.client.redirect_uri == redirect and _is_valid(bound.client, scopes):
             return bound.client
-        return await self._endpoints.register(self.settings, found.server, redirect)
+        return await self._endpoints.register(self.settings, found.server, redirect, scopes)
 
     def _needs_login(self, challenge: Challenge, status: int) -> Fault:
         self.wanted = challenge
@@ -394,5 +396,5 @@ def read_exchange(status: int, body: bytes) -> str:
     return read_tokens(status, body, 0.0, ()).access_token
 
 
-def _is_valid(client: RegisteredClient) -> bool:
-    return not client.secret_expires_at or client.secret_expires_at > time.time()
+def _is_valid(client: RegisteredClient, scopes: tuple[str, ...]) -> bool:
+    return client.may_ask(scopes) and (not client.secret_expires_at or client.secret_expires_at > time.time())

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import names_this_machine
+from interlock.config.listen import names_this_machine
 from interlock.hub.admin.operation import ControlFlag
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.hub.admin.agents import principal_of
 from interlock.hub.admin.operation import Text
+from interlock.hub.admin.rollback import RollbackHost
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -144,7 +145,7 @@ class ShownConversation(msgspec.Struct):
     turns: list[TurnRow]
 
 
-class ConversationHost(Protocol):
+class ConversationHost(RollbackHost, Protocol):
     """The host of the hub."""
 
     async def say(self, principal: Principal, params: SendMessage) -> Sent:

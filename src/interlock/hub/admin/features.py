@@ -15,9 +15,9 @@ from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
-from interlock.hub.live.usage import EventRow, UsageRow
+from interlock.hub.live.usage import By, EventRow, UsageRow
 from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
@@ -42,7 +42,7 @@ class FeatureOperations:
 
     async def enable(self, by: Principal, params: EnableFeatures, trace: str) -> FeatureRows:
         """Let a server use feature sets for an agent."""
-        if not (by.key or params.terminal):
+        if not (by.key or params.terminal or params.console):
             hint = "run `interlock features enable` in a terminal"
             raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
         return await self._put(by, params, trace, enabled=True)
@@ -57,8 +57,8 @@ class FeatureOperations:
         return EventRows(await usage.events(params.agent, params.server, params.most), usage.refused())
 
     async def usage(self, by: Principal, params: AskUsage, trace: str) -> UsageRows:
-        """Events, wakes and tokens, per server, feature set and agent."""
-        return UsageRows(await self._live.usage.rows(params.days))
+        """Events, wakes, inferences, tokens and cost, per server, feature set, agent and conversation."""
+        return UsageRows(await self._live.usage.rows(params.days, params.by))
 
     async def _put(self, by: Principal, params: ChangeFeatures, trace: str, *, enabled: bool) -> FeatureRows:
         server, agent = self._known(params.server), params.agent
@@ -138,6 +138,8 @@ class EnableFeatures(ChangeFeatures):
     """Feature sets to enable."""
 
     terminal: ControlFlag = False
+    console: ControlFlag = False
+    """A person in the console, which admits nobody else."""
 
 
 class FeatureRow(msgspec.Struct):
@@ -178,12 +180,13 @@ class EventRows(msgspec.Struct):
 
 
 class AskUsage(msgspec.Struct):
-    """How many days to count, the present one included."""
+    """How many days to count, the present one included, and whether to add up rows that have one name in common."""
 
+    by: By | None = None
     days: Annotated[int, msgspec.Meta(ge=1, le=365)] = 7
 
 
 class UsageRows(msgspec.Struct):
-    """Usage by server, feature set and agent."""
+    """Usage by server, feature set, agent and conversation."""
 
     usage: list[UsageRow]

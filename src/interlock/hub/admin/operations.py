@@ -16,6 +16,7 @@ from interlock.events import EventFilter, Subscription
 from interlock.events.types import ApprovalChanged, Delivery, LogWritten
 from interlock.hub.admin.approvals import ApprovalOperations
 from interlock.hub.admin.audit_log import AuditLogOperations
+from interlock.hub.admin.channels import ChannelOperations
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.console import ConsoleOperations
 from interlock.hub.admin.conversations import ConversationHost, ConversationOperations
@@ -25,6 +26,7 @@ from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
 from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
 from interlock.hub.admin.permissions import PermissionOperations
+from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
 from interlock.hub.admin.server_entries import ServerEntryOperations
 from interlock.hub.admin.servers import ServerOperations
@@ -86,6 +88,8 @@ class Operations:
             RoomOperations(rooms),
             FeatureOperations(hub_app),
             ConversationOperations(hub_app, host),
+            RollbackOperations(host),
+            ChannelOperations(hub_app),
             hub_app.registration,
             LoginOperations(hub_app),
             self.console,

@@ -1,4 +1,4 @@
-"""Operations on rooms: list topics with their participants, change capabilities, and let the hub's user join.
+"""Operations on rooms: list topics with their participants, change capabilities, watch a topic and speak there.
 
 The gateway is a layer above the hub, so these operations reach it through `RoomGateway`.
 """
@@ -6,7 +6,7 @@ The gateway is a layer above the hub, so these operations reach it through `Room
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from interlock.wire.errors import Fault
 
 ParticipantId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Recipients = Annotated[tuple[ParticipantId, ...], msgspec.Meta(max_length=64)]
 Capabilities = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=2048)], ...], msgspec.Meta(max_length=64)]
 assert MOST_CAPABILITIES == 64
 
@@ -121,6 +122,85 @@ class ProposalAnswer(msgspec.Struct, frozen=True):
     """Whom the request is sent to, where the proposal names nobody."""
 
 
+class NamedRoom(msgspec.Struct):
+    """One topic."""
+
+    topic: TopicName
+
+
+class SayInRoom(NamedRoom):
+    """Words for a topic."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=16_384)]
+    to: Recipients = ()
+    """Empty: everyone."""
+
+
+class ProposeInRoom(NamedRoom):
+    """A request that another participant may make, or a person approve."""
+
+    method: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    params: dict[str, Any] = {}
+    to: Recipients = ()
+    """Whom the request is meant for, such as `server:NAME`."""
+
+
+class Said(msgspec.Struct):
+    """The id of the envelope that was sent."""
+
+    id: str
+
+
+class LeftRoom(msgspec.Struct):
+    """Whether the principal was there."""
+
+    left: bool
+
+
+class RoomMessage(msgspec.Struct):
+    """One envelope, as a person reads it."""
+
+    id: str
+    sender: str
+    kind: str
+    to: list[str]
+    about: str
+    """The envelope that it is about."""
+    text: str
+    """The words of a chat, otherwise the payload."""
+    is_cut: bool
+    at: datetime
+    """When it arrived."""
+
+
+class RoomView(msgspec.Struct):
+    """A topic as one of its participants sees it."""
+
+    room: RoomRow
+    you: str
+    your_capabilities: list[str]
+    messages: list[RoomMessage]
+    """The last ones since the principal joined, the oldest first."""
+    lost: int
+    """Messages that could not be shown."""
+
+
+class RoomVisitors(Protocol):
+    """Principals that watch topics and speak there through operations."""
+
+    def watch(self, by: Principal, topic: str) -> RoomView:
+        """The topic with its last messages."""
+
+    def say(self, by: Principal, topic: str, text: str, to: tuple[str, ...]) -> Said:
+        """Say something."""
+
+    def propose(self, by: Principal, topic: str, method: str, params: dict[str, Any], to: tuple[str, ...]) -> Said:
+        """Propose a request."""
+
+    def leave(self, by: Principal, topic: str) -> LeftRoom:
+        """Leave a topic."""
+
+
 class RoomGateway(Protocol):
     """The rooms of a running hub."""
 
@@ -138,6 +218,9 @@ class RoomGateway(Protocol):
 
     def ticket(self, by: Principal, topic: str, apart: bool) -> Ticket:
         """Admit the hub's user to a topic."""
+
+    def visitors(self) -> RoomVisitors:
+        """Principals that watch topics and speak there through operations."""
 
 
 class RoomOperations:
@@ -161,6 +244,22 @@ class RoomOperations:
     async def join(self, by: Principal, params: JoinRoom, trace: str) -> Ticket:
         """A ticket for the hub's own user."""
         return self._known().ticket(by, params.topic, params.apart)
+
+    async def watch(self, by: Principal, params: NamedRoom, trace: str) -> RoomView:
+        """A topic with its last messages. The principal is in it until a minute after its last look."""
+        return self._known().visitors().watch(by, params.topic)
+
+    async def say(self, by: Principal, params: SayInRoom, trace: str) -> Said:
+        """Say something as the principal itself."""
+        return self._known().visitors().say(by, params.topic, params.text, params.to)
+
+    async def propose(self, by: Principal, params: ProposeInRoom, trace: str) -> Said:
+        """Propose a request as the principal itself."""
+        return self._known().visitors().propose(by, params.topic, params.method, params.params, params.to)
+
+    async def leave(self, by: Principal, params: NamedRoom, trace: str) -> LeftRoom:
+        """Leave a topic that the principal watched."""
+        return self._known().visitors().leave(by, params.topic)
 
     def _known(self) -> RoomGateway:
         if self._gateway is None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.problems import Problem
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.admin.operation import Nothing
 from interlock.hub.admin.permissions import PermissionRow, permission_rows

@@ -10,6 +10,7 @@ from typing import Final
 
 from interlock.hub.admin.approvals import ApprovalOperations as Approvals
 from interlock.hub.admin.audit_log import AuditLogOperations as AuditLog
+from interlock.hub.admin.channels import ChannelOperations as Channels
 from interlock.hub.admin.configuration import ConfigurationOperations as Configuration
 from interlock.hub.admin.console import ConsoleOperations as Console
 from interlock.hub.admin.conversations import ConversationOperations as Conversations
@@ -19,6 +20,7 @@ from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
 from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
+from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
 from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEntries
 from interlock.hub.admin.servers import ServerOperations as Servers
@@ -45,6 +47,7 @@ from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
+_ROOM: Final = "/admin/rooms/{topic}"
 _SERVER_PERMISSIONS: Final = "/admin/permissions/{server}"
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -131,6 +134,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "POST /admin/participants/{id}",
             OPERATED,
         ),
+        row("rooms.watch", READ, Rooms.watch, "Watch a topic as yourself", f"GET {_ROOM}/messages"),
+        row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
+        row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
+        row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
         row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
@@ -218,7 +225,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             FEATURE_DISABLED,
         ),
         row("events.list", READ, Features.events, "Events that servers pushed, newest first", "GET /admin/events"),
-        row("usage", READ, Features.usage, "Events, wakes and tokens per server and agent", "GET /admin/usage"),
+        row("usage", READ, Features.usage, "Events, inferences, tokens and cost", "GET /admin/usage"),
         row("chat.send", OWNER, Conversations.send, "Say something to a model", "", OPERATED),
         row("chat.read", OWNER, Conversations.read, "Read a model's answer as it comes"),
         row("chat.stop", OWNER, Conversations.stop, "Stop a model's answer", "", OPERATED),
@@ -230,6 +237,20 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "GET /admin/conversations",
         ),
         row("conversations.show", OWNER, Conversations.show, "A conversation, and what was said in it", "", OPERATED),
+        row("channels.list", READ, Channels.list, "Channels that servers registered", "GET /admin/channels"),
+        row(
+            "channels.open", WRITE, Channels.open, "Have a server open a channel", "POST /admin/channels/open", OPERATED
+        ),
+        row(
+            "channels.close",
+            WRITE,
+            Channels.close,
+            "Have a server close a channel",
+            "POST /admin/channels/close",
+            OPERATED,
+        ),
+        row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),

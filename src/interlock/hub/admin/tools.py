@@ -15,9 +15,9 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, SERVER, Principal
 from interlock.hub.calls.call import Caller, ServerCaller
 from interlock.hub.calls.local_exchange import call_locally
-from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.calls.pipeline.dry_run import DryRun, GateVerdict, each_gate
 from interlock.hub.calls.refusals import Refusal
-from interlock.hub.catalog.offer import Item, Tool
+from interlock.hub.catalog.items import Item, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.tool_search.searching_clients import how_it_searches, list_scope_for
 from interlock.wire.errors import Fault
@@ -58,11 +58,16 @@ class ToolOperations:
         if (refusal := self._hub_app.refusal) is not None:
             fault = refusal[1]
             judgement = DryRun("refused", "hub", refusal[0], fault.name, fault.message, fault.hint)
-        elif params.agent is not None and params.agent.startswith(SERVER):
-            judgement = await DryRun.of(hub.pipeline, self._server(params.agent), params.tool, arguments)
+            return Why(params.agent, params.tool, judgement)
+        caller: Caller
+        if params.agent is not None and params.agent.startswith(SERVER):
+            caller = self._server(params.agent)
+            judgement = await DryRun.of(hub.pipeline, caller, params.tool, arguments)
         else:
-            judgement = await hub.calls.judge(self._caller_of(params.agent), params.tool, arguments)
-        return Why(params.agent, params.tool, judgement)
+            caller = self._caller_of(params.agent)
+            judgement = await hub.calls.judge(caller, params.tool, arguments)
+        gates = await each_gate(hub.pipeline, caller, params.tool, arguments)
+        return Why(params.agent, params.tool, judgement, gates)
 
     async def find(self, by: Principal, params: FindTools, trace: str) -> Found:
         """The best tools for a query, with the reasons."""
@@ -211,6 +216,8 @@ class Why(msgspec.Struct):
     agent: str | UnsetType | None = UNSET
     tool: str | UnsetType = UNSET
     judgement: DryRun | UnsetType = UNSET
+    gates: list[GateVerdict] | UnsetType = UNSET
+    """What each gate says by itself, in the order in which a call passes them."""
     refusal: Refusal | UnsetType | None = UNSET
 
 

@@ -13,11 +13,12 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store
 

@@ -9,7 +9,8 @@ import asyncio
 
 from interlock.config.settings import Server
 from interlock.hub.approvals.pins import PINS
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.store import Store
 
 

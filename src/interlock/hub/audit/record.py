@@ -67,7 +67,7 @@ FEATURE_ENABLED: Final = "dev.interlock.feature_enabled"
 FEATURE_DISABLED: Final = "dev.interlock.feature_disabled"
 LIVE: Final = "dev.interlock.live_"
 """Followed by what happened to an event that a server pushed: `event`, `refused`, `wake`, `scope`, `delivered`,
-`withdrawn`."""
+`withdrawn`; or `inference`, which a server asked for."""
 TURN: Final = "dev.interlock.turn"
 """A turn of a conversation with a model ended."""
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"

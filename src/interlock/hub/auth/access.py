@@ -18,7 +18,7 @@ from interlock.hub.auth.grants import Grants
 from interlock.hub.auth.keys import Key, Keys
 from interlock.hub.auth.principals import TOKEN, Kind, Principal
 from interlock.hub.auth.rights import Rights, rights_of
-from interlock.hub.catalog.offer import Item
+from interlock.hub.catalog.items import Item
 from interlock.protocols.mgp.access import Access as Decision
 from interlock.protocols.mgp.access import DefaultPolicy, decide
 from interlock.wire.errors import Fault

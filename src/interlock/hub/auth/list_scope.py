@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.config.settings import Level
+from interlock.config.value_types import Level
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 

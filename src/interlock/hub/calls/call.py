@@ -260,6 +260,8 @@ class Call(msgspec.Struct, eq=False):
     """The tries so far, if a server answered with an error that allows another."""
     scope: bytes = b""
     """The scope that the hub tells the server of a scoped tool (MCPL 0.4)."""
+    state: Mapping[str, object] = {}
+    """The state that the hub gives the server of a stateful tool: `state` or `checkpoint` (MCPL)."""
     task: PossibleTask | None = None
     metered_at: float = 0.0
     """When its rates counted it, on the clock of the loop."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Protocol
 
 from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.session import Exchange, Service
@@ -14,9 +16,18 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request
 
 
-async def call_locally(service: Service, caller: Caller, method: str, params: bytes, timeout_s: float) -> bytes:
+class States(Protocol):
+    """The states of the conversation that a call belongs to (MCPL)."""
+
+    def use(self, server: str, feature_set: str) -> Mapping[str, object]:
+        """The members that the call of a tool gets."""
+
+
+async def call_locally(
+    service: Service, caller: Caller, method: str, params: bytes, timeout_s: float, states: States | None = None
+) -> bytes:
     """Ask and wait. Raises a `Fault`; the answering server's own error keeps its code."""
-    exchange = LocalExchange(Request(1, method, params), caller)
+    exchange = LocalExchange(Request(1, method, params), caller, states)
     service.serve(exchange)
     try:
         return await asyncio.wait_for(asyncio.shield(exchange.answer), timeout_s)
@@ -31,10 +42,11 @@ async def call_locally(service: Service, caller: Caller, method: str, params: by
 class LocalExchange(Exchange):
     """A request without a transport."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "states")
 
-    def __init__(self, request: Request, caller: Caller) -> None:
+    def __init__(self, request: Request, caller: Caller, states: States | None = None) -> None:
         super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
+        self.states = states
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     @property

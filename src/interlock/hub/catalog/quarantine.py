@@ -16,9 +16,11 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from interlock.config.settings import Config, Mode
+from interlock.config.settings import Config
+from interlock.config.value_types import Mode
 from interlock.hub.catalog import clean_definitions as clean
-from interlock.hub.catalog.offer import Item, ItemKind, Offer, QuarantinedItem
+from interlock.hub.catalog.items import Item, ItemKind
+from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.hub.memory import return_free_memory
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 
 TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin", "room", "model", "person", "roots"]
 CLIENT_TARGETS: Final[dict[str, tuple[TargetKind, str]]] = {

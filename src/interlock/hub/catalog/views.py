@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from interlock.config.settings import Profile
-from interlock.hub.catalog.offer import Item, ItemKind, Offer, QuarantinedItem, Tool
+from interlock.hub.catalog.items import Item, ItemKind, Tool
+from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.protocols.patterns import PatternSet
 
 

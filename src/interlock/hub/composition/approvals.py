@@ -12,7 +12,8 @@ from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation

@@ -13,10 +13,13 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import ResultProcessor
 from interlock.hub.calls.gates.validator_checks import Judging
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
+from interlock.hub.live.channels import RegisteredChannels
+from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.event_attachment import EventAttachment
@@ -41,7 +44,7 @@ class LiveParts:
     def __init__(self, foundation: Foundation, authentication: AuthenticationParts) -> None:
         self._foundation = foundation
         journal, settings = foundation.journal, self._settings
-        self.features = Features(lambda: foundation.config.servers)
+        self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.offers = LiveOffers(addresses)
@@ -49,6 +52,9 @@ class LiveParts:
         self.wakes = Wakes(settings, self.deliveries, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
+        registered = RegisteredChannels()
+        for method in CHANNEL_METHODS:
+            self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
         self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
@@ -103,6 +109,10 @@ class LiveParts:
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
         return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+
+    def state_gate(self) -> StateGate:
+        """The gate that gives calls of conversations their state."""
+        return StateGate(self.scope_gate())
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

@@ -15,7 +15,8 @@ from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.journal import Journal, PermissionEvent
 from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.hub.permissions.permissions import Log, Permissions

@@ -10,7 +10,7 @@ import msgspec
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
-from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.items import ItemKind
 from interlock.hub.handlers import answers
 from interlock.hub.handlers.claude_channel import TRANSPORT, with_channel
 from interlock.hub.handlers.client_extensions import speaks_of_security

@@ -15,7 +15,7 @@ import msgspec
 from interlock.events import Bus, EventFilter, Gap, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery, ResourceUpdated, ToolRequestDecided
 from interlock.hub.auth.list_scope import ListScope
-from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.items import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.handlers.claude_channel import notice
 from interlock.hub.tool_search.listings import ToolListings

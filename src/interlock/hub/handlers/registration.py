@@ -10,7 +10,8 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from interlock.config.settings import Config, TrustLevel
+from interlock.config.settings import Config
+from interlock.config.value_types import TrustLevel
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve

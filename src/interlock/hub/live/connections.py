@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.live.connection import LiveConnection, Place, named_in
 from interlock.hub.live.features import Features
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.scopes import Elevations
@@ -30,7 +30,7 @@ from interlock.protocols.mcpl.negotiation import Offer, read_manifest_result, re
 from interlock.protocols.mcpl.policy import HostPolicy
 from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.messages import Id, Request
+from interlock.wire.messages import Request
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,15 @@ ANSWER_TIMEOUT_S: Final = 10.0
 """How long a server may take to answer an update or for its manifest."""
 MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
+MAX_TASKS: Final = 2 * MAX_OPEN
+"""Requests, answers and notifications of one connection that are under way."""
 
-Place = tuple[str, str | None]
-"""A server, and the key of a private connection; None for the shared one."""
+
+class Handler(Protocol):
+    """Takes requests of servers of one method."""
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The answer to a request that was admitted. Raises a `Fault` to refuse it."""
 
 
 class Pushes(Protocol):
@@ -49,32 +55,6 @@ class Pushes(Protocol):
 
     async def accept(self, server: str, event: PushEvent, agents: tuple[str, ...]) -> msgspec.Struct:
         """Take an event for these agents. Returns the answer for the server. Raises a `Fault` to refuse it."""
-
-
-class LiveConnection:
-    """MCPL on one connection: the state of the negotiation, and the requests under way."""
-
-    def __init__(self, server: str, agent: str | None, connection: Connection, offer: Offer) -> None:
-        self.server = server
-        self.agent = agent
-        """The only agent that it speaks for; None on the shared connection."""
-        self.connection = connection
-        self.state = states.Connection(offer)
-        self.open: set[Id] = set()
-        """Requests that the hub has not answered yet."""
-        self.requests = BackgroundTasks()
-        """Answers the server's requests."""
-        self.updates = BackgroundTasks()
-        """Tells the server what is on, and reads what it declares."""
-        self.approved: set[tuple[str, str, str]] = set()
-        """Scopes that were approved on it: feature set, label, and digest of the payload."""
-        self.note = ""
-        """The server's own word on the last update, for the operator."""
-
-    def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
-        """The agents that an event of a feature set is addressed to."""
-        agents = features.agents(self.server, feature)
-        return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
 
 
 class LiveConnections:
@@ -86,15 +66,32 @@ class LiveConnections:
         self._refusals = refusals
         self._logs = logs
         self._elevations: Elevations | None = None
+        self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
 
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
         self._elevations = elevations
 
+    def serve_with(self, method: str, handler: Handler) -> None:
+        """Have the requests of a method taken by a part of a higher layer."""
+        self._handlers[method] = handler
+
+    def of_agent(self, agent: str) -> list[LiveConnection]:
+        """The connections that speak for an agent, by server: its own, or the shared one."""
+        found: dict[str, LiveConnection] = {}
+        for live in self._open.values():
+            if live.agent == agent or (live.agent is None and live.server not in found):
+                found[live.server] = live
+        return [found[server] for server in sorted(found)]
+
     def of(self, server: str) -> LiveConnection | None:
         """The shared connection to a server, if it speaks MCPL."""
         return self._open.get((server, None))
+
+    def agents_connected(self) -> list[LiveConnection]:
+        """Every connection that speaks MCPL."""
+        return list(self._open.values())
 
     async def on_greeted(self, server: str, key: str | None, agent: str | None, connection: Connection) -> None:
         """A server introduced itself, anew after a lost session: agree on MCPL, and tell it what is on."""
@@ -106,7 +103,7 @@ class LiveConnections:
             return
         if found is None or (connection.modern and key is not None):
             return
-        live = LiveConnection(server, agent, connection, found[0])
+        live = LiveConnection((server, key), agent, connection, found[0])
         if found[0].warning:
             self._log(server, found[0].warning)
         self._open[server, key] = live
@@ -146,18 +143,30 @@ class LiveConnections:
         live = self._open.get((server, key))
         if live is None or request.method not in METHODS:
             return False
-        try:
-            if request.id in live.open:
-                raise Fault("INVALID_REQUEST", "another request with this id is open")
-            if len(live.open) >= MAX_OPEN:
-                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
-            arrival = admit(live.state, request.method, request.params)
-        except Fault as fault:
-            self._refuse(live, request, fault)
+        over = _over_bound(live, request)
+        if over is not None:
+            self._refuse(live, request, over)
             return True
+        arrival: Arrival | None = None
+        try:
+            arrival = self._admit(live, request)
+        except Fault as fault:
+            if live.receipt is None or live.receipt.done():
+                self._refuse(live, request, fault)
+                return True
         live.open.add(request.id)
         live.requests.begin(self._answer(live, request, arrival), None)
         return True
+
+    def _admit(self, live: LiveConnection, request: Request) -> Arrival:
+        in_hook = live.in_hook(request.params)
+        return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
+
+    async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> Arrival:
+        """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
+        if live.receipt is not None:
+            await asyncio.wait([live.receipt])
+        return self._admit(live, request)
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
@@ -168,7 +177,7 @@ class LiveConnections:
         if live is None or method not in METHODS:
             return
         try:
-            arrival = admit(live.state, method, params, notification=True)
+            arrival = admit(live.state, method, params, live.channels, notification=True)
         except Fault as fault:
             self._refusals.add(server, method, "", "", fault)
             return
@@ -182,6 +191,11 @@ class LiveConnections:
             live.updates.begin(self._redeclare(live, offer), None)
         elif isinstance(arrival.params, ManifestChanged):
             live.updates.begin(self._read_manifest(live), None)
+        elif (handler := self._handlers.get(method)) is not None:
+            if len(live.requests) >= MAX_TASKS:
+                self._refusals.add(server, method, "", "", Fault("RESOURCE_EXHAUSTED", "too much is under way"))
+                return
+            live.requests.begin(self._take(live, handler, Request("", method, params), arrival), None)
 
     def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
@@ -198,7 +212,10 @@ class LiveConnections:
             self._refuse(live, Request(said.id, said.method, inner), unknown)
 
     def _say(self, live: LiveConnection, answer: Answer) -> None:
-        """Answer a server of the stateless era, with a request."""
+        """Answer a server of the stateless era, with a request. One that takes no answers gets no more of them."""
+        if len(live.requests) >= MAX_TASKS:
+            self._log(live.server, "takes its answers too slowly; some were dropped")
+            return
 
         async def say() -> None:
             try:
@@ -214,9 +231,11 @@ class LiveConnections:
             await live.requests.close()
             await live.updates.close()
 
-    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
+    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
         """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
         try:
+            if arrival is None:
+                arrival = await self._admitted_after_receipt(live, request)
             result = await self._served(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
@@ -243,10 +262,20 @@ class LiveConnections:
             admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
             self._refusals.elevated(live.server, params.feature_set, params.scope.label, approved=result.approved)
             return result
-        raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+        return await handler.serve(live, request, arrival)
+
+    async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
+        """Take a notification. It has no answer, so a refusal is only recorded."""
+        try:
+            await handler.serve(live, said, arrival)
+        except Fault as fault:
+            self._refusals.add(live.server, said.method, "", "", fault)
 
     def _refuse(self, live: LiveConnection, request: Request, fault: Fault) -> None:
-        named = _named(request.params)
+        named = named_in(request.params)
         self._refusals.add(live.server, request.method, named.featureSet, named.eventId, fault)
         error = fault.render(ErrorDialect.MCPL)
         if live.connection.modern:
@@ -281,11 +310,14 @@ class LiveConnections:
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
-            live.updates.begin(self._take_receipt(live, number, asked), None)
+            live.receipt = asyncio.get_running_loop().create_future()
+            live.updates.begin(self._take_receipt(live, number, asked, live.receipt), None)
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
-    async def _take_receipt(self, live: LiveConnection, number: int, asked: asyncio.Future[bytes]) -> None:
+    async def _take_receipt(
+        self, live: LiveConnection, number: int, asked: asyncio.Future[bytes], taken: asyncio.Future[None]
+    ) -> None:
         receipt = None
         try:
             row = METHODS[UPDATE]
@@ -293,7 +325,9 @@ class LiveConnections:
             receipt = found if isinstance(found, feature_sets.Receipt) else None
         except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
             self._log(live.server, f"did not accept its feature sets: {cause}")
-        live.state = states.answered(live.state, number, receipt)
+        finally:
+            live.state = states.answered(live.state, number, receipt)
+            taken.set_result(None)
         if receipt is not None and (not receipt.accepted or receipt.notes):
             live.note = receipt.reason or "; ".join(receipt.notes)
             self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
@@ -316,14 +350,10 @@ class LiveConnections:
         self._logs.add(server, "hub", text)
 
 
-class _Named(msgspec.Struct):
-    featureSet: str = ""
-    eventId: str = ""
-
-
-def _named(params: bytes) -> _Named:
-    """What a refused message says it is, for the audit log; bounded there."""
-    try:
-        return msgspec.json.decode(params, type=_Named)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _Named()
+def _over_bound(live: LiveConnection, request: Request) -> Fault | None:
+    """Why a connection cannot have one more open request."""
+    if request.id in live.open:
+        return Fault("INVALID_REQUEST", "another request with this id is open")
+    if len(live.open) >= MAX_OPEN:
+        return Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
+    return None

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Server
-from interlock.protocols.mcpl.feature_sets import ScopeRules
+from interlock.config.settings import Config
+from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
 from interlock.protocols.mcpl.wake import SEPARATOR
@@ -47,8 +47,8 @@ def entry_id(server: str, agent: str, feature: str) -> str:
 class Features:
     """All entries, following the store. Anyone who acts on a message asks here at that moment."""
 
-    def __init__(self, servers: Callable[[], Mapping[str, Server]]) -> None:
-        self._servers = servers
+    def __init__(self, config: Callable[[], Config]) -> None:
+        self._config = config
         self._store: Store | None = None
         self._mirror: Mirror[FeatureEntry] | None = None
         self._of: dict[str, dict[str, HostPolicy]] = {}
@@ -71,7 +71,7 @@ class Features:
         for server in {entry.server for entry in mirror.values()}:
             on_change(server)
 
-    def policy(self, server: str, declared: Iterable[str], agent: str | None = None) -> HostPolicy:
+    def policy(self, server: str, declared: Mapping[str, FeatureSet], agent: str | None = None) -> HostPolicy:
         """What one agent allows a server of its declared feature sets; without an agent, what any of them does.
 
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
@@ -80,15 +80,21 @@ class Features:
         policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
         on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
         off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
-        settings = self._servers().get(server)
+        config = self._config()
+        settings = config.servers.get(server)
         scopes = {} if settings is None else settings.scopes
         return HostPolicy(
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
-            denied=UNSUPPORTED,
+            granted=() if settings is None else _granted(settings.live.grant, [declared[name] for name in on]),
+            denied=_denied(config),
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
+
+    def basis(self, server: str) -> tuple[object, object]:
+        """The objects that policies of a server follow from: while they are the same, so are the policies."""
+        return self._policies(server), self._config()
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent."""
@@ -131,7 +137,7 @@ class Features:
                 if entry.server == server:
                     found.setdefault(entry.agent, ([], []))[0 if entry.enabled else 1].append(entry.feature)
             known = self._of[server] = {
-                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)), denied=UNSUPPORTED)
+                agent: HostPolicy(enabled=tuple(sorted(on)), disabled=tuple(sorted(off)))
                 for agent, (on, off) in found.items()
             }
         return known
@@ -145,7 +151,26 @@ class Features:
         return self._mirror
 
 
-NOTHING: Final = HostPolicy(denied=UNSUPPORTED)
+NOTHING: Final = HostPolicy()
+
+
+def _denied(config: Config) -> tuple[str, ...]:
+    """What a hub without a model cannot do. It may have inferences done by the models of clients."""
+    if config.models:
+        return ()
+    bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()
+    return tuple(path for path in UNSUPPORTED if path not in bridged)
+
+
+def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:
+    """The operator's grants that belong to what an enabled feature set uses: no grant reaches an agent by itself."""
+    families = {_family(path) for found in on for path in found.needs}
+    return tuple(path for path in paths if _family(path) in families)
+
+
+def _family(path: str) -> str:
+    """The method that a capability belongs to: `contextHooks.beforeInference` of its paths."""
+    return ".".join(path.split(".")[:2])
 
 
 def _is_on(policy: HostPolicy, feature: str) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.config.settings import Mode
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import now

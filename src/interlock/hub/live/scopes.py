@@ -20,7 +20,7 @@ from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
@@ -31,7 +31,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
 if TYPE_CHECKING:
-    from interlock.hub.live.connections import LiveConnection, LiveConnections
+    from interlock.hub.live.connection import LiveConnection
+    from interlock.hub.live.connections import LiveConnections
 
 MAX_APPROVED: Final = 1_000
 """Approved scopes that a connection remembers."""
@@ -55,7 +56,7 @@ class ScopeGate:
 
     def check(self, target: Target) -> Check | None:
         """Judge calls of a tool that belongs to a feature set, by what is on at that moment."""
-        feature = self._feature_of(target)
+        feature = self.feature_of(target)
         if feature is None:
             return None
 
@@ -80,7 +81,7 @@ class ScopeGate:
         message = f"{call.target.name} belongs to the feature set {feature}, which is not enabled for {principal.id}"
         return Refuse(Fault("ACCESS_DENIED", message, hint=hint, data=data), f"feature set {feature}: off")
 
-    def _feature_of(self, target: Target) -> str | None:
+    def feature_of(self, target: Target) -> str | None:
         """The feature set of a tool: as the operator says, or else as the server declares."""
         if target.tool is None:
             return None

@@ -1,11 +1,16 @@
-"""Usage: events, wakes and tokens per server, feature set and agent. Counted from the store."""
+"""Usage of events and inferences: counts, tokens and cost per server, feature set, agent and conversation.
+
+Counted from the store. The tokens of events are estimates; those of inferences are the endpoint's own counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
+from interlock.hub.inferences import INFERENCES
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
@@ -14,11 +19,13 @@ from interlock.store import Store
 
 
 class UsageRow(msgspec.Struct):
-    """Events, wakes and tokens of one feature set for one agent."""
+    """What one server's feature set took of one agent, or a conversation of it."""
 
     server: str
+    """Empty for turns of conversations."""
     feature_set: str
     agent: str
+    conversation: str = ""
     events: int = 0
     woke: int = 0
     """Events that woke at once, or shared a wake."""
@@ -27,6 +34,17 @@ class UsageRow(msgspec.Struct):
     wakes: int = 0
     tokens: int = 0
     """An estimate, of the events that were not dropped."""
+    inferences: int = 0
+    """Inferences that the server asked for, or turns of the conversation."""
+    failed: int = 0
+    """Inferences among them that failed."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    """Of the inferences, by the prices of the models at that time."""
+
+
+By = Literal["server", "feature_set", "agent", "conversation"]
 
 
 class EventRow(msgspec.Struct):
@@ -54,12 +72,16 @@ class Usage:
         self._refusals = refusals
         self._wakes = wakes
 
-    async def rows(self, days: int) -> list[UsageRow]:
-        """The usage of the last days, the present one included."""
-        found: dict[tuple[str, str, str], UsageRow] = {}
+    async def rows(self, days: int, by: By | None = None) -> list[UsageRow]:
+        """The usage of the last days, the present one included; with `by`, one row for each server and so on."""
+        found: dict[tuple[str, str, str, str], UsageRow] = {}
 
-        def row(server: str, feature: str, agent: str) -> UsageRow:
-            return found.setdefault((server, feature, agent), UsageRow(server, feature, agent))
+        def row(server: str, feature: str, agent: str, conversation: str = "") -> UsageRow:
+            server, feature = server if by in (None, "server") else "", feature if by in (None, "feature_set") else ""
+            agent = agent if by in (None, "agent") else ""
+            conversation = conversation if by in (None, "conversation") else ""
+            key = (server, feature, agent, conversation)
+            return found.setdefault(key, UsageRow(*key))
 
         today = day_of(now())
         for day in range(today - days + 1, today + 1):
@@ -68,6 +90,14 @@ class Usage:
             for woken in await self._store().find(LIVE_WAKES, day=day):
                 wake = woken.value
                 row(wake.server, wake.feature_set, wake.agent).wakes += 1
+            for inferred in await self._store().find(INFERENCES, day=day):
+                made = inferred.value
+                each = row(made.server, made.feature_set, made.agent, made.conversation)
+                each.inferences += 1
+                each.failed += bool(made.error)
+                each.input_tokens += made.input_tokens_count
+                each.output_tokens += made.output_tokens_count
+                each.cost += made.cost
         return [found[key] for key in sorted(found)]
 
     async def events(self, agent: str | None, server: str | None, most: int) -> list[EventRow]:

@@ -17,7 +17,8 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.access import utc_now
 from interlock.hub.auth.principals import Principal
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.journal import PermissionEvent
 from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
 from interlock.hub.permissions.policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of

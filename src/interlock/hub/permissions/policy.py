@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from interlock.config.settings import Mode, Permissions
+from interlock.config.settings import Permissions
+from interlock.config.value_types import Mode
 from interlock.hub.approvals.decision import Question
 from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.protocols.mgp.permissions import decide, expand_all, is_permission, risk_of

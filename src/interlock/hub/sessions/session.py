@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from interlock.config.settings import Share
+from interlock.config.value_types import Share
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import View

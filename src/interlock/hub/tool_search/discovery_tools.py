@@ -18,7 +18,7 @@ from interlock.events.types import ToolRequestDecided, now_us
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.pipeline import Pipeline
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
@@ -80,7 +80,7 @@ class DiscoveryTools:
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, explain: bool = False
     ) -> dict[str, object]:
         """`mgp/tools/discover`: the best tools for a query with their schemas, within the budget."""
-        from interlock.discovery.index import MAX_RESULTS, Filters
+        from interlock.discovery.queries import MAX_RESULTS, Filters
 
         began = time.perf_counter()
         limit = params.get("max_results", 5)

@@ -13,12 +13,12 @@ from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
-from interlock.config.settings import Level
+from interlock.config.value_types import Level
 from interlock.discovery.budget import Budget, fit
 from interlock.hub.auth.access import Access, Sight
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT
-from interlock.hub.catalog.offer import Item, ItemKind, Tool
+from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories

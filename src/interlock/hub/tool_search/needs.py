@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.calls.call import Caller
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.listings import Identity, ToolListings
 from interlock.hub.tool_search.search import ToolSearch
@@ -139,7 +139,7 @@ class Needs:
         The second value says whether one of them meets the need for certain.
         """
         from interlock.discovery import words
-        from interlock.discovery.index import Filters
+        from interlock.discovery.queries import Filters
 
         list_scope = caller.list_scope
         askable, withheld = self._listings.askable(list_scope), self._listings.withheld(list_scope)

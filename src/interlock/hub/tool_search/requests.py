@@ -20,7 +20,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.permissions.access_methods import AccessMethods, Give
 from interlock.hub.sessions.session import Session
 from interlock.protocols.mgp.permissions import Risk

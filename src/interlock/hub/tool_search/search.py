@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.locks import acquire
 from interlock.hub.tool_search.declared_categories import declared_of
@@ -23,7 +24,8 @@ from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.protocols.mgp.permissions import Risk
 
 if TYPE_CHECKING:
-    from interlock.discovery.index import Filters, Found, ToolIndex
+    from interlock.discovery.index import ToolIndex
+    from interlock.discovery.queries import Filters, Found
     from interlock.discovery.usage import Usage
     from interlock.hub.tool_search.embeddings import Vector
 

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog, View
 
 MAX_CACHED: Final = 8

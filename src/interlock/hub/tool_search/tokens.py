@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.tokens import at_least, at_most
-from interlock.hub.catalog.offer import Tool, digest_of
+from interlock.hub.catalog.items import Tool, digest_of
 from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
 
 MAX_COUNTS: Final = 200_000

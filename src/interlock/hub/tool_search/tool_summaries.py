@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.tokens import at_most
-from interlock.hub.catalog.offer import Tool, summary_of
+from interlock.hub.catalog.items import Tool, summary_of
 from interlock.hub.catalog.views import Catalog, View
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.protocols.mgp.permissions import Risk

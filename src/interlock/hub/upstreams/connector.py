@@ -10,7 +10,7 @@ import msgspec
 from interlock.client.connection import Connection, Greeted, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
-from interlock.config.settings import Era
+from interlock.config.value_types import Era
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.dialer import Dialer

@@ -11,7 +11,8 @@ from typing import Final
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Server
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.definitions import make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.logs import Logs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from interlock.config.settings import Share
+from interlock.config.value_types import Share
 from interlock.hub.sessions.session import ConnectionKey, Exchange
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 

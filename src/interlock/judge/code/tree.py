@@ -7,18 +7,18 @@ taken to be.
 from __future__ import annotations
 
 import ast
-import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
-from interlock.judge.code.disguises import Disguises, begins_plainly
+from interlock.judge.code.calls import CallJudge
+from interlock.judge.code.judgement import Judgement
 from interlock.judge.code.origins import Origins
-from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.scopes import may_be_builtin
+from interlock.judge.code.shapes import asks_for_class, is_followed, is_method_call_on_super, is_plain_format
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 
@@ -26,21 +26,6 @@ MAX_NODES = 15_000
 MAX_DEPTH = 120
 _JUDGED_BY_USE = frozenset({"getattr", "vars", "open", *words.CALLED_BUILTINS, *words.READONLY_BUILTINS})
 """Names whose judgement depends on how they are used, not only on what they are."""
-_BY_NAME = words.names(
-    "getattr hasattr setattr delattr attrgetter methodcaller __getattr__ __setattr__ __delattr__ __getitem__"
-)
-"""Calls that reach an attribute or an element by a name that they are given."""
-_LISTER_NAMES = frozenset(origin.rpartition(".")[2] for origin in words.LISTERS)
-_CALLS = (
-    _BY_NAME
-    | _LISTER_NAMES
-    | words.names(
-        "vars import_module find_spec find_loader get_loader iter_modules load type query eval open fdopen FileIO "
-        "open_file"
-    )
-)
-"""Names by which calls are judged; another name matters only when it may stand for something imported."""
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 _LEAF_FIELDS = words.names(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
     "conversion simple is_async kwd_attrs rest"
@@ -66,26 +51,22 @@ class TreeJudge:
     """One judgement of one tree. Ask once; what is wrong is in the answer."""
 
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
+        self._judgement = Judgement(code, rules, examples_judged=examples_judged)
+        self._calls = CallJudge(self._judgement)
+        self._note = self._judgement.note
+        self._judge_origin = self._judgement.judge_origin
         self.code = code
-        self.rules = rules
-        self.readonly = rules.level == "readonly"
+        self.readonly = self._judgement.readonly
         self.examples_judged = examples_judged
-        """The tree holds what `doctest` would run, too, so running that is no way around."""
-        self.origins = Origins()
-        self.disguises = Disguises(code, self.origins.values)
+        self.origins = self._judgement.origins
         self.blocked_modules = words.BLOCKED_MODULES
         if rules.allowed_imports or rules.blocked_imports:
             self.blocked_modules = (words.BLOCKED_MODULES - set(rules.allowed_imports)) | set(rules.blocked_imports)
         if examples_judged:
             self.blocked_modules = self.blocked_modules - {"doctest"}
         self.allowed_modules = set(rules.allowed_imports or words.STRICT_MODULES) if rules.allowlists else None
-        self.lines: list[int] | None = None
-        self.handed_in: ast.expr | None = None
-        """A name that is looked up although it was given to a function."""
-        self.hands_over = False
         self.names: dict[str, list[tuple[ast.Name, ast.AST]]] = {}
         """Where each name is read, with the node around it."""
-        self.found: list[Finding] = []
 
     def judge(self, tree: ast.Module) -> list[Finding]:
         nodes = self._collect(tree)
@@ -95,10 +76,10 @@ class TreeJudge:
             if may_be_builtin(self.code, name):
                 self.origins.bound.discard(name)
         self._judge_names()
-        found = self.found
+        found = self._judgement.found
         for node, parent in nodes:
             _HANDLERS[node.__class__](self, node, parent)
-        if self.examples_judged or self.handed_in is not None:
+        if self.examples_judged or self._calls.handed_in is not None:
             self._judge_as_a_whole(nodes)
         if self.origins.exhausted:
             found.append(
@@ -122,22 +103,22 @@ class TreeJudge:
 
     def _judge_handed_on(self, module: str, uses: list[tuple[ast.Name, ast.AST]]) -> None:
         for node, parent in uses:
-            if not _is_followed(parent):
+            if not is_followed(parent):
                 self._note("code.leaked_module", node, f"hands {module!r} on as a value", "use what is in it")
 
     def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
         """The findings that need all names: where a module goes, and which values a function gets."""
         for call, _ in nodes:
-            if type(call) is ast.Call and self.handed_in is not None and not self.hands_over:
-                self._note_handed_over(call)
+            if type(call) is ast.Call and self._calls.handed_in is not None and not self._calls.hands_over:
+                self._calls.note_handed_over(call)
         for name, uses in self.names.items() if self.examples_judged else ():
             if "doctest" in self.origins.of_name(name):
                 for node, parent in uses:
                     if type(parent) is not ast.Attribute:
                         self._note("code.import", node, "hands 'doctest' on as a value", "call doctest.testmod()")
-        if self.handed_in is not None and self.hands_over:
+        if self._calls.handed_in is not None and self._calls.hands_over:
             self._note(
-                "code.dynamic_attribute", self.handed_in, "looks up a name that is made while running", "name it"
+                "code.dynamic_attribute", self._calls.handed_in, "looks up a name that is made while running", "name it"
             )
 
     def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
@@ -181,29 +162,6 @@ class TreeJudge:
                             below.append(child)
             level = below
         return found
-
-    def _note(self, rule: str, node: ast.AST, message: str, hint: str) -> None:
-        self.found.append(Finding(rule, message, hint, self._span(node)))
-
-    def _span(self, node: ast.AST) -> tuple[int, int] | None:
-        line, end_line = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
-        if self.lines is None:
-            self.lines = [0, *(match.end() for match in _NEWLINE.finditer(self.code))]
-        if not 0 < line <= end_line <= len(self.lines):
-            return None
-        return self._offset(line, getattr(node, "col_offset", 0)), self._offset(
-            end_line, getattr(node, "end_col_offset", 0)
-        )
-
-    def _offset(self, line: int, column: int) -> int:
-        """Where a position of the tree, which counts bytes, is in the text, which counts characters."""
-        assert self.lines is not None
-        start = self.lines[line - 1]
-        if self.code.isascii():
-            return start + column
-        return start + len(
-            self.code[start : start + column].encode("utf-8", "replace")[:column].decode("utf-8", "ignore")
-        )
 
     def on_import(self, node: ast.Import, _: ast.AST) -> None:
         for alias in node.names:
@@ -265,7 +223,7 @@ class TreeJudge:
                     self._judge_origin(origin, node)
             return
         called = isinstance(parent, ast.Call) and parent.func is node
-        if (name in words.BLOCKED_ATTRIBUTES and not self._is_method_call_on_super(node)) or (
+        if (name in words.BLOCKED_ATTRIBUTES and not is_method_call_on_super(node)) or (
             name.startswith("_") and words.MANGLED.match(name)
         ):
             self._note("code.introspection", node, f"Blocked pattern: '.{name}'", "use the plain interface")
@@ -275,7 +233,7 @@ class TreeJudge:
         if name in words.CALLED_ATTRIBUTES and called and not before:
             self._note("code.process", node, f"Blocked pattern: '.{name}('", "use a tool that does this one thing")
             return
-        if name == "__class__" and not _asks_for_class(node, parent):
+        if name == "__class__" and not asks_for_class(node, parent):
             self._note(
                 "code.introspection", node, "Blocked pattern: '.__class__'", "use isinstance() or type(x).__name__"
             )
@@ -290,171 +248,12 @@ class TreeJudge:
         for origin in origins:
             self._judge_origin(origin, node)
 
-    def _is_method_call_on_super(self, node: ast.Attribute) -> bool:
-        value = node.value
-        return (
-            node.attr in ("__subclasshook__", "__reduce__", "__reduce_ex__")
-            and isinstance(value, ast.Call)
-            and isinstance(value.func, ast.Name)
-            and value.func.id == "super"
-        )
-
     def _judge_readonly_attribute(self, node: ast.Attribute, name: str, called: bool) -> None:
         if (name in words.READONLY_METHODS and called) or name in words.READONLY_ATTRIBUTES:
             self._note("code.side_effect", node, f"'.{name}' writes or sends something", "return the data instead")
 
-    def _judge_origin(self, origin: str, node: ast.AST) -> None:
-        verdict = judge_reach(origin, readonly=self.readonly, examples_judged=self.examples_judged)
-        if verdict is not None:
-            rule, message, hint = verdict
-            self._note(rule, node, message, hint)
-
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
-        func = node.func
-        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
-        if name not in _CALLS and not node.keywords:
-            origins = self.origins
-            method = type(func) is ast.Attribute
-            if method or (type(func) is ast.Name and name not in origins.modules and name not in origins.values):
-                return
-        if name in _BY_NAME:
-            self._judge_attribute_name(node, name)
-        elif name == "vars" and node.args and self.origins.is_module(node.args[0]):
-            self._note("code.introspection", node, "Blocked pattern: 'vars('", "name the attribute")
-        elif name in ("import_module", "find_spec", "find_loader", "get_loader", "iter_modules"):
-            self._note("code.import", node, f"Blocked pattern: '{name}('", "import the module by name")
-        elif name == "load" and "yaml.load" in self.origins.of(func) and not _has_safe_loader(node):
-            self._note("code.deserialises", node, "yaml.load builds any object", "use yaml.safe_load")
-        elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
-            self._judge_built_class(node)
-        elif (name in _LISTER_NAMES or type(func) is not ast.Attribute) and words.LISTERS.intersection(
-            self.origins.of(func)
-        ):
-            self._judge_looked_at(node)
-        elif name in ("query", "eval") and type(func) is ast.Attribute and node.args:
-            text = self.origins.text(node.args[0])
-            if text is not None and words.REACHING_QUERY.search(text):
-                self._note(
-                    "code.process", node, "text that is evaluated reaches into a module", "write the code itself"
-                )
-        if node.keywords:
-            for word in node.keywords:
-                if _trusts(word):
-                    self._note("code.deserialises", node, "runs code that comes with data", f"leave {word.arg} out")
-        opener = (
-            words.OPENERS.intersection(self.origins.of(func))
-            if name in ("open", "fdopen", "FileIO", "open_file")
-            else ()
-        )
-        if opener:
-            self._judge_open(node, next(iter(opener)))
-        elif name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0):
-            self._note("code.file", node, "opens a file for writing", "return the data instead of writing it")
-
-    def _judge_attribute_name(self, node: ast.Call, name: str) -> None:
-        position = 0 if name in ("attrgetter", "methodcaller") or name.startswith("__") else 1
-        if len(node.args) <= position:
-            if any(isinstance(argument, ast.Starred) for argument in node.args):
-                self._note("code.dynamic_attribute", node, f"{name} with hidden arguments", "name the attribute")
-            return
-        given = node.args[position]
-        text = self.origins.text(given)
-        if text is None:
-            if (name != "hasattr" and self.origins.is_module(node.args[0])) or self._is_made(given, name):
-                self._note(
-                    "code.dynamic_attribute",
-                    node,
-                    f"{name} with a name that is made while running",
-                    "name the attribute",
-                )
-            return
-        for part in text.split("."):
-            if (
-                part in words.BLOCKED_ATTRIBUTES
-                or part in words.CALLED_ATTRIBUTES
-                or part in words.BLOCKED_BUILTINS
-                or words.DUNDER_TEXT.fullmatch(part)
-            ):
-                self._note(
-                    "code.introspection", node, f"Blocked pattern: {name} of {part!r}", "use the plain interface"
-                )
-                return
-        if name == "getattr":
-            for origin in self.origins.of(node):
-                self._judge_origin(origin, node)
-
-    def _is_made(self, given: ast.expr, name: str) -> bool:
-        """Whether a name is made here; one that is handed in is made where that is done."""
-        if not isinstance(given, (ast.Name, ast.Attribute)):
-            return not begins_plainly(given)
-        if name == "hasattr" or isinstance(given, ast.Attribute):
-            return False
-        if given.id in self.origins.listed:
-            return not self.disguises.keeps_to_public
-        if given.id in self.origins.values:
-            return self.disguises.hides(given.id)
-        self.handed_in = self.handed_in or given
-        return False
-
-    def _note_handed_over(self, node: ast.Call) -> None:
-        """A disguised text given to a function of the code itself, or beside one: what it looks up is hidden."""
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        own = isinstance(node.func, ast.Lambda) or any(
-            isinstance(each, ast.Lambda) or (isinstance(each, ast.Name) and each.id in self.origins.functions)
-            for each in (node.func, *given)
-        )
-        if own and any(self.disguises.is_disguised(each) for each in given):
-            self.hands_over = True
-
-    def _judge_built_class(self, node: ast.Call) -> None:
-        space = node.args[2]
-        keys = [self.origins.text(key) for key in space.keys if key is not None] if isinstance(space, ast.Dict) else []
-        if any(
-            key in ("__annotations__", "__reduce__", "__reduce_ex__", "__del__", "__class_getitem__", "__getattr__")
-            for key in keys
-        ):
-            self._note("code.introspection", node, "builds a class with special methods", "write a class statement")
-
-    def _judge_open(self, node: ast.Call, opener: str) -> None:
-        if self._opens_for_writing(node, 1) or opener in ("os.open", "os.fdopen", "io.FileIO"):
-            self._note("code.file", node, "opens a file for writing", "return the data instead of writing it")
-            return
-        path = self.origins.text(node.args[0]) if node.args else None
-        if path is None:
-            self._note(
-                "code.file",
-                node,
-                "opens a file whose name is not known before it runs",
-                "write the file's name in the call",
-            )
-        elif words.SECRET_PATHS.search(path):
-            self._note(
-                "code.file",
-                node,
-                f"opens {path[:60]!r}, outside the working directory",
-                "read below the working directory",
-            )
-
-    def _judge_looked_at(self, node: ast.Call) -> None:
-        for argument in node.args[:2]:
-            path = self.origins.text(argument)
-            if path is not None and words.SECRET_PLACES.search(path):
-                self._note("code.file", node, f"looks at {path[:60]!r}", "stay below the working directory")
-                return
-
-    def _opens_for_writing(self, node: ast.Call, position: int) -> bool:
-        mode: ast.expr | None = node.args[position] if len(node.args) > position else None
-        for keyword in node.keywords:
-            if keyword.arg == "mode":
-                mode = keyword.value
-            elif keyword.arg is None or keyword.arg == "opener":
-                return True
-        if mode is None:
-            return False
-        text = self.origins.text(mode)
-        if text is None:
-            return position == 1
-        return bool(re.fullmatch(r"[rwaxbt+U]{1,4}", text) and set(text) & set("wax+"))
+        self._calls.judge(node)
 
     def on_constant(self, node: ast.Constant, parent: ast.AST) -> None:
         value = node.value
@@ -478,7 +277,7 @@ class TreeJudge:
 
     def on_assembled(self, node: ast.expr, parent: ast.AST) -> None:
         """Strings put together from pieces, where the whole is a name that would be refused."""
-        if isinstance(parent, (ast.BinOp, ast.JoinedStr)) or _is_plain_format(node):
+        if isinstance(parent, (ast.BinOp, ast.JoinedStr)) or is_plain_format(node):
             return
         text = self.origins.text(node)
         if text is not None and (text in words.DANGEROUS_WORDS or words.DUNDER_TEXT.search(text)):
@@ -547,51 +346,6 @@ class TreeJudge:
             self._note("code.exhausts", node, "makes something too large to hold", "use smaller numbers")
         if isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
             self.on_assembled(node, parent)
-
-
-_TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode": (False,), "typ": ("unsafe",)}
-"""Keywords with which a loader runs what comes with the data."""
-
-
-def _trusts(word: ast.keyword) -> bool:
-    given = _TRUSTING.get(word.arg or "")
-    return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
-
-
-def _is_followed(parent: ast.AST) -> bool:
-    """Whether what becomes of a module is known: something in it is taken, it is renamed, or asked for a name."""
-    match parent:
-        case ast.Attribute() | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr() | ast.withitem() | ast.Starred():
-            return True
-        case ast.Assign(targets=targets):
-            return all(isinstance(target, (ast.Name, ast.Tuple, ast.List)) for target in targets)
-        case ast.arguments() | ast.BoolOp() | ast.IfExp() | ast.Compare():
-            return True
-        case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "vars" | "type")):
-            return True
-    return False
-
-
-def _asks_for_class(node: ast.Attribute, parent: ast.AST) -> bool:
-    """`x.__class__` where `type(x)` could stand: for its name, to compare it, or to make another."""
-    match parent:
-        case ast.Attribute(attr="__name__" | "__qualname__" | "__module__" | "__doc__") | ast.Compare():
-            return True
-        case ast.Call(func=func):
-            return func is node or (isinstance(func, ast.Name) and func.id in ("isinstance", "issubclass"))
-    return False
-
-
-def _is_plain_format(node: ast.expr) -> bool:
-    """`"%s" % x`: one value into one place, which puts nothing together."""
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not isinstance(node.right, ast.Tuple)
-
-
-def _has_safe_loader(node: ast.Call) -> bool:
-    given = [keyword.value for keyword in node.keywords if keyword.arg == "Loader"] + node.args[1:2]
-    return any(
-        "Safe" in (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) for value in given
-    )
 
 
 _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {

@@ -23,7 +23,7 @@ VERSION: Final = Dialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
 UNSUPPORTED: Final = ("contextHooks", "inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
-"""Capabilities that the hub does not have as a host. A feature set that needs one of them is never on."""
+"""Capabilities that a hub without a model does not have. A feature set that needs one of them is never on there."""
 
 
 class Home(enum.Enum):
@@ -139,7 +139,16 @@ def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
 
 def host_manifest(version: str = VERSION) -> dict[str, object]:
     """The features that the hub supports as a host (MCPL, Host Support)."""
-    return {"version": version, "pushEvents": True, "featureSets": True}
+    return {
+        "version": version,
+        "pushEvents": True,
+        "featureSets": True,
+        "contextHooks": {"beforeInference": True, "afterInference": {"blocking": True}},
+        "inferenceLifecycle": True,
+        "inferenceRequest": {"streaming": True},
+        "modelInfo": True,
+        "channels": {"register": True, "publish": True, "observe": True, "lifecycle": True, "streaming": True},
+    }
 
 
 def _flag(node: object, *path: str) -> bool:

@@ -55,6 +55,12 @@ class RegisteredClient(msgspec.Struct, frozen=True):
     redirect_uri: str | None = None
     """The redirect URI that it was registered with; None where that is not bound."""
     secret_expires_at: float = 0.0
+    scopes: tuple[str, ...] | None = None
+    """The scopes that it was registered with; None where it may ask for any."""
+
+    def may_ask(self, scopes: tuple[str, ...]) -> bool:
+        """Whether the registration covers these scopes."""
+        return self.scopes is None or set(scopes) <= set(self.scopes)
 
 
 def known_client(settings: ClientSettings, metadata: ServerMetadata) -> RegisteredClient | None:
@@ -83,10 +89,13 @@ def auth_method(secret: str | None, key: str | None, metadata: ServerMetadata) -
     return "client_secret_basic"
 
 
-def registration_request(settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None) -> bytes:
-    """The body of a dynamic registration (RFC 7591)."""
+def registration_request(
+    settings: ClientSettings, metadata: ServerMetadata, redirect_uri: str | None, scopes: tuple[str, ...] = ()
+) -> bytes:
+    """The body of a dynamic registration (RFC 7591). A server may refuse scopes later that it does not name."""
     offered = metadata.token_endpoint_auth_methods_supported or (_BASIC,)
-    method = next((each for each in ("none", _BASIC, "client_secret_post") if each in offered), "none")
+    # The official Python SDK revokes tokens only for clients that send their secret in the form.
+    method = next((each for each in ("none", "client_secret_post", _BASIC) if each in offered), "none")
     grants = [DEVICE_GRANT] if redirect_uri is None else ["authorization_code"]
     document: dict[str, object] = {
         "client_name": settings.name,
@@ -96,6 +105,8 @@ def registration_request(settings: ClientSettings, metadata: ServerMetadata, red
         "token_endpoint_auth_method": method,
         "application_type": _application_type(redirect_uri),
     }
+    if scopes:
+        document["scope"] = " ".join(scopes)
     return msgspec.json.encode(document)
 
 
@@ -103,10 +114,12 @@ class _Registered(msgspec.Struct):
     client_id: str
     client_secret: str | None = None
     token_endpoint_auth_method: str | None = None
-    client_secret_expires_at: float = 0.0
+    client_secret_expires_at: float | None = None
 
 
-def read_registration(body: bytes, metadata: ServerMetadata, redirect_uri: str | None) -> RegisteredClient:
+def read_registration(
+    body: bytes, metadata: ServerMetadata, redirect_uri: str | None, scopes: tuple[str, ...] = ()
+) -> RegisteredClient:
     """The client that a server registered. Raises UPSTREAM_ERROR."""
     try:
         given = msgspec.json.decode(body, type=_Registered)
@@ -116,7 +129,8 @@ def read_registration(body: bytes, metadata: ServerMetadata, redirect_uri: str |
     said = _METHODS.get(given.token_endpoint_auth_method or "")
     if said == "none" or (said is not None and given.client_secret is not None):
         method = said
-    return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, given.client_secret_expires_at)
+    expires = given.client_secret_expires_at or 0.0
+    return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, expires, scopes or None)
 
 
 def metadata_document(url: str, name: str, redirect_uris: tuple[str, ...]) -> dict[str, object]:

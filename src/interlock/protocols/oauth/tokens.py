@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from typing import Final
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -106,11 +106,12 @@ def exchange_request(id_token: str, issuer: str, resource: str, scopes: tuple[st
 
 def as_client(fields: dict[str, str], client: RegisteredClient, assertion: str | None = None) -> TokenRequest:
     """The form with the proof of who asks. `assertion` is the signed JWT of `private_key_jwt`."""
-    if client.auth_method == "client_secret_basic":
-        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
-        basic = base64.b64encode(pair.encode()).decode()
-        return TokenRequest(fields, {"Authorization": f"Basic {basic}"})
+    # The official Python SDK finds the client by this field, whatever the method.
     named = {**fields, "client_id": client.client_id}
+    if client.auth_method == "client_secret_basic":
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret or '', safe='')}"
+        basic = base64.b64encode(pair.encode()).decode()
+        return TokenRequest(named, {"Authorization": f"Basic {basic}"})
     if client.auth_method == "client_secret_post":
         return TokenRequest({**named, "client_secret": client.client_secret or ""})
     if client.auth_method == "private_key_jwt":

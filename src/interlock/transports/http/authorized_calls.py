@@ -14,9 +14,9 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.protocols.oauth.challenges import Challenge, read_challenge
-from interlock.transports.http.channel import Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.replies import Call
+from interlock.transports.http.reply import Reply
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 

@@ -11,11 +11,11 @@ from time import thread_time
 from typing import Final, Protocol, cast
 
 import httptools
-import msgspec
 
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.lengths import cut_length
+from interlock.transports.http.reply import Failed, Reply, fail
 
 HEAD_BYTES: Final = 64 * 1024
 HEADERS: Final = 128
@@ -31,56 +31,6 @@ KNOWN_HEADS: Final = 16
 KNOWN_LENGTHS: Final = 64
 KNOWN_BYTES: Final = 2_048
 """Longer heads are not kept."""
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """How a request ended without a whole response."""
-
-    why: str
-    sent: bool
-    """Whether any of it may have reached the server."""
-    began: bool = False
-    """Whether any of the response came."""
-    reused: bool = False
-    """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
-
-
-class Reply(Protocol):
-    """Takes the response to one request, and is that request's place in the pool."""
-
-    connection: Channel | None = None
-    """The connection that carries the request; None while it waits."""
-    payload: bytes = b""
-    """The bytes of the request, while it waits."""
-    over: bool = True
-    """Whether nothing more will come."""
-
-    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        """The status and the headers, names in lower case. A repeated header is joined with commas."""
-        raise NotImplementedError
-
-    def body(self, data: bytes) -> None:
-        """A piece of the body."""
-        raise NotImplementedError
-
-    def done(self) -> None:
-        """The response is complete."""
-        raise NotImplementedError
-
-    def failed(self, how: Failed) -> None:
-        """No (more) response comes."""
-        raise NotImplementedError
-
-    @property
-    def streams(self) -> bool:
-        """Whether the events before its answer were asked for, so that they do not count as unasked."""
-        return False
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        """A good response of JSON that came in one piece: head, body and end at once."""
-        self.head(200, headers)
-        self.body(body)
-        self.done()
 
 
 class KnownHeads:
@@ -388,13 +338,6 @@ class _TooMuch(Exception):
 
 _UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
 """Headers of responses that say more than what their body is and how long."""
-
-
-def fail(reply: Reply, how: Failed) -> None:
-    """End a request without a whole response, unless it has ended already."""
-    if not reply.over:
-        reply.over = True
-        reply.failed(how)
 
 
 def keep_alive_seconds(header: bytes) -> float:

@@ -14,26 +14,24 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin
 
-import msgspec
-
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.http.authorized_calls import Authorization, AuthorizedCalls
-from interlock.transports.http.channel import Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.posts import Posts
 from interlock.transports.http.replies import Call
+from interlock.transports.http.reply import Reply
+from interlock.transports.http.server_messages import ServerMessages
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
-from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS, named_request
-from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
-    EMPTY_OBJECT,
     Id,
     Notification,
     Request,
@@ -84,7 +82,7 @@ class HttpLink(Link):
         self.authorized = None if authorization is None else AuthorizedCalls(self, self._heads, authorization)
         """The requests that wait for an access token; None where they carry none that can be renewed."""
         self._posts = Posts(self.complaints, self._pool, self._heads)
-        self._owed: set[Id] = set()
+        self._server_messages = ServerMessages(self)
         self._standing: StandingStream | None = None
         self._recovery: Recovery | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -176,17 +174,15 @@ class HttpLink(Link):
             call.connection.hold(on=on)
 
     def tell(self, method: str, params: bytes) -> None:
-        self._post(encode_notification(method, params), method)
+        self.post(encode_notification(method, params), method)
 
     def answer(self, id: Id, result: bytes) -> None:
-        if id in self._owed:
-            self._owed.discard(id)
-            self._post(encode_result(id, result))
+        if self._server_messages.settle(id):
+            self.post(encode_result(id, result))
 
     def refuse(self, id: Id, error: ErrorObject) -> None:
-        if id in self._owed:
-            self._owed.discard(id)
-            self._post(encode_failure(id, error))
+        if self._server_messages.settle(id):
+            self.post(encode_failure(id, error))
 
     async def legacy_sse(self) -> SseLink:
         """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
@@ -304,62 +300,24 @@ class HttpLink(Link):
 
     def progressed(self, call: Call, params: bytes) -> None:
         """A request is getting on: it may take longer, up to its last deadline."""
-        self._move_deadline(call)
+        self.move_deadline(call)
         if call.outgoing.wants_progress:
             call.sink.on_notification(PROGRESS, params)
 
-    def _move_deadline(self, call: Call) -> None:
+    def move_deadline(self, call: Call) -> None:
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
             call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
 
     def owe(self, request: Request) -> bool:
-        if self.modern:
-            self.complain(f"a request of its own, which this revision has not: {request.method[:100]}")
-            return False
-        if request.method == "ping":
-            self._post(encode_result(request.id, EMPTY_OBJECT))
-            return False
-        if request.id in self._owed:
-            self.complain(f"request id {request.id!r} is used twice")
-            return False
-        if len(self._owed) >= self.limits.pending:
-            error = Fault("RESOURCE_EXHAUSTED", "too many open requests").render(ErrorDialect.OLD_MCP)
-            self._post(encode_failure(request.id, error))
-            return False
-        self._owed.add(request.id)
-        return True
+        return self._server_messages.owe(request)
+
+    def on_notification(self, notification: Notification) -> None:
+        self._server_messages.on_notification(notification)
 
     def refuse_unread(self, id: Id, error: ErrorObject) -> None:
         if not self.modern:
-            self._post(encode_failure(id, error))
-
-    def on_notification(self, notification: Notification) -> None:
-        method, params = notification.method, notification.params
-        try:
-            if method == PROGRESS:
-                call = self.calls.get(msgspec.json.decode(params, type=_Progress).progressToken)
-                if call is not None:
-                    self.progressed(call, params)
-                    return
-            elif method in NAMES_REQUEST:
-                self._concerned(method, params)
-                return
-            elif method == CANCELLED:
-                self._owed.discard(msgspec.json.decode(params, type=_Cancelled).requestId)
-        except msgspec.DecodeError:
-            self.complain(f"{method} cannot be read")
-            return
-        self.listener.on_notification(method, params)
-
-    def _concerned(self, method: str, params: bytes) -> None:
-        named = named_request(params)
-        call = None if named is None else self.calls.get(named)
-        if call is None or method not in call.outgoing.accepts:
-            self.complain(f"{method} of {named!r}, which did not ask for it")
-            return
-        self._move_deadline(call)
-        call.sink.on_notification(method, params)
+            self.post(encode_failure(id, error))
 
     def complain(self, text: str, kind: str = "stray") -> None:
         self.complaints.report(kind, text)
@@ -411,7 +369,7 @@ class HttpLink(Link):
         if earliest < self._sweep_at:
             self._sweep_by(max(earliest, now + SWEEP))
 
-    def _post(self, body: bytes, method: str = "") -> None:
+    def post(self, body: bytes, method: str = "") -> None:
         if self.authorized is not None and not self.authorized.ready():
             self.authorized.hold_post(body, method)
         else:
@@ -420,11 +378,3 @@ class HttpLink(Link):
     def send_post(self, body: bytes, method: str) -> None:
         if not self._closed:
             self._posts.send(body, method)
-
-
-class _Progress(msgspec.Struct):
-    progressToken: Id
-
-
-class _Cancelled(msgspec.Struct):
-    requestId: Id

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import line
 from interlock.transports.http.origin import Origin, split_url
 from interlock.transports.http.pool import Guard, Pool
+from interlock.transports.http.reply import Failed, Reply
 from interlock.wire.errors import Fault
 
 WITHIN_S: Final = 10.0

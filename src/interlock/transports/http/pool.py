@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
-from interlock.transports.http.channel import Channel, Failed, KnownHeads, Reply, fail
+from interlock.transports.http.channel import Channel, KnownHeads
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.outside import client_context, open_tunnel, proxy_for
+from interlock.transports.http.reply import Failed, Reply, fail
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.pool import Pool
+from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.errors import Fault
 

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.channel import Channel, Failed, Reply
+from interlock.transports.http.channel import Channel
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -24,6 +24,7 @@ from interlock.transports.http.reading import (
     speaks_of_recovery,
     taken,
 )
+from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS

@@ -12,11 +12,11 @@ from urllib.parse import urljoin
 
 from interlock.protocols.oauth.challenges import read_challenge
 from interlock.transports.http.authorized_calls import MOST_REFUSALS, Authorization, Refused
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.reading import BAD_EVENTS, FLOOD, http_fault, read_error
+from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.transports.one_stream import OneStreamLink, Waiter

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -15,6 +14,7 @@ from interlock.transports.http.reading import (
     read_messages,
     taken,
 )
+from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener
 from interlock.wire.errors import Fault

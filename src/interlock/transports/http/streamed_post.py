@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import line
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
+from interlock.transports.http.reply import Failed, Reply
 from interlock.wire.errors import Fault
 
 CONNECTIONS: Final = 64

@@ -14,12 +14,14 @@ from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.admin.tools import Budget
 from interlock.hub.permissions.access_methods import Granted, GrantRows, RevokedCount
 from interlock.web.console.page import Visit
+from interlock.web.console.paging import part_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/agents"
 MAX_GRANTS: Final = 200
+PAGE: Final = 100
 MAX_ROWS: Final = 200
-"""Sessions and principals on one page."""
+"""Sessions of one agent on its page."""
 
 
 class AgentRow(msgspec.Struct):
@@ -38,7 +40,7 @@ async def show_all(visit: Visit) -> Response:
     """The page of all agents."""
     keys = await visit.perform("keys.list", KeyRows)
     sessions = await visit.perform("sessions.list", SessionRows)
-    return await visit.page("agents.html", rows=_rows(keys.keys, sessions)[:MAX_ROWS], sessions=sessions)
+    return await visit.page("agents.html", part=part_of(visit, _rows(keys.keys, sessions), PAGE))
 
 
 async def create_key(visit: Visit) -> Response:

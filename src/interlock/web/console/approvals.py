@@ -21,7 +21,7 @@ MAX_CARDS: Final = 50
 """Requests on one page, the oldest first. Further ones follow as these are answered."""
 MAX_VIEW_CHARS: Final = 16 * 1024
 """Longer views have a page of their own."""
-MAX_PAGE_CHARS: Final = 128 * 1024
+MAX_PAGE_CHARS: Final = 48 * 1024
 """Of all views on one page."""
 ADDRESS: Final = "/console/approvals"
 
@@ -79,23 +79,34 @@ async def show_one(visit: Visit) -> Response:
 async def answer(visit: Visit) -> Response:
     """Approve or deny."""
     form = visit.form
-    params = {"id": _id(visit), "answer": form.get("answer", ""), "view": form.get("view", ""), "console": True}
+    params: dict[str, object] = {"id": _id(visit), "answer": form.get("answer", ""), "view": form.get("view", "")}
+    params["console"] = True
     if reason := form.get("reason", "").strip():
         params["reason"] = reason
+    if to := form.get("to", "").strip():
+        params["to"] = (to,)
     answered = await visit.perform("approvals.answer", OneDecision, **params)
+    if room := form.get("room", ""):
+        return RedirectResponse(f"/console/rooms/{quote(room, safe='')}", 303)
     return RedirectResponse(f"{ADDRESS}?answered={quote(answered.decision.id)}", 303)
 
 
 async def _open_requests(visit: Visit) -> dict[str, object]:
     found = await visit.perform("approvals.list", DecisionRows, most=MAX_CARDS)
-    shown = await asyncio.gather(*(_opened(visit, row) for row in found.decisions))
+    cards = await cards_of(visit, found.decisions)
+    return {"cards": cards, "open": found.total, "more": found.total - len(found.decisions)}
+
+
+async def cards_of(visit: Visit, rows: list[DecisionRow]) -> list[Card]:
+    """The cards of requests, at most as many as one page has."""
+    shown = await asyncio.gather(*(_opened(visit, row) for row in rows[:MAX_CARDS]))
     left, cards = MAX_PAGE_CHARS, []
     for one in shown:
         if one is not None:
             room, length = min(MAX_VIEW_CHARS, left), len(one.view or "")
             left -= length if length <= room else 0
             cards.append(_card(one, room))
-    return {"cards": await asyncio.gather(*cards), "open": found.total, "more": found.total - len(found.decisions)}
+    return await asyncio.gather(*cards)
 
 
 async def _opened(visit: Visit, row: DecisionRow) -> OneDecision | None:

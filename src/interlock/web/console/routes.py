@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.web.console import agents, approvals, home, server_login, servers, timeline, tools
+from interlock.web.console import agents, approvals, home, live, rooms, server_login, servers, timeline, tools
 from interlock.web.console.events import EventStreams
 from interlock.web.console.login import Login
 from interlock.web.console.page import Console, Page, PublicPage
@@ -48,6 +48,12 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/agents/{agent:path}", Page(console, {"GET": agents.show_one, "POST": agents.change})),
         Route("/console/tools", Page(console, {"GET": tools.show_all})),
         Route("/console/tools/{name}", Page(console, {"GET": tools.show_one, "POST": tools.call})),
+        Route("/console/rooms", Page(console, {"GET": rooms.show_all})),
+        Route("/console/rooms/{topic}", Page(console, {"GET": rooms.show_one, "POST": rooms.speak})),
+        Route("/console/rooms/{topic}/talk", Page(console, {"GET": rooms.show_talk}, part=True)),
+        Route("/console/rooms/{topic}/proposals", Page(console, {"GET": rooms.show_proposals}, part=True)),
+        Route("/console/live", Page(console, {"GET": live.show, "POST": live.change})),
+        Route("/console/live/events", Page(console, {"GET": live.show_events}, part=True)),
         Route("/console/events", Page(console, {"GET": streams.show}, part=True)),
         Route("/console", Page(console, {"GET": home.show})),
         Route("/console/{rest:path}", PublicPage(console, {"GET": _nothing, "POST": _nothing})),

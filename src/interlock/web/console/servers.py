@@ -16,6 +16,7 @@ from interlock.hub.admin.tools import ToolRows
 from interlock.hub.audit.search import Entry
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
+from interlock.web.console.paging import part_of
 from interlock.web.console.server_login import logins_of
 from interlock.web.console.server_login import server_of as _id
 from interlock.wire.errors import Fault
@@ -155,20 +156,10 @@ def _share(status: Status, server: ServerStatus) -> int | None:
 
 
 async def _found(visit: Visit) -> dict[str, object]:
-    query = visit.request.query_params.get("from", "0")
-    first = int(query) if query.isdecimal() and len(query) < 10 else 0
-    status = await visit.perform("status", Status)
-    shown = status.servers[first : first + PAGE]
+    part = part_of(visit, (await visit.perform("status", Status)).servers, PAGE)
     charts = await _charts(visit)
-    rows = [(server, charts.get(server.id) or chart_of(())) for server in shown]
-    last = first + len(shown)
-    return {
-        "rows": rows,
-        "first": first,
-        "total": len(status.servers),
-        "newer": max(0, first - PAGE) if first else None,
-        "older": last if last < len(status.servers) else None,
-    }
+    rows = [(server, charts.get(server.id) or chart_of(())) for server in part.items]
+    return {"rows": rows, "part": part}
 
 
 async def _server(visit: Visit) -> ServerStatus:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from interlock.hub.admin.audit_log import Entries, OneEntry
 from interlock.hub.admin.tools import ToolRows, Why
-from interlock.hub.audit.record import Record
+from interlock.hub.audit.record import DECISION, RETRIED, Record
 from interlock.hub.audit.search import Entry
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
 PAGE: Final = 50
+EXPORT_PAGE: Final = 200
+MAX_EXPORT: Final = 100_000
+"""Entries in one export."""
 MAX_RELATED: Final = 200
 """Entries of one trace on a page."""
 OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
@@ -35,11 +39,23 @@ async def show_rows(visit: Visit) -> Response:
 
 
 async def export(visit: Visit) -> Response:
-    """The entries of a page as JSON lines."""
-    entries = await _search(visit, PAGE)
-    body = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+    """The entries that match, newest first, as JSON lines."""
+    first = await _search(visit, EXPORT_PAGE)
     headers = {"content-disposition": 'attachment; filename="interlock-timeline.jsonl"'}
-    return Response(body, media_type="application/x-ndjson", headers=headers)
+    return StreamingResponse(_lines(visit, first), media_type="application/x-ndjson", headers=headers)
+
+
+async def _lines(visit: Visit, entries: list[Entry]) -> AsyncIterator[bytes]:
+    """The lines of one page after the other: the hub never holds a long log in memory."""
+    written = 0
+    while entries:
+        yield b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        written += len(entries)
+        if len(entries) < EXPORT_PAGE or written >= MAX_EXPORT or not visit.console.sessions.holds(visit.session):
+            return
+        last = entries[-1]
+        params = {**_wanted(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
+        entries = (await visit.perform("audit.search", Entries, **params)).entries[::-1]
 
 
 async def show_one(visit: Visit) -> Response:
@@ -57,7 +73,19 @@ async def show_one(visit: Visit) -> Response:
         left_out=max(0, len(found.related) - MAX_RELATED),
         judged=judged,
         can_judge=record.kind == "tool",
+        retries=sum(other.record.event == RETRIED for other in found.related),
+        approvals=_approvals(found.related),
     )
+
+
+def _approvals(entries: list[Entry]) -> list[tuple[str, str]]:
+    """The approval requests of a trace, each with its last state."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        id_ = entry.record.details.get("decision")
+        if entry.record.event.startswith(DECISION) and isinstance(id_, str):
+            found[id_] = entry.record.event.removeprefix(DECISION)
+    return list(found.items())
 
 
 async def _found(visit: Visit) -> dict[str, object]:
@@ -70,6 +98,7 @@ async def _found(visit: Visit) -> dict[str, object]:
     return {
         "entries": shown,
         "wanted": {name: wanted.get(name, "") for name in FILTERS},
+        "filtered": bool(wanted),
         "outcomes": OUTCOMES,
         "older": older,
         "newest": "before" not in visit.request.query_params,

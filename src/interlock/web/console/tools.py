@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -10,10 +11,11 @@ from starlette.responses import Response
 from interlock.hub.admin.tools import Budget, Called, Found, ToolRow, ToolRows, Why
 from interlock.web.console.argument_form import PREFIX, WHOLE, Field, arguments_of, fields_of
 from interlock.web.console.page import Visit
+from interlock.web.console.paging import part_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/tools"
-MAX_ROWS: Final = 200
+PAGE: Final = 100
 MAX_FOUND: Final = 20
 MAX_RESULT: Final = 256 * 1024
 """Characters of a result on the page."""
@@ -23,7 +25,8 @@ CALL_S: Final = 60.0
 async def show_all(visit: Visit) -> Response:
     """The tools that a query finds, or all of them, and the cost of the lists."""
     query = visit.request.query_params.get("query", "").strip()
-    tools = (await visit.perform("tools", ToolRows)).tools
+    server = visit.request.query_params.get("server", "").strip()[:200]
+    tools = (await visit.perform("tools", ToolRows, **({"server": server} if server else {}))).tools
     total = len(tools)
     if query:
         found = await visit.perform("find", Found, query=query, max_results=MAX_FOUND)
@@ -31,8 +34,18 @@ async def show_all(visit: Visit) -> Response:
         names = [str(hit.get("name")) for hit in found.tools]
         tools = [by_name[name] for name in names if name in by_name]
     budget = await visit.perform("budget", Budget)
-    shown = tools[:MAX_ROWS]
-    return await visit.page("tools.html", tools=shown, query=query, total=total, found=len(tools), budget=budget)
+    part = part_of(visit, tools, PAGE)
+    address = f"{ADDRESS}?{urlencode({'server': server})}&" if server else f"{ADDRESS}?"
+    return await visit.page(
+        "tools.html",
+        part=part,
+        query=query,
+        server=server,
+        total=total,
+        found=len(tools),
+        budget=budget,
+        address=address,
+    )
 
 
 async def show_one(visit: Visit) -> Response:

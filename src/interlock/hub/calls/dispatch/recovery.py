@@ -18,7 +18,7 @@ from interlock.hub.calls.bridges.retries import STATE
 from interlock.hub.calls.call import Call, Caller, ChunkFilter, EveryChunk, Plan, ResultProcessor
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Pass
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Tried
 from interlock.hub.catalog.views import Catalog
 from interlock.protocols.mgp.errors import Recovery, as_fault, read_recovery, translated

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "interlock://.results/"

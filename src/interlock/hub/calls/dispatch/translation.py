@@ -73,6 +73,8 @@ class Translation:
             fields.pop(name, None)
         if call.scope:
             fields["scope"] = msgspec.Raw(call.scope)
+        for name, value in call.state.items():
+            fields[name] = msgspec.Raw(_encode(value))
         self._translate(fields)
         if connection.mgp is not None and connection.modern:
             fields["_meta"] = asking_meta(fields.get("_meta"))

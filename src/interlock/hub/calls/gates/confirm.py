@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.config.settings import Agent, Mode
+from interlock.config.settings import Agent
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.gates.risk import Note

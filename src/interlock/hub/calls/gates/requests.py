@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.config.settings import RequestPolicy, Server
+from interlock.config.settings import Server
+from interlock.config.value_types import RequestPolicy
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict

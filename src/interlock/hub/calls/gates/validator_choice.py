@@ -10,7 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from interlock.config.settings import Mode, Validation
+from interlock.config.settings import Validation
+from interlock.config.value_types import Mode
 from interlock.judge.arguments import (
     KINDS,
     ArgumentKind,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from interlock.config.settings import Mode, Server
+from interlock.config.settings import Server
+from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
 from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
 from interlock.hub.calls.gates.validator_refusals import refuse_unknown
 from interlock.hub.calls.verdicts import PASS, Verdict
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
 from interlock.judge.findings import Finding
 from interlock.protocols.mgp.security import VALIDATORS

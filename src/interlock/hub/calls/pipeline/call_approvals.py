@@ -26,7 +26,7 @@ from interlock.hub.calls.bridges.retries import STATE, Retries, binding_of, toke
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import Ask, Refuse
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Approval, Target
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets

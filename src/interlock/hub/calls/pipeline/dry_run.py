@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 import msgspec
@@ -9,9 +10,10 @@ import msgspec
 from interlock.hub.calls.call import Call, Caller, ServerCaller
 from interlock.hub.calls.local_exchange import LocalExchange
 from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.calls.plan import Gate
 from interlock.hub.calls.refusals import NO_SUCH_NAME
-from interlock.hub.calls.verdicts import Ask, Refuse
-from interlock.hub.catalog.target import CLIENT_TARGETS, TargetKind
+from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.catalog.target import CLIENT_TARGETS, Target, TargetKind
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
@@ -36,9 +38,7 @@ class DryRun(msgspec.Struct, frozen=True):
         except Fault as fault:
             rule = str(fault.data.get("rule") or NO_SUCH_NAME)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
-        params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
-        exchange = LocalExchange(Request(1, "tools/call", params), caller)
-        call = Call.of(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
+        call = _call(caller, plan.target, tool, arguments)
         verdict, gate = await pipeline.foresee(call, plan)
         if isinstance(verdict, Refuse):
             cause = verdict.fault
@@ -46,6 +46,57 @@ class DryRun(msgspec.Struct, frozen=True):
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
         return cls("allowed", message="" if call.approval is None else f"allowed by {call.approval.source}")
+
+
+class GateVerdict(msgspec.Struct, frozen=True):
+    """What one gate says of a call by itself."""
+
+    gate: str
+    outcome: Literal["passed", "refused", "asked"]
+    rule: str = ""
+    message: str = ""
+
+
+async def each_gate(pipeline: Pipeline, caller: Caller, tool: str, arguments: bytes) -> list[GateVerdict]:
+    """What each gate says, in their order, also those behind the one that decides. Empty for an unknown name."""
+    try:
+        plan = pipeline.plan(caller, _kind(caller, tool), tool)
+    except Fault:
+        return []
+    call, found = _call(caller, plan.target, tool, arguments), []
+    for gate in pipeline.gates:
+        try:
+            async with asyncio.timeout(plan.timeouts.validation_s):
+                found.append(_shown(gate.name, await _verdict(gate, call)))
+        except TimeoutError:
+            found.append(GateVerdict(gate.name, "refused", message="the check took too long"))
+        except Fault as fault:
+            found.append(GateVerdict(gate.name, "refused", message=fault.message))
+    return found
+
+
+async def _verdict(gate: Gate, call: Call) -> Verdict:
+    verdict = gate.plan(call.caller.principal, call.target)
+    check = gate.check(call.target) if isinstance(verdict, Pass) else None
+    if check is not None:
+        verdict = check(call)
+    while isinstance(verdict, Wait):
+        verdict = await verdict.work()
+    return verdict
+
+
+def _shown(gate: str, verdict: Verdict) -> GateVerdict:
+    if isinstance(verdict, Refuse):
+        return GateVerdict(gate, "refused", verdict.rule, verdict.fault.message)
+    if isinstance(verdict, Ask):
+        return GateVerdict(gate, "asked", verdict.rule, verdict.question)
+    return GateVerdict(gate, "passed")
+
+
+def _call(caller: Caller, target: Target, tool: str, arguments: bytes) -> Call:
+    params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
+    exchange = LocalExchange(Request(1, "tools/call", params), caller)
+    return Call.of(exchange, caller, target, {"arguments": msgspec.Raw(arguments)})
 
 
 def _kind(caller: Caller, name: str) -> TargetKind:

@@ -9,6 +9,7 @@ question, like every retry, starts again from the top.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from interlock.hub.audit.record import COERCED, LATE, MASKED
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -17,7 +18,7 @@ from interlock.hub.calls.dispatch.dispatcher import Dispatcher
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
-from interlock.hub.calls.plan import CallPolicy, PlanGeneration, make_plan
+from interlock.hub.calls.plan import CallPolicy, Gate, PlanGeneration, make_plan
 from interlock.hub.calls.rates import limited
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusal_pacing import SLOWED, RefusalPacing
@@ -68,6 +69,11 @@ class Pipeline:
     def waiting(self) -> int:
         """Calls that wait for a check or an approval."""
         return len(self._waiting)
+
+    @property
+    def gates(self) -> Sequence[Gate]:
+        """The gates, in the order in which a call passes them."""
+        return self._policy.gates
 
     def plan(self, caller: Caller, kind: TargetKind, name: str, exchange: Exchange | None = None) -> Plan:
         """The plan for a name. Raises a `Fault` for a name that the caller cannot use.

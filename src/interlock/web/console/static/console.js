@@ -85,12 +85,19 @@ function moveByKeys(event) {
 }
 
 // A part of a page that names its address is replaced when its topic changes, unless somebody is in it.
+const shown = new WeakMap();
+
 async function refreshParts(selector) {
   for (const old of document.querySelectorAll(selector)) {
     if (old !== document.activeElement && old.contains(document.activeElement)) continue;
     const fresh = (await part(old.dataset.part))?.getElementById(old.id);
-    if (!fresh || fresh.innerHTML === old.innerHTML) continue;
+    // Compared with what came last and not with the page: an opened element stays open.
+    if (!fresh || fresh.innerHTML === (shown.get(old) ?? old.innerHTML)) continue;
+    shown.set(old, fresh.innerHTML);
+    // A part that grows at its end stays there, unless somebody scrolled back.
+    const follows = "tail" in old.dataset && old.scrollHeight - old.scrollTop - old.clientHeight < 40;
     old.replaceChildren(...document.adoptNode(fresh).childNodes);
+    if (follows) old.scrollTop = old.scrollHeight;
   }
 }
 
@@ -148,6 +155,8 @@ function listen() {
 
 document.addEventListener("keydown", moveByKeys);
 document.getElementById("reload")?.remove();
+document.querySelector("header nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+for (const each of document.querySelectorAll("[data-tail]")) each.scrollTop = each.scrollHeight;
 offerNotifications();
 refreshByTime();
 listen();

@@ -1,0 +1,23 @@
+"""The settings of `[channels]`: conversations that go on where people and events are."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """`[channels.NAME]`: a conversation of one agent that begins turns by itself: for messages of channels that servers
+    register, and for everything else that wakes the agent. Which of them wake is in `[live.rules]`. See
+    [Host](host.md#channels)."""
+
+    agent: str = ""
+    """The agent whose rights the conversation has. Its events go to the conversation."""
+    incoming: tuple[str, ...] = ()
+    """Channels whose messages belong to this conversation, as patterns over `server/channel` (`chat/**`). Of
+    several tables the first that matches takes a message; the agent's first table takes all other events."""
+    threads: bool = False
+    """Whether each thread of a channel is a conversation of its own."""
+    publish: str | None = None
+    """The channel that answers go to, as `server/channel`; unset: the one that the newest message came from."""
+    model: str | None = None
+    """Its model; unset: as in `[host]`."""

@@ -1,0 +1,33 @@
+"""Reads `[channels]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from interlock.protocols.mcpl.channels import split_hub_channel_id
+from interlock.protocols.patterns import PatternError, compile_pattern
+
+from .channel_settings import Channel
+from .names import why_bad_agent
+from .problems import KeyPath, Report
+from .shape import build
+
+
+def read_channel(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Channel:
+    """Read one table."""
+    channel = build(Channel, table, at, report)
+    if why := why_bad_agent(channel.agent) if channel.agent else "is missing":
+        report.add((*at, "agent"), f"`agent` of [channels.{name}] {why}", "name the agent whose rights it has")
+    for pattern in channel.incoming:
+        try:
+            compile_pattern(pattern)
+        except PatternError as why_bad:
+            report.add(
+                (*at, "incoming"), f"{pattern!r} is no pattern: {why_bad}", "write server/channel, such as chat/*"
+            )
+    if channel.publish is not None:
+        try:
+            split_hub_channel_id(channel.publish)
+        except ValueError as why_bad:
+            report.add((*at, "publish"), f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
+    return channel

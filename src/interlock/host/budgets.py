@@ -1,0 +1,62 @@
+"""Budgets for inferences of servers: so many requests and tokens in any hour, and so many at a time, for each server.
+
+An inference under way counts with the most it may take, so that requests at the same time cannot pass the limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from interlock.config.model_settings import Inference as Settings
+from interlock.hub.inferences import Inference
+from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
+from interlock.wire.errors import Fault
+
+
+class Budgets:
+    """What the servers of one hub have spent."""
+
+    def __init__(self, settings: Callable[[], Settings], clock: Callable[[], float] = time.time) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._ledger = Ledger()
+        self._open: Counter[str] = Counter()
+        self._reserved: Counter[str] = Counter()
+
+    def load(self, inferences: Iterable[Inference]) -> None:
+        """Count the inferences of an earlier run. Those that are too old count for nothing."""
+        for found in sorted(inferences, key=lambda each: each.at):
+            tokens = found.input_tokens_count + found.output_tokens_count
+            self._ledger = self._ledger.add((found.server,), found.at, wakes=1, tokens=tokens)
+
+    @contextmanager
+    def inference(self, server: str, tokens: int) -> Iterator[None]:
+        """Hold room for one inference of at most so many tokens. Raises QUOTA_EXCEEDED or RESOURCE_EXHAUSTED."""
+        settings, now = self._settings(), self._clock()
+        if self._open[server] >= settings.at_once:
+            message = f"{server} has {settings.at_once} inferences under way"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1000)
+        budget, spent = Budget(settings.requests_per_hour, settings.tokens_per_hour), self._ledger.of(server)
+        wanted = self._reserved[server] + tokens
+        if not fits(budget, spent, now, wanted):
+            free = fits_from(budget, spent, now, wanted)
+            wait_ms = None if free is None else int((free - now) * 1000) + 1
+            hint = "an operator can raise it in [host.inference]"
+            raise Fault(
+                "QUOTA_EXCEEDED", f"the hourly budget of {server} is used up", hint=hint, retry_after_ms=wait_ms
+            )
+        self._ledger = self._ledger.add((server,), now, wakes=1)
+        self._open[server] += 1
+        self._reserved[server] += tokens
+        try:
+            yield
+        finally:
+            self._open[server] -= 1
+            self._reserved[server] -= tokens
+
+    def spend(self, server: str, tokens: int) -> None:
+        """Count the tokens that an inference took."""
+        self._ledger = self._ledger.add((server,), self._clock(), tokens=tokens)

@@ -1,0 +1,86 @@
+"""Messages of channels and other events as the beginning of a turn, and the channels around it. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from interlock.hub.live.events import Pending
+from interlock.judge.text import show_hidden
+from interlock.protocols.mcpl.channels import hub_channel_id, split_hub_channel_id
+from interlock.protocols.mcpl.content import Blocks, Text
+from interlock.protocols.mcpl.hooks import ChannelContext, ChannelPlace, Injection
+from interlock.protocols.mcpl.injections import Sourced
+
+UI: Final = "ui"
+"""The terminal, among the channels that an answer may go to."""
+MOST_PLACES: Final = 4096
+
+
+def said_in(events: Sequence[Pending]) -> str | None:
+    """The messages of people, as the user's turn; None where only events came."""
+    lines = []
+    for event in events:
+        texts = [str(block.get("text", "")) for block in event.content if block.get("type") == "text"]
+        if event.channel is not None and any(texts):
+            author = show_hidden(" ".join(str(event.origin.get("author", "")).split()))[:100]
+            lines.append(f"{author}: {show_hidden(' '.join(texts))}")
+    return "\n".join(lines) or None
+
+
+def context_of(events: Iterable[Pending]) -> list[Sourced]:
+    """Everything else that came: events, and what in messages is no text."""
+    found = []
+    for event in events:
+        content = msgspec.convert(event.content, Blocks, strict=False)
+        if event.channel is not None:
+            content = tuple(block for block in content if not isinstance(block, Text))
+        if content:
+            found.append(Sourced(event.server, Injection(event.feature_set, "beforeUser", content)))
+    return found
+
+
+class ChannelPlaces:
+    """The channels around the newest turn of each conversation."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[str, tuple[str | None, Pending | None]] = OrderedDict()
+        """By conversation: the channel for the answer at the hub, and the newest message."""
+
+    def set(self, conversation: str, publish: str | None, events: Sequence[Pending]) -> None:
+        """A turn begins for these events."""
+        newest = next((event for event in reversed(events) if event.channel is not None), None)
+        target = publish
+        if target is None and newest is not None and newest.channel is not None:
+            target = hub_channel_id(newest.server, newest.channel)
+        self._places.pop(conversation, None)
+        self._places[conversation] = (target, newest)
+        while len(self._places) > MOST_PLACES:
+            self._places.popitem(last=False)
+
+    def take(self, conversation: str) -> str | None:
+        """The turn is over. Returns the channel that the answer goes to, at the hub."""
+        return self._places.pop(conversation, (None, None))[0]
+
+    def context(self, conversation: str, server: str) -> ChannelContext | None:
+        """The channels of a turn for a server: its own by its own names, others by the hub's."""
+        if conversation not in self._places:
+            return None
+        target, newest = self._places[conversation]
+        incoming = outgoing = None
+        if newest is not None and newest.channel is not None:
+            here = _for(server, hub_channel_id(newest.server, newest.channel))
+            thread = newest.origin.get("threadId")
+            incoming = ChannelPlace(here, str(newest.origin.get("messageId", "")) or None, thread)
+        if target is not None:
+            outgoing = ChannelPlace(_for(server, target))
+        names = [UI, *([] if outgoing is None else [outgoing.channel_id])]
+        return ChannelContext(incoming, outgoing, tuple(names))
+
+
+def _for(server: str, channel: str) -> str:
+    owner, own = split_hub_channel_id(channel)
+    return own if owner == server else channel

@@ -1,0 +1,235 @@
+"""Conversations that begin turns by themselves: for messages of channels, and for events that wake their agent.
+
+A message is taken once, as any event is (`hub/live/intake.py`), and `[live.rules]` decide whether it wakes. Answers go
+to a channel only after every server that may rewrite them has seen them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.config.channel_settings import Channel as Table
+from interlock.events import EventFilter, SubscriberTask
+from interlock.events.types import AgentWoken, Delivery
+from interlock.host.channel_turns import ChannelPlaces, context_of, said_in
+from interlock.host.conversations import Conversation, Conversations
+from interlock.host.judged_injections import judged
+from interlock.host.publishing import Publishing
+from interlock.host.turn import Turn
+from interlock.hub.admin.agents import principal_of
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.events import Pending
+from interlock.hub.live.intake import Incoming
+from interlock.protocols.mcpl.authorization import Arrival
+from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
+from interlock.protocols.mcpl.channels import Incoming as IncomingMessages
+from interlock.protocols.mcpl.channels import IncomingMessage, IncomingResult, Received, hub_channel_id
+from interlock.protocols.mcpl.content import blocks
+from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.patterns import compile_pattern
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
+
+INCOMING: Final = "channels/incoming"
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+MOST_EVENTS: Final = 32
+MOST_BYTES: Final = 128 * 1024
+"""Of the events of one turn."""
+BUSY_S: Final = 3600.0
+"""How long events wait for a conversation whose turn is under way."""
+
+
+class Starter(Protocol):
+    """Begins turns: the host."""
+
+    conversations: Conversations
+
+    async def create(self, principal: Principal, model: str | None = None) -> Conversation:
+        """Begin a conversation."""
+
+    async def send(self, conversation: str, text: str | None, context: tuple[Sourced, ...] = ()) -> Turn:
+        """Begin a turn."""
+
+    async def idle(self, conversation: str, within_s: float) -> None:
+        """Wait until no turn of a conversation is under way."""
+
+
+class ChannelConversations:
+    """The conversations of `[channels]` (`hub.live.connections.Handler` for `channels/incoming`)."""
+
+    def __init__(self, hub_app: HubApp, host: Starter, places: ChannelPlaces) -> None:
+        self._hub_app = hub_app
+        self._host = host
+        self._places = places
+        self._publishing = Publishing(hub_app)
+        self._wakes: SubscriberTask | None = None
+        self._turns: dict[str, asyncio.Task[None]] = {}
+        """What is under way, by agent."""
+
+    def start(self) -> None:
+        """Take messages, and begin turns for events, also for those that an earlier run left."""
+        self._hub_app.live.connections.serve_with(INCOMING, self)
+        subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
+        self._wakes = SubscriberTask(subscription, self._on_wakes)
+        for agent in {table.agent for table in self._tables.values()}:
+            self._begin(agent)
+
+    async def close(self) -> None:
+        """Begin no more turns."""
+        if self._wakes is not None:
+            await self._wakes.close()
+        tasks = list(self._turns.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Messages of channels.
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """Take messages of a channel, each by itself."""
+        said = arrival.params
+        assert isinstance(said, IncomingMessages)
+        results = []
+        for message, refusal in zip(said.messages, arrival.refusals, strict=True):
+            try:
+                if refusal is not None:
+                    raise refusal
+                results.append(await self._take(live, message))
+            except Fault as fault:
+                self._hub_app.live.refusals.add(live.server, INCOMING, "", message.message_id, fault)
+                results.append(Received(message.message_id, False, reason=fault.message[:1000]))
+        return IncomingResult(tuple(results))
+
+    async def _take(self, live: LiveConnection, message: IncomingMessage) -> Received:
+        name, table = self._table_of(live.server, message.channel_id)
+        feature = self._feature(live, table.agent)
+        content = msgspec.json.encode(blocks(message.content))
+        if len(content) > MAX_MESSAGE_BYTES:
+            raise Fault("TOO_LARGE", f"a message has at most {MAX_MESSAGE_BYTES} bytes")
+        conversation = await self._conversation(name, table, message.thread_id)
+        origin = {
+            "author": message.author.name[:100] or message.author.id,
+            "messageId": message.message_id,
+            "threadId": message.thread_id,
+        }
+        decoded = msgspec.json.decode(content, type=list[dict[str, object]])
+        event = Incoming(
+            live.server, f"{message.channel_id}/{message.message_id}", feature, decoded, len(content), origin,
+            message.tags, message.channel_id,
+        )  # fmt: skip
+        answer = await self._hub_app.live.intake.take(event, (table.agent,))
+        shown = conversation if answer.accepted else None
+        return Received(message.message_id, answer.accepted, shown, answer.reason)
+
+    def _table_of(self, server: str, channel: str) -> tuple[str, Table]:
+        """The table that a channel belongs to. Raises CHANNEL_NOT_PERMITTED."""
+        place = hub_channel_id(server, channel)
+        for name, table in self._tables.items():
+            if any(compile_pattern(pattern).matches(place) for pattern in table.incoming):
+                return name, table
+        hint = f'add [channels.NAME] with incoming = ["{place}"]'
+        raise Fault("CHANNEL_NOT_PERMITTED", "no conversation takes messages of this channel", hint=hint)
+
+    def _feature(self, live: LiveConnection, agent: str) -> str:
+        """The feature set by which a server may bring messages to an agent. Raises FEATURE_SET_DISABLED."""
+        features = self._hub_app.live.features
+        for name, declared in live.state.offer.feature_sets.items():
+            if declared.covers(CHANNELS_INCOMING) and features.enabled(live.server, agent, name):
+                return name
+        raise Fault("FEATURE_SET_DISABLED", "no feature set for incoming messages is enabled for this agent")
+
+    # Turns.
+
+    async def _on_wakes(self, batch: Sequence[Delivery]) -> None:
+        agents = {table.agent for table in self._tables.values()}
+        for event in batch:
+            # A gap names nobody, so everybody is looked after.
+            for agent in {event.agent} & agents if isinstance(event, AgentWoken) else agents:
+                self._begin(agent)
+
+    def _begin(self, agent: str) -> None:
+        if agent not in self._turns:
+            task = self._turns[agent] = asyncio.ensure_future(self._run(agent))
+            task.add_done_callback(lambda _: self._turns.pop(agent, None))
+
+    async def _run(self, agent: str) -> None:
+        """Begin turns while the agent is woken."""
+        deliveries = self._hub_app.live.deliveries
+        try:
+            while deliveries.is_woken(agent) and self._hub_app.config.models:
+                events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES)
+                for (name, thread), group in self._grouped(agent, events).items():
+                    await self._turn(name, self._tables[name], thread, group)
+        except Fault as fault:
+            self._hub_app.logs.add("hub", "hub", f"the events of {agent} began no turn: {fault.message}"[:500])
+
+    def _grouped(self, agent: str, events: Sequence[Pending]) -> dict[tuple[str, str | None], list[Pending]]:
+        """Events by the table they belong to, and by thread where each thread has a conversation."""
+        mine = [name for name, table in self._tables.items() if table.agent == agent]
+        found: dict[tuple[str, str | None], list[Pending]] = {}
+        for event in events:
+            name = mine[0]
+            if event.channel is not None:
+                try:
+                    name, _ = self._table_of(event.server, event.channel)
+                except Fault:
+                    continue  # The table is gone from the configuration.
+            thread = event.origin.get("threadId") if self._tables[name].threads else None
+            found.setdefault((name, thread), []).append(event)
+        return found
+
+    async def _turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> None:
+        """One turn for some events, and its answer to the channel."""
+        conversation = await self._conversation(name, table, thread)
+        ends = time.monotonic() + BUSY_S
+        text, context = said_in(events), await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
+        while True:
+            await self._host.idle(conversation, max(ends - time.monotonic(), 0))
+            self._places.set(conversation, table.publish, events)
+            try:
+                turn = await self._host.send(conversation, text, context.kept)
+                break
+            except Fault as fault:
+                if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
+                    raise
+                await asyncio.sleep(0.05)
+        try:
+            answer = await turn.answer()
+        except Fault:
+            return  # The turn is stored with its error.
+        finally:
+            target = self._places.take(conversation)
+        if target is not None and answer:
+            await self._publishing.publish(turn, target, answer)
+
+    async def _conversation(self, name: str, table: Table, thread: str | None) -> str:
+        """The conversation of a table, or of a thread: begun with the first message, and kept."""
+        id_ = f"{name}\x1f{thread or ''}" if table.threads else name
+        store = self._hub_app.store
+        known = await store.get(CHANNEL_CONVERSATIONS, id_)
+        if known is not None:
+            try:
+                found = await self._host.conversations.get(known.value.conversation)
+                if found.principal.id == table.agent:
+                    return known.value.conversation
+            except Fault:
+                pass  # It was deleted: a new one begins.
+        principal = principal_of(self._hub_app, table.agent)
+        if principal.decides:
+            raise Fault("ACCESS_DENIED", f"a model does not act as {principal.id}, who is a {principal.kind}")
+        begun = await self._host.create(principal, table.model)
+        async with store.transaction() as transaction:
+            transaction.put(CHANNEL_CONVERSATIONS, ChannelConversation(id_, name, begun.id))
+        return begun.id
+
+    @property
+    def _tables(self) -> dict[str, Table]:
+        return self._hub_app.config.channels

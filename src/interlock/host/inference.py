@@ -1,0 +1,233 @@
+"""Inference for servers (MCPL, Server-Initiated Inference): routed, within budgets, streamed, counted and recorded.
+
+A server gets text for its own messages. It gets no tools, and nothing of any conversation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from interlock.config.model_settings import Model as ModelSettings
+from interlock.host.budgets import Budgets
+from interlock.host.conversations import Conversations
+from interlock.host.models.model import (
+    Finish,
+    Finished,
+    Message,
+    Model,
+    Prompt,
+    TextDelta,
+    estimated,
+    for_servers,
+)
+from interlock.host.models.models import Models
+from interlock.host.prices import cost_of
+from interlock.host.routing import route
+from interlock.host.sampling import SamplingBridge
+from interlock.hub.app import HubApp
+from interlock.hub.inferences import INFERENCES, Inference, day_of, inference_id
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.store_faults import fault_of
+from interlock.protocols.mcpl.authorization import Arrival, admit
+from interlock.protocols.mcpl.content import Text, blocks
+from interlock.protocols.mcpl.inference import (
+    InferenceChunk,
+    InferenceRequest,
+    InferenceResult,
+    ModelInfo,
+    Usage,
+)
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
+
+MOST_TEXT: Final = 512 * 1024
+"""Characters of one answer."""
+HOUR_S: Final = 3600.0
+SWEPT_AT_ONCE: Final = 500
+
+
+class ServerInference:
+    """Answers `inference/request` and `model/info` (`hub.live.connections.Handler`)."""
+
+    def __init__(self, hub_app: HubApp, models: Models, conversations: Conversations) -> None:
+        self._hub_app = hub_app
+        self._models = models
+        self._conversations = conversations
+        self._sampling = SamplingBridge(hub_app)
+        self._budgets = Budgets(lambda: hub_app.config.host.inference)
+
+    async def start(self) -> None:
+        """Go on with the budgets where the last run ended, and take requests."""
+        today, since = day_of(time.time()), time.time() - HOUR_S
+        found = [row for day in (today - 1, today) for row in await self._hub_app.store.find(INFERENCES, day=day)]
+        self._budgets.load(row.value for row in found if row.value.server and row.value.at > since)
+        for method in ("inference/request", "model/info"):
+            self._hub_app.live.connections.serve_with(method, self)
+
+    async def sweep(self) -> None:
+        """Forget inferences that are older than the configuration keeps them, a week of days at a time."""
+        last = day_of(time.time()) - self._hub_app.config.host.keep_days
+        try:
+            for day in range(last - 7, last):
+                keys = [document.key for document in await self._hub_app.store.find(INFERENCES, day=day)]
+                for start in range(0, len(keys), SWEPT_AT_ONCE):
+                    async with self._hub_app.store.transaction() as transaction:
+                        for key in keys[start : start + SWEPT_AT_ONCE]:
+                            transaction.delete(INFERENCES, key)
+        except StoreError as cause:
+            self._hub_app.logs.add("hub", "hub", f"old inferences could not be deleted: {cause}")
+
+    async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """Answer a request that was admitted. Raises a `Fault` to refuse it."""
+        if isinstance(arrival.params, InferenceRequest):
+            return await self._infer(live, request, arrival.params)
+        return self._info()
+
+    def _info(self) -> ModelInfo:
+        """The model of conversations, or else that of inferences (MCPL, Model Information)."""
+        host = self._hub_app.config.host
+        names = self._models.names
+        name = host.model or host.inference.default or (names[0] if len(names) == 1 else None)
+        if name is None:
+            raise Fault("NOT_FOUND", "the host has no default model")
+        return self._models.get(name).info
+
+    async def _infer(self, live: LiveConnection, request: Request, asked: InferenceRequest) -> InferenceResult:
+        agents = live.recipients(self._hub_app.live.features, asked.feature_set)
+        conversation, agent = await self._account(asked.conversation_id, agents)
+        settings = self._hub_app.config.host.inference
+        model, priced, rule = self._model(live.server, asked.feature_set, conversation, agents)
+        most = min(asked.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
+        prompt = _prompt(asked, most)
+        expected = estimated(prompt, 0).input_tokens + most
+        if expected > priced.context_window:
+            raise Fault("TOO_LARGE", f"the messages have about {expected - most} tokens, more than the model takes")
+        with self._budgets.inference(live.server, expected):
+            running = _Running(live, request, asked)
+            fault: Fault | None = None
+            try:
+                async with aclosing(model.stream(prompt)) as chunks:
+                    async for chunk in chunks:
+                        running.take(chunk)
+                running.check_whole()
+            except Fault as cause:
+                fault = cause
+            usage = running.usage or estimated(prompt, len(running.text.encode()))
+            self._budgets.spend(live.server, usage.input_tokens + usage.output_tokens)
+            row = _row(running, model.info.id, agent, conversation, usage, priced, fault)
+            await self._record(row, rule)
+        if fault is not None:
+            raise fault
+        # A grant that was revoked while the model wrote is no grant.
+        admit(live.state, request.method, request.params)
+        return InferenceResult(running.text, model.info.id, for_servers(running.finish), usage)
+
+    def _model(
+        self, server: str, feature_set: str, conversation: str, agents: tuple[str, ...]
+    ) -> tuple[Model, ModelSettings, str]:
+        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none."""
+        settings = self._hub_app.config.host.inference
+        chosen = route(settings, server, feature_set, conversation)
+        if chosen is not None:
+            return self._models.get(chosen[0]), self._models.settings(chosen[0]), chosen[1]
+        if settings.sampling == "off":
+            hint = "an operator can name a model in [host.inference]: `default`, or a route"
+            raise Fault("QUOTA_EXCEEDED", f"no model is routed to {feature_set}", hint=hint)
+        client = self._sampling.model(server, agents)
+        if client is None:
+            message = f"no model is routed to {feature_set}, and no connected client offers its own"
+            raise Fault("MISSING_CAPABILITY", message, hint="connect a client that declares sampling")
+        return client, ModelSettings(), f"sampling at the client of {client.agent}"
+
+    async def _account(self, named: str | None, agents: tuple[str, ...]) -> tuple[str, str]:
+        """The conversation and the agent that an inference counts for.
+
+        A conversation counts only if it belongs to an agent that enabled the feature set. Any other name is ignored, so
+        that a server cannot find out which conversations there are.
+        """
+        if named is not None:
+            with contextlib.suppress(Fault):
+                found = await self._conversations.get(named)
+                if found.stored.agent in agents:
+                    return found.id, found.stored.agent
+        return "", agents[0] if len(agents) == 1 else ""
+
+    async def _record(self, row: Inference, rule: str) -> None:
+        try:
+            async with self._hub_app.store.transaction() as transaction:
+                transaction.put(INFERENCES, row)
+                transaction.record(self._hub_app.journal.inference(row, rule))
+        except StoreError as cause:
+            raise fault_of(cause) from None
+
+
+class _Running:
+    """One inference while it runs."""
+
+    def __init__(self, live: LiveConnection, request: Request, asked: InferenceRequest) -> None:
+        self.live = live
+        self.asked = asked
+        self.text = ""
+        self.finish: Finish = "end_turn"
+        self.usage: Usage | None = None
+        self._request = request
+        self._ended = False
+        self._sent = 0
+
+    def take(self, chunk: object) -> None:
+        """Take a chunk of the model, and pass text on if the server wants it in pieces."""
+        if isinstance(chunk, Finished):
+            self.finish, self.usage, self._ended = chunk.reason, chunk.usage, True
+        elif isinstance(chunk, TextDelta):
+            self.text += chunk.text
+            if len(self.text) > MOST_TEXT:
+                raise Fault("TOO_LARGE", f"the model wrote more than {MOST_TEXT} characters")
+            if self.asked.stream:
+                piece = InferenceChunk(self._request.id, self._sent, chunk.text)
+                with contextlib.suppress(Fault):
+                    self.live.connection.tell("inference/chunk", msgspec.json.encode(piece))
+                self._sent += 1
+
+    def check_whole(self) -> None:
+        """Raises a `Fault` for an answer without an end."""
+        if not self._ended:
+            raise Fault("UPSTREAM_ERROR", "the model gave no end of its answer")
+
+
+def _prompt(asked: InferenceRequest, most: int) -> Prompt:
+    system = [message for message in asked.messages if message.role == "system"]
+    texts = [block.text for message in system for block in blocks(message.content) if isinstance(block, Text)]
+    others = tuple(
+        Message("assistant" if message.role == "assistant" else "user", blocks(message.content))
+        for message in asked.messages
+        if message.role != "system"
+    )
+    if not others:
+        raise Fault("INVALID_PARAMS", "messages: one of them must be the user's", data={"field": "messages"})
+    temperature = asked.preferences.temperature
+    if temperature is not None:
+        temperature = min(max(temperature, 0.0), 2.0)
+    return Prompt(others, "\n\n".join(texts), (), most, temperature)
+
+
+def _row(
+    running: _Running,
+    model: str,
+    agent: str,
+    conversation: str,
+    usage: Usage,
+    priced: ModelSettings,
+    fault: Fault | None,
+) -> Inference:
+    at = time.time()
+    return Inference(
+        inference_id(), at, day_of(at), model, agent, usage.input_tokens, usage.output_tokens,
+        cost_of(usage, priced), running.live.server, running.asked.feature_set, conversation,
+        "" if fault is None else f"{fault.name}: {fault.message}"[:500],
+    )  # fmt: skip

@@ -1,0 +1,13 @@
+"""The cost of inferences, by the prices of the configuration."""
+
+from __future__ import annotations
+
+from interlock.config.model_settings import Model
+from interlock.protocols.mcpl.inference import Usage
+
+
+def cost_of(usage: Usage, model: Model | None) -> float:
+    """The price of an inference; 0 for a model that is no longer configured."""
+    if model is None:
+        return 0.0
+    return (usage.input_tokens * model.price_input + usage.output_tokens * model.price_output) / 1_000_000

@@ -1,0 +1,177 @@
+"""Takes back what the turns of a conversation changed (MCPL, state/rollback): shown first, then done as it was shown.
+
+It goes newest first, records each step before it is sent, and stops at the first failure unless told to go on. Calls
+that left no checkpoint cannot be taken back, and the plan says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from interlock.host.conversations import Conversation, Conversations
+from interlock.host.models.model import ToolUse
+from interlock.host.states import KeptTree, States
+from interlock.hub.admin.rollback import LastingCall, RollbackDone, RollbackPlan, RollbackStep
+from interlock.hub.app import HubApp
+from interlock.hub.live.checkpoints import Place
+from interlock.hub.live.connection import LiveConnection
+from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
+from interlock.protocols.mcpl.checkpoints import CheckpointTree, Rollback, RollbackResult, roll_back
+from interlock.protocols.mcpl.decoding import decode
+from interlock.wire.errors import Fault
+
+METHOD: Final = "state/rollback"
+ANSWER_S: Final = 60.0
+MOST_CALLS: Final = 200
+"""Calls that a plan lists."""
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """One tree that goes back, or cannot."""
+
+    place: Place
+    kept: KeptTree
+    target: str | None
+    why_not: str
+
+
+class Rollbacks:
+    """Plans and makes rollbacks. The host keeps turns of the conversation away meanwhile."""
+
+    def __init__(self, hub_app: HubApp, conversations: Conversations, states: States) -> None:
+        self._hub_app = hub_app
+        self._conversations = conversations
+        self._states = states
+
+    async def plan(self, conversation: Conversation, before: int | None) -> RollbackPlan:
+        """What would be taken back: everything from one turn on, without a turn that of the newest one."""
+        first = self._first(conversation, before)
+        steps = await self._steps(conversation, first)
+        shown = [
+            RollbackStep(
+                *step.place, step.kept.tree.head or "", step.target or "", step.why_not == "", step.why_not,
+                sorted({turn for turn in step.kept.turns.values() if turn >= first}),
+            )
+            for step in steps
+        ]  # fmt: skip
+        lasting = await self._lasting(conversation, first, steps)
+        digest = hashlib.sha256(msgspec.json.encode((conversation.id, first, shown, lasting))).hexdigest()[:16]
+        return RollbackPlan(conversation.id, first, shown, lasting, digest)
+
+    async def run(self, conversation: Conversation, before: int | None, plan: str, *, go_on: bool) -> RollbackDone:
+        """Do what was shown. Raises CONFLICT if that has changed meanwhile."""
+        shown = await self.plan(conversation, before)
+        if shown.digest != plan:
+            raise Fault(
+                "INVALID_PARAMS", "the conversation has changed since this plan was shown", hint="plan it again"
+            )
+        done: list[RollbackStep] = []
+        stopped = False
+        for step, row in zip(await self._steps(conversation, shown.first), shown.steps, strict=True):
+            if stopped:
+                done.append(msgspec.structs.replace(row, possible=False, reason="not tried: an earlier step failed"))
+                continue
+            reason = step.why_not or await self._take_back(conversation, step)
+            done.append(msgspec.structs.replace(row, possible=not reason, reason=reason))
+            stopped = bool(reason) and not go_on
+        return RollbackDone(conversation.id, done, complete=all(each.possible for each in done))
+
+    async def _take_back(self, conversation: Conversation, step: _Step) -> str:
+        """Send one step, and move the head if the server did it. Returns why not."""
+        (server, feature_set), target = step.place, step.target or ""
+        journal, recorder = self._hub_app.journal, self._hub_app.recorder
+        journal.live_rollback(server, feature_set, conversation.id, target, "asked")
+        await recorder.flushed()  # A step that was sent is in the log, whatever happens then.
+        try:
+            live = self._connection(conversation, server)
+            params = msgspec.json.encode(Rollback(feature_set, target))
+            answer = await live.connection.request(METHOD, params, timeout=ANSWER_S, idempotent=False)
+            said = decode(RollbackResult, answer, "result")
+            reason = "" if said.success else said.reason or "the server did not say why"
+            if not reason:
+                tree = step.kept.tree
+                moved = roll_back(tree, target) if target in tree.checkpoints else _before(tree, target)
+                kept = msgspec.structs.replace(step.kept, tree=moved)
+                await self._states.put(conversation.id, conversation.principal.id, step.place, kept)
+        except Fault as fault:
+            reason = fault.message or fault.name
+        journal.live_rollback(server, feature_set, conversation.id, target, "failed" if reason else "done", reason)
+        return reason[:500]
+
+    async def _steps(self, conversation: Conversation, first: int) -> list[_Step]:
+        """The trees that changed from this turn on, the newest first."""
+        trees = await self._states.trees(conversation.id)
+        changed = [(place, kept) for place, kept in trees.items() if _changed(kept, first)]
+        return [self._step(conversation, place, kept, first) for place, kept in changed]
+
+    def _step(self, conversation: Conversation, place: Place, kept: KeptTree, first: int) -> _Step:
+        server, feature_set = place
+        target, tree = _target(kept, first), kept.tree
+        if target is None:
+            return _Step(place, kept, None, "there is no checkpoint before these turns")
+        try:
+            live = self._connection(conversation, server)
+            state = live.for_agent(self._hub_app.live.features, conversation.principal.id)
+            check_outgoing(state, METHOD)
+            check_tool_call(state, feature_set, scoped=False, rollback=True)
+        except Fault as fault:
+            return _Step(place, kept, target, fault.message)
+        known = tree.checkpoints.get(target)
+        opaque = known is None or known.opaque
+        if opaque and live.agent is None:
+            why = 'the server keeps this state itself, on a connection that agents share; set share = "principal"'
+            return _Step(place, kept, target, why)
+        return _Step(place, kept, target, "")
+
+    def _connection(self, conversation: Conversation, server: str) -> LiveConnection:
+        for live in self._hub_app.live.connections.of_agent(conversation.principal.id):
+            if live.server == server:
+                return live
+        raise Fault("UPSTREAM_UNAVAILABLE", f"the server {server} is not connected, or does not speak MCPL")
+
+    async def _lasting(self, conversation: Conversation, first: int, steps: list[_Step]) -> list[LastingCall]:
+        """The tool calls of these turns that no step takes back."""
+        covered = {step.place[0] for step in steps if not step.why_not}
+        turns = await self._conversations.turns(conversation.stored, first=first)
+        parts = [(turn.stored.index, part) for turn in turns for message in turn.messages for part in message.parts]
+        calls = [LastingCall(index, part.name) for index, part in parts if isinstance(part, ToolUse)]
+        return [call for call in calls if call.tool.partition("__")[0] not in covered][:MOST_CALLS]
+
+    def _first(self, conversation: Conversation, before: int | None) -> int:
+        turns = conversation.stored.turns
+        if turns == 0 or (before is not None and before >= turns):
+            raise Fault("INVALID_PARAMS", f"the conversation has {turns} turns", hint="the first turn is 0")
+        return turns - 1 if before is None else before
+
+
+def _changed(kept: KeptTree, first: int) -> bool:
+    """Whether the path to the head has a checkpoint of these turns."""
+    return any(kept.turns.get(id_, -1) >= first for id_ in _path(kept.tree))
+
+
+def _target(kept: KeptTree, first: int) -> str | None:
+    """The checkpoint to go back to: the newest on the path that is older than these turns."""
+    last: str | None = None
+    for id_ in _path(kept.tree):
+        if kept.turns.get(id_, -1) < first:
+            return id_
+        last = kept.tree.checkpoints[id_].parent
+    return last
+
+
+def _path(tree: CheckpointTree) -> list[str]:
+    """The checkpoints from the head to the oldest that is known."""
+    path: list[str] = []
+    at = tree.head
+    while at is not None and at in tree.checkpoints and at not in path:
+        path.append(at)
+        at = tree.checkpoints[at].parent
+    return path
+
+
+def _before(tree: CheckpointTree, target: str) -> CheckpointTree:
+    """The tree at a checkpoint that only the server knows."""
+    return CheckpointTree(tree.checkpoints, target)

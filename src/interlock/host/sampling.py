@@ -1,0 +1,122 @@
+"""The bridge to a client's own model: MCP sampling, for inferences of servers that no model of the hub is routed to.
+
+The request passes the gates as the server's own, like any `sampling/createMessage`, so `[servers.ID.requests]`, grants,
+rates and approvals hold. Only a client that declared sampling is asked, and it may ask its person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import msgspec
+
+from interlock.host.models.model import BYTES_PER_TOKEN, Chunk, Finish, Finished, Part, Prompt, TextDelta
+from interlock.hub.app import HubApp
+from interlock.hub.sessions.session import Session
+from interlock.hub.upstreams.client_requests import ClientRequest
+from interlock.protocols.mcpl.content import Audio, Image, Text
+from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.wire.errors import Fault
+
+METHOD: Final = "sampling/createMessage"
+FINISH: Final[dict[str, Finish]] = {
+    "endTurn": "end_turn",
+    "maxTokens": "max_tokens",
+    "stopSequence": "stop_sequence",
+}
+UNNAMED: Final = "the client's model"
+
+
+class SamplingBridge:
+    """Finds clients whose model may be asked."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    def model(self, server: str, agents: tuple[str, ...]) -> ClientModel | None:
+        """The model at the newest client of one of these agents that declared sampling; None if there is none."""
+        found: Session | None = None
+        for session in self._hub_app.hub.clients.sessions:
+            principal = session.caller.principal
+            if principal.id not in agents or not self._hub_app.access.reaches(principal, server):
+                continue
+            if not session.dialect.capabilities.can_answer(METHOD, b"{}"):
+                continue
+            if found is None or session.since > found.since:
+                found = session
+        return None if found is None else ClientModel(self._hub_app, server, found)
+
+
+class ClientModel:
+    """The model of one client, asked by one server (`host.models.model.Model`)."""
+
+    def __init__(self, hub_app: HubApp, server: str, session: Session) -> None:
+        self._hub_app = hub_app
+        self._server = server
+        self._session = session
+        self.info = ModelInfo(UNNAMED)
+
+    @property
+    def agent(self) -> str:
+        """The agent whose client it is."""
+        return self._session.caller.principal.id
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+        """The client's answer in one chunk. Raises a `Fault`, also where a gate or the client refuses."""
+        params = msgspec.json.encode(_params(prompt))
+        request = ClientRequest(self._server, METHOD, params, params, self._session.caller, self._session, beside=True)
+        answer = await self._hub_app.hub.pipeline.ask_client(request)
+        try:
+            said = msgspec.json.decode(answer, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise Fault("UPSTREAM_ERROR", f"the client's answer cannot be read: {cause}") from None
+        self.info = ModelInfo(said.model[:200] or UNNAMED)
+        text = said.text
+        if text:
+            yield TextDelta(text)
+        size = len(params) // BYTES_PER_TOKEN + 1
+        usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
+        yield Finished(FINISH.get(said.stopReason or "", "end_turn"), usage)
+
+    async def close(self) -> None:
+        """The client's session is its own."""
+
+
+def _params(prompt: Prompt) -> dict[str, Any]:
+    """The request as every revision of MCP has it: one block in each message."""
+    messages = [
+        {"role": message.role, "content": _block(part)} for message in prompt.messages for part in message.parts
+    ]
+    params: dict[str, Any] = {"messages": messages, "maxTokens": prompt.max_tokens or 1}
+    if prompt.system:
+        params["systemPrompt"] = prompt.system
+    if prompt.temperature is not None:
+        params["temperature"] = prompt.temperature
+    return params
+
+
+def _block(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Image | Audio) and part.data is not None:
+        kind = "image" if isinstance(part, Image) else "audio"
+        return {"type": kind, "data": part.data, "mimeType": part.mime_type}
+    return {"type": "text", "text": msgspec.json.encode(part).decode()}
+
+
+class _Block(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Answer(msgspec.Struct):
+    content: _Block | list[_Block]
+    model: str = ""
+    stopReason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the answer; other content counts for nothing."""
+        found = self.content if isinstance(self.content, list) else [self.content]
+        return "\n".join(block.text for block in found if block.type == "text")

@@ -1,0 +1,197 @@
+"""Makes the offer of a server from its definitions. An unusable definition is left out without harm to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import Tools
+from interlock.hub.catalog.items import SUMMARY_MEMBERS, Fields, Item, ItemKind, ItemType, Tool, decode_fields, exact
+from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.resource_uris import exposed_uri
+from interlock.judge.names import RESERVED, exposed_name
+from interlock.protocols.mcp.headers import BadParamHeader, param_headers
+from interlock.protocols.mcp.older_revisions import wraps
+from interlock.protocols.mcp.tasks import Support
+from interlock.protocols.mgp.security import named_permissions
+from interlock.protocols.patterns import PatternSet
+from interlock.wire.errors import Fault
+from interlock.wire.messages import strict
+from interlock.wire.names import may_spell
+
+MAX_ITEMS: Final = 100_000
+MAX_NAME_CHARS: Final = 1024
+MAX_DEFINITION_BYTES: Final = 1024 * 1024
+"""No model can use a larger definition, and judging one would delay everyone."""
+
+
+def make_offer(
+    server: str,
+    tools: Iterable[bytes] = (),
+    prompts: Iterable[bytes] = (),
+    resources: Iterable[bytes] = (),
+    templates: Iterable[bytes] = (),
+    *,
+    rules: Tools | None = None,
+    whole_results: bool = True,
+    tasks: bool = False,
+) -> Offer:
+    """Make an offer of a server's definitions. An unusable item is left out without harm to the others.
+
+    Where the hub may cut results, tools declare no output schema, as the first page would not satisfy it.
+    """
+    offer = Offer(server)
+    rules = rules or Tools()
+    allowed = PatternSet(rules.allow or ("**",), rules.deny)
+
+    def tool(definition: bytes, fields: Fields) -> None:
+        name = _name_of(fields, "name")
+        if not allowed.allows(name):
+            return
+        if not whole_results:
+            fields.pop("outputSchema", None)
+        if not tasks:
+            # Without the server's capability this member is void (2025-11-25, Tasks: Tool-Level Negotiation).
+            fields.pop("execution", None)
+        item = _tool(server, name, definition, fields, rules)
+        _put(offer.tools, offer.tools_by_exposed, item)
+
+    def prompt(definition: bytes, fields: Fields) -> None:
+        name = _name_of(fields, "name")
+        item = _named("prompt", server, name, name, definition, fields)
+        _put(offer.prompts, offer.prompts_by_exposed, item)
+
+    def resource(definition: bytes, fields: Fields) -> None:
+        _put(offer.resources, {}, _addressed("resource", server, definition, fields, "uri"))
+
+    def template(definition: bytes, fields: Fields) -> None:
+        _put(offer.templates, {}, _addressed("template", server, definition, fields, "uriTemplate"))
+
+    _each(tools, tool, offer)
+    _each(prompts, prompt, offer)
+    _each(resources, resource, offer)
+    _each(templates, template, offer)
+    return offer
+
+
+class _Unusable(ValueError):
+    """The reason why an item is left out."""
+
+
+def _each(definitions: Iterable[bytes], take: Callable[[bytes, Fields], None], offer: Offer) -> None:
+    for count, definition in enumerate(definitions):
+        if count >= MAX_ITEMS:
+            offer.left_out.append(f"all items beyond {MAX_ITEMS}")
+            return
+        try:
+            if len(definition) > MAX_DEFINITION_BYTES:
+                raise _Unusable(f"its definition has {len(definition)} bytes, more than {MAX_DEFINITION_BYTES}")
+            _refuse_duplicates(definition)
+            take(definition, decode_fields(definition))
+        except (_Unusable, BadParamHeader, Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            offer.left_out.append(f"{definition[:60]!r}: {cause}")
+
+
+def _refuse_duplicates(definition: bytes) -> None:
+    """Refuse duplicate names at any depth: the hub would judge one value, and a client might read the other."""
+    if msgspec.json.encode(msgspec.json.decode(definition)) != definition:
+        strict(definition)
+
+
+def _put(items: dict[str, ItemType], by_exposed: dict[str, ItemType], item: ItemType) -> None:
+    if item.shown in items or item.exposed in by_exposed:
+        raise _Unusable("another item has the same name")
+    items[item.shown] = by_exposed[item.exposed] = item
+
+
+def _name_of(fields: Fields, member: str) -> str:
+    raw = fields.get(member)
+    name = None if raw is None else msgspec.json.decode(raw)
+    if not isinstance(name, str) or not name:
+        raise _Unusable(f"no {member}")
+    if len(name) > MAX_NAME_CHARS:
+        raise _Unusable(f"{member} is longer than {MAX_NAME_CHARS} characters")
+    if not name.isprintable():
+        raise _Unusable(f"{member} contains invisible characters")
+    return name
+
+
+def _tool(server: str, name: str, definition: bytes, fields: Fields, rules: Tools) -> Tool:
+    schema = fields.get("inputSchema")
+    if schema is None or bytes(schema)[:1] != b"{":
+        raise _Unusable("no inputSchema")
+    if name in rules.describe:
+        fields["description"] = msgspec.Raw(msgspec.json.encode(rules.describe[name]))
+    item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
+    hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
+    raw = bytes(schema)
+    output = fields.get("outputSchema")
+    # Every HTTP client would refuse a tool with bad header annotations.
+    headers = param_headers(msgspec.json.decode(raw)) if may_spell(raw, b"x-mcp-header") else ()
+    return Tool(
+        item.kind,
+        server,
+        name,
+        item.shown,
+        item.exposed,
+        definition,
+        item.bare,
+        item._full,
+        has_more=not SUMMARY_MEMBERS.issuperset(fields),
+        idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
+        param_headers=headers,
+        permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
+        wraps=wraps(None if output is None else bytes(output)),
+        tasks=msgspec.json.decode(fields["execution"], type=_Execution).taskSupport
+        if "execution" in fields
+        else "forbidden",
+    )
+
+
+class _Execution(msgspec.Struct):
+    taskSupport: Support = "forbidden"
+
+
+class _Hints(msgspec.Struct):
+    readOnlyHint: bool | None = None
+    idempotentHint: bool | None = None
+
+
+def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes, fields: Fields) -> Item:
+    exposed = exposed_name(server, shown)
+    if shown in RESERVED:
+        # The hub's own tools keep their names in a view of one server, too.
+        shown = exposed
+    bare = _shared(definition, msgspec.json.encode({**fields, "name": shown}))
+    with_ui = _with_exposed_ui(server, fields)
+    full = None if with_ui is None else _shared(definition, msgspec.json.encode({**with_ui, "name": exposed}))
+    return Item(kind, server, name, shown, exposed, definition, bare, full)
+
+
+def _addressed(kind: ItemKind, server: str, definition: bytes, fields: Fields, member: str) -> Item:
+    uri = _name_of(fields, member)
+    bare = _shared(definition, msgspec.json.encode(fields))
+    return Item(kind, server, uri, uri, exposed_uri(server, uri), definition, bare)
+
+
+def _shared(definition: bytes, rendered: bytes) -> bytes:
+    """The rendered definition, or the original object if they are equal, to save memory."""
+    return definition if rendered == definition else exact(rendered)
+
+
+def _with_exposed_ui(server: str, fields: Fields) -> dict[str, object] | None:
+    """The fields of a tool with an app (MCP Apps): `_meta.ui.resourceUri` gets the hub's address. None for others."""
+    raw = fields.get("_meta")
+    if raw is None or not may_spell(bytes(raw), b"ui://"):
+        return None
+    meta = msgspec.json.decode(raw)
+    if not isinstance(meta, dict):
+        return None
+    ui = meta.get("ui")
+    if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
+        ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])
+    if isinstance(meta.get("ui/resourceUri"), str):
+        meta["ui/resourceUri"] = exposed_uri(server, meta["ui/resourceUri"])
+    return {**fields, "_meta": meta}

@@ -1,0 +1,89 @@
+"""State that servers leave with conversations (MCPL, State Management): its stored form, and how a call carries it.
+
+The key is conversation, server and feature set; a conversation belongs to one principal. What a client writes into
+`state` or `checkpoint` of a call never reaches a server: only the state of a conversation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Call, Check
+from interlock.hub.calls.local_exchange import LocalExchange
+from interlock.hub.calls.verdicts import PASS, Verdict
+from interlock.hub.catalog.target import Target
+from interlock.hub.live.scopes import ScopeGate
+from interlock.protocols.mcpl.checkpoints import CheckpointTree
+from interlock.store import Collection
+
+Place = tuple[str, str]
+"""A server and its feature set."""
+
+
+class StoredTree(msgspec.Struct, frozen=True):
+    """The checkpoints of one feature set in one conversation."""
+
+    id: str
+    conversation: str
+    agent: str
+    server: str
+    feature_set: str
+    updated: float
+    sealed: str
+    """The tree, with the turn of each checkpoint."""
+
+
+STATE_TREES: Final = Collection("state_trees", StoredTree, key="id", columns=("conversation",))
+
+
+def tree_id(conversation: str, server: str, feature_set: str) -> str:
+    """The key of a tree."""
+    return "\x1f".join((conversation, server, feature_set))
+
+
+class StateGate:
+    """Gives calls of a conversation the state that their feature set has there. It refuses nothing."""
+
+    name = "state"
+
+    def __init__(self, scopes: ScopeGate) -> None:
+        self._scopes = scopes
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """Pass: state belongs to one call."""
+        return PASS
+
+    def check(self, target: Target) -> Check | None:
+        """Add the state to calls of a tool that belongs to a feature set."""
+        feature = self._scopes.feature_of(target)
+        if feature is None:
+            return None
+
+        def judge(call: Call) -> Verdict:
+            exchange = call.exchange
+            if isinstance(exchange, LocalExchange) and exchange.states is not None:
+                call.state = exchange.states.use(target.server, feature)
+                call.plain = call.plain and not call.state
+            return PASS
+
+        return judge
+
+
+class CallStates:
+    """The states of a conversation for one call, and which of them the call used."""
+
+    def __init__(self, trees: Mapping[Place, CheckpointTree]) -> None:
+        self.trees = trees
+        self.used: Place | None = None
+        """The server and the feature set of the tool that was called."""
+        self.reported = b""
+        """The result that the server gave."""
+
+    def use(self, server: str, feature_set: str) -> Mapping[str, object]:
+        """The members that the call of a tool gets."""
+        self.used = (server, feature_set)
+        return self.trees.get(self.used, CheckpointTree()).request_members()

@@ -1,0 +1,94 @@
+"""MCPL on one connection to a server: what was agreed, what is under way, and each agent's part of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.live.features import Features
+from interlock.protocols.mcpl import states
+from interlock.protocols.mcpl.channels import Channel
+from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.policy import effective
+from interlock.wire.messages import Id
+
+CAUSE: Final = "dev.interlock/cause"
+"""Member of a request's `_meta`: the inference on whose account a server asks."""
+MAX_VIEWS: Final = 256
+Place = tuple[str, str | None]
+"""A server, and the key of a private connection; None for the shared one."""
+
+
+class LiveConnection:
+    """MCPL on one connection: the state of the negotiation, and the requests under way."""
+
+    def __init__(self, place: Place, agent: str | None, connection: Connection, offer: Offer) -> None:
+        self.server, self.key = place
+        self.agent = agent
+        """The only agent that it speaks for; None on the shared connection."""
+        self.connection = connection
+        self.state = states.Connection(offer)
+        self.open: set[Id] = set()
+        """Requests that the hub has not answered yet."""
+        self.requests = BackgroundTasks()
+        """Answers the server's requests."""
+        self.updates = BackgroundTasks()
+        """Tells the server what is on, and reads what it declares."""
+        self.receipt: asyncio.Future[None] | None = None
+        """Done when the server's receipt for the latest update was taken."""
+        self.approved: set[tuple[str, str, str]] = set()
+        """Scopes that were approved on it: feature set, label, and digest of the payload."""
+        self.hooks: dict[str, str] = {}
+        """Hooks that the server has not answered yet: the conversation, by the inference."""
+        self.channels: dict[str, Channel] = {}
+        """The channels that the server registered on it."""
+        self._views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
+        """By agent: its part of the state, and what that was worked out from."""
+        self.note = ""
+        """The server's own word on the last update, for the operator."""
+
+    def in_hook(self, params: bytes) -> bool:
+        """Whether a hook of this server led to a message: it names the hook's inference or its conversation."""
+        if not self.hooks:
+            return False
+        said = named_in(params)
+        return said.meta.get(CAUSE) in self.hooks or said.conversationId in self.hooks.values()
+
+    def for_agent(self, features: Features, agent: str) -> states.Connection:
+        """The state of the connection, narrowed to the feature sets that are on for one agent."""
+        known, basis = self._views.get(agent), (self.state, *features.basis(self.server))
+        if known is not None and all(old is new for old, new in zip(known[0], basis, strict=True)):
+            return known[1]
+        offer = self.state.offer
+        own = effective(offer, features.policy(self.server, offer.feature_sets, agent))
+        view = msgspec.structs.replace(self.state, active=self.state.active & own)
+        if len(self._views) >= MAX_VIEWS:
+            self._views.clear()
+        self._views[agent] = (basis, view)
+        return view
+
+    def recipients(self, features: Features, feature: str) -> tuple[str, ...]:
+        """The agents that an event of a feature set is addressed to."""
+        agents = features.agents(self.server, feature)
+        return agents if self.agent is None else tuple(name for name in agents if name == self.agent)
+
+
+class Named(msgspec.Struct):
+    """The names in a message of a server."""
+
+    featureSet: str = ""
+    eventId: str = ""
+    conversationId: str | None = None
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
+
+def named_in(params: bytes) -> Named:
+    """What a refused message says it is, for the audit log; bounded there."""
+    try:
+        return msgspec.json.decode(params, type=Named)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Named()

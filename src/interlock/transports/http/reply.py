@@ -1,0 +1,67 @@
+"""The receiver of the response to one HTTP request, and how a request ends without one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from interlock.transports.http.channel import Channel
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """How a request ended without a whole response."""
+
+    why: str
+    sent: bool
+    """Whether any of it may have reached the server."""
+    began: bool = False
+    """Whether any of the response came."""
+    reused: bool = False
+    """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
+
+
+class Reply(Protocol):
+    """Takes the response to one request, and is that request's place in the pool."""
+
+    connection: Channel | None = None
+    """The connection that carries the request; None while it waits."""
+    payload: bytes = b""
+    """The bytes of the request, while it waits."""
+    over: bool = True
+    """Whether nothing more will come."""
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        """The status and the headers, names in lower case. A repeated header is joined with commas."""
+        raise NotImplementedError
+
+    def body(self, data: bytes) -> None:
+        """A piece of the body."""
+        raise NotImplementedError
+
+    def done(self) -> None:
+        """The response is complete."""
+        raise NotImplementedError
+
+    def failed(self, how: Failed) -> None:
+        """No (more) response comes."""
+        raise NotImplementedError
+
+    @property
+    def streams(self) -> bool:
+        """Whether the events before its answer were asked for, so that they do not count as unasked."""
+        return False
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A good response of JSON that came in one piece: head, body and end at once."""
+        self.head(200, headers)
+        self.body(body)
+        self.done()
+
+
+def fail(reply: Reply, how: Failed) -> None:
+    """End a request without a whole response, unless it has ended already."""
+    if not reply.over:
+        reply.over = True
+        reply.failed(how)

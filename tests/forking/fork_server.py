@@ -1,0 +1,209 @@
+"""Imports what the programs of the tests import, and forks a process for each program that asks."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import random
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+import traceback
+from functools import cache, partial
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+PRELOADED: Final = ("interlock", "mcp")
+"""Packages that the server imports as soon as the first program wants them."""
+COMMAND_LINE: Final = ("interlock.cli", "interlock.cli.app", "interlock.web.run")
+"""Modules of `python -m interlock.cli`."""
+LENGTH: Final = 4
+
+
+class Start(NamedTuple):
+    """How a program was started."""
+
+    folder: str
+    arguments: list[str]
+    variables: dict[bytes, bytes]
+
+
+class ForkServer:
+    """Listens on a socket until its own standard input ends."""
+
+    def __init__(self, path: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen(128)
+        self._programs: dict[int, socket.socket] = {}
+        self._wake, wakes = socket.socketpair()
+        for end in (self._wake, wakes):
+            end.setblocking(False)
+        self._wakes = wakes
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakes.fileno())
+
+    def serve(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ, None)
+            selector.register(self._wake, selectors.EVENT_READ, self._reap)
+            selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            while True:
+                for key, _ in selector.select():
+                    if key.data is None:
+                        return
+                    key.data()
+
+    def _accept(self) -> None:
+        program, _ = self._listener.accept()
+        try:
+            head, streams, _, _ = socket.recv_fds(program, LENGTH, 3)
+            words = _received(program, int.from_bytes(head, "big")).split(b"\0")
+        except (OSError, ValueError):
+            program.close()
+            return
+        count = int(words[1])
+        start = Start(
+            os.fsdecode(words[0]),
+            [os.fsdecode(word) for word in words[2 : 2 + count]],
+            dict(word.split(b"=", 1) for word in words[2 + count :]),
+        )
+        _preload(start.arguments)
+        process = os.fork()
+        if process == 0:
+            self._become(program, streams, start)
+        for number in streams:
+            os.close(number)
+        self._programs[process] = program
+        # A program that was killed is seen by its fork.
+        _send(program, process)
+
+    def _become(self, program: socket.socket, streams: list[int], start: Start) -> NoReturn:
+        """The fork: as if Python had just started with these arguments."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        for ours in (*streams, self._listener.fileno(), self._wake.fileno(), self._wakes.fileno()):
+            os.close(ours)
+        for other in self._programs.values():
+            other.close()
+        threading.Thread(target=_end_with, args=(program,), daemon=True).start()
+        os.chdir(start.folder)
+        os.environb.clear()
+        os.environb.update(start.variables)
+        random.seed()
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, "w" if number else "r") for number in (0, 1, 2))
+        sys.stderr.reconfigure(errors="backslashreplace", line_buffering=True)
+        os._exit(_run(start.arguments))
+
+    def _reap(self) -> None:
+        self._wake.recv(4096)
+        while self._programs:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if process == 0:
+                return
+            with self._programs.pop(process) as program:
+                _send(program, os.waitstatus_to_exitcode(status))
+
+
+def _run(arguments: list[str]) -> int:
+    while arguments[0] in ("-P", "-I", "-u"):
+        del arguments[0]
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if arguments[0] == "-m":
+        module, sys.argv = arguments[1], arguments[1:]
+        sys.path[:0] = [entry for entry in path if entry]
+        run = partial(runpy.run_module, module, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path[:0] = [str(Path(arguments[0]).parent), *(entry for entry in path if entry)]
+        run = partial(runpy.run_path, arguments[0], run_name="__main__")
+    code: object = 0
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        code = -signal.SIGINT
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = 120
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _end_with(program: socket.socket) -> None:
+    """End when the small program was killed."""
+    with contextlib.suppress(OSError):
+        program.recv(1)
+    os._exit(1)
+
+
+@cache
+def _imports(script: str) -> tuple[str, ...]:
+    names = []
+    for node in ast.parse(Path(script).read_bytes()).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    return tuple(name for name in names if name.partition(".")[0] in PRELOADED)
+
+
+def _preload(arguments: list[str]) -> None:
+    script = next(word for word in arguments if word not in ("-P", "-I", "-u"))
+    try:
+        before = len(sys.modules)
+        for name in COMMAND_LINE if script == "-m" else _imports(script):
+            importlib.import_module(name)
+        if len(sys.modules) > before:
+            # A collection in a fork would copy every page that holds an object.
+            gc.collect()
+            gc.freeze()
+    except Exception:
+        # The fork meets it again, and tells.
+        return
+
+
+def _received(program: socket.socket, length: int) -> bytes:
+    taken = bytearray()
+    while len(taken) < length:
+        if not (piece := program.recv(length - len(taken))):
+            raise OSError("the program ended")
+        taken += piece
+    return bytes(taken)
+
+
+def _send(program: socket.socket, number: int) -> None:
+    try:
+        program.sendall(number.to_bytes(LENGTH, "big", signed=True))
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    # A fork sees the modules of its own folder, not of this one.
+    del sys.path[0]
+    server = ForkServer(sys.argv[1])
+    print("ready", flush=True)
+    server.serve()

@@ -1,0 +1,148 @@
+"""Channels through a whole hub: messages become turns, answers are published, and what is not allowed is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.running_hub import RunningHub, until
+from hub.test_journal import entries
+from interlock.config.channel_settings import Channel as Table
+from interlock.config.live_settings import Live, LiveRule
+from interlock.config.settings import Scopes
+from interlock.server import (
+    BeforeInference,
+    Channel,
+    ChannelAuthor,
+    IncomingMessage,
+    OpenChannel,
+    OutgoingChunk,
+    OutgoingComplete,
+    Publish,
+    Server,
+)
+from interlock.wire.errors import Fault
+
+from . import test_hooks
+from .test_hooks import hooked_hub
+
+WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
+SCRIPT = [{"when": "status", "text": "All is well."}, {"text": "You said: {user}"}]
+
+
+class Chat:
+    """A server with a channel, and everything that it was told."""
+
+    def __init__(self) -> None:
+        self.published: list[Publish] = []
+        self.observed: list[OutgoingChunk | OutgoingComplete] = []
+        self.turns: list[BeforeInference] = []
+        self.server = server = Server("chat")
+        server.feature("on.talk", "Talk", uses=["channels.publish", "channels.observe"])
+        server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
+        for name in ("#general", "#private"):
+            server.channel(f"chat:{name}", "chat", name)
+        server.before_inference("on.recall")(self.turns.append)
+        server.on_outgoing(self.observed.append)
+
+        @server.on_publish
+        async def publish(message: Publish) -> str:
+            self.published.append(message)
+            return f"m{len(self.published)}"
+
+        @server.on_open
+        async def open_channel(wanted: OpenChannel) -> Channel:
+            if wanted.address.get("channel") == "#broken":
+                raise OSError("gone")
+            return Channel("chat:#new", "chat", "New", "bidirectional", wanted.address)
+
+        server.on_close(lambda wanted: True)
+
+    async def say(self, text: str, id: str = "d1", channel: str = "chat:#general", thread: str | None = None) -> Any:
+        author = ChannelAuthor("u1", "Alice")
+        message = IncomingMessage(channel, id, author, "2026-03-05T10:30:00Z", text, thread)
+        (received,) = await self.server.incoming(message)
+        return received
+
+
+async def ready(hub: RunningHub, count: int = 2) -> None:
+    live = hub.hub_app.live.connections.of("chat")
+    assert live is not None
+    await until(lambda: len(live.channels) == count, 20)
+
+
+@pytest.fixture(autouse=True)
+def script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_hooks, "SCRIPT", SCRIPT)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_message_begins_a_turn_and_its_answer_is_published(tmp_path: Path, era: Any) -> None:
+    chat = Chat()
+    table = {"team": Table(agent="local", incoming=("chat/chat:#general",), threads=True)}
+    async with hooked_hub(tmp_path, {"chat": chat.server}, era=era, hub={"channels": table, "live": WAKE}) as hub:
+        await ready(hub)
+        received = await chat.say("What is the status?", thread="t1")
+        assert received.accepted
+        await until(lambda: len(chat.published) == 1)
+        (published,) = chat.published
+        assert (published.channel_id, published.conversation_id) == ("chat:#general", received.conversation_id)
+        assert published.content[0].text == "All is well."  # type: ignore[union-attr]
+        await until(lambda: len(chat.observed) == 2)
+        assert {type(each) for each in chat.observed} == {OutgoingChunk, OutgoingComplete}
+        await until(lambda: bool(chat.turns))
+        turn = chat.turns[0]
+        assert turn.user_message == "Alice: What is the status?"
+        assert turn.channels is not None
+        assert turn.channels.incoming is not None
+        assert (turn.channels.incoming.channel_id, turn.channels.incoming.message_id) == ("chat:#general", "d1")
+        assert turn.channels.candidates == ("ui", "chat:#general")
+
+        assert (await chat.say("What is the status?", thread="t1")).accepted, "again: taken once"
+        other = await chat.say("Something else", "d2", thread="t2")
+        await until(lambda: len(chat.published) == 2)
+        assert other.conversation_id != received.conversation_id, "a thread is a conversation of its own"
+        same = await chat.say("And now?", "d3", thread="t1")
+        assert same.conversation_id == received.conversation_id
+        await until(lambda: len(chat.published) == 3)
+
+        refused = await chat.say("Hello", "d4", channel="chat:#private")
+        assert not refused.accepted
+        with pytest.raises(Fault) as unknown:
+            await chat.say("Hello", "d5", channel="chat:#none")
+        assert unknown.value.foreign_code == -32023
+
+
+async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> None:
+    chat = Chat()
+    settings = {"scopes": {"on.talk": Scopes(whitelist=("chat:*",), blacklist=("chat:#private",))}}
+    table = {"team": Table(agent="local", incoming=("chat/**",), publish="chat/chat:#private")}
+    async with hooked_hub(
+        tmp_path, {"chat": chat.server}, **settings, era="legacy", hub={"channels": table, "live": WAKE}
+    ) as hub:
+        await ready(hub, 1)
+        rows = (await hub.operate("channels.list"))["channels"]
+        assert [(row["id"], row["table"]) for row in rows] == [("chat/chat:#general", "team")]
+        opened = await hub.operate("channels.open", server="chat", type="chat", address={"channel": "#new"})
+        assert opened["id"] == "chat/chat:#new"
+        with pytest.raises(Fault) as failed:
+            await hub.operate("channels.open", server="chat", type="chat", address={"channel": "#broken"})
+        assert failed.value.foreign_code == -32024
+        assert (await hub.operate("channels.close", id="chat/chat:#new"))["closed"]
+        with pytest.raises(Fault, match="Unknown channel"):
+            await hub.operate("channels.close", id="chat/chat:#new")
+
+        assert (await chat.say("What is the status?")).accepted
+
+        async def failures() -> list[str]:
+            found = await entries(hub, event="dev.interlock.live_published")
+            return [entry.record.reason or "" for entry in found]
+
+        async with asyncio.timeout(60):
+            while not (reasons := await failures()):
+                await asyncio.sleep(0.01)
+        assert "UNKNOWN_CHANNEL" in reasons[0], "it may not be registered, so nothing is published to it"
+        assert chat.published == []

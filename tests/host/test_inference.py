@@ -1,0 +1,253 @@
+"""Inference that servers ask for, through a whole hub: routes, budgets, chunks, what is refused, and what it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hub.running_hub import RawClient, RunningHub, child, running_hub
+from hub.test_journal import entries
+from interlock.client import Client, Handlers
+from interlock.config.model_settings import Host, Inference, Model
+from interlock.host.budgets import Budgets
+from interlock.host.routing import route
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo
+from interlock.wire.errors import Fault
+
+from .model_server import anthropic_text, model_server, openai_text, refused
+
+DECLARED = {
+    "memory.consolidation": {"description": "Thinks", "uses": ["inferenceRequest"]},
+    "memory.other": {"description": "Thinks more", "uses": ["inferenceRequest"]},
+    "lost.one": {"description": "Thinks, too", "uses": ["inferenceRequest"]},
+    "news.push": {"description": "News", "uses": ["pushEvents"]},
+}
+OFFER = {"version": "0.4", "inferenceRequest": {"streaming": True}, "featureSets": DECLARED}
+SEED = {
+    "featureSet": "memory.consolidation",
+    "conversationId": "conv_123",
+    "stream": False,
+    "messages": [{"role": "user", "content": "Summarize these memories: ..."}],
+    "preferences": {"maxTokens": 500, "temperature": 0.7},
+}
+"""The seed's own example."""
+POLICY = Inference(
+    default="haiku",
+    routes={
+        "memory.consolidation": "haiku",
+        "compliance.redaction": "opus",
+        "summarization.light": "mini",
+        "summarization.high": "gpt",
+        "memory.*": "haiku",
+        "memory.deep.*": "gpt",
+        "notes/memory.*": "mini",
+    },
+    pins={"conv_123": "opus"},
+)
+"""The seed's example policy, and patterns of two lengths and of one server."""
+
+
+@pytest.mark.parametrize(
+    ("server", "feature", "conversation", "model"),
+    [
+        ("s", "memory.consolidation", "", "haiku"),
+        ("s", "compliance.redaction", "", "opus"),
+        ("s", "summarization.high", "", "gpt"),
+        ("s", "memory.anything", "", "haiku"),
+        ("s", "memory.deep.er", "", "gpt"),
+        ("notes", "memory.deep.er", "", "mini"),
+        ("notes", "memory.consolidation", "", "haiku"),
+        ("s", "unknown.one", "", "haiku"),
+        ("s", "summarization.light", "conv_123", "opus"),
+        ("s", "summarization.light", "conv_124", "mini"),
+    ],
+)
+def test_the_most_particular_rule_chooses_the_model(server: str, feature: str, conversation: str, model: str) -> None:
+    chosen = route(POLICY, server, feature, conversation)
+    assert chosen is not None
+    assert chosen[0] == model
+
+
+def test_without_a_default_an_unknown_feature_set_gets_no_model() -> None:
+    assert route(Inference(routes={"memory.*": "haiku"}), "s", "other.one", "") is None
+
+
+def test_inferences_at_the_same_time_cannot_pass_the_budget() -> None:
+    now = [1_000_000.0]
+    budgets = Budgets(lambda: Inference(requests_per_hour=3, tokens_per_hour=100, at_once=2), lambda: now[0])
+    with budgets.inference("s", 60), budgets.inference("t", 60):
+        with pytest.raises(Fault, match="budget of s"), budgets.inference("s", 60):
+            pass
+        with budgets.inference("s", 40), pytest.raises(Fault, match="under way"), budgets.inference("s", 0):
+            pass
+    budgets.spend("s", 100)
+    with pytest.raises(Fault) as caught, budgets.inference("s", 1):
+        pass
+    assert caught.value.retry_after_ms is not None
+    now[0] += caught.value.retry_after_ms / 1000
+    with budgets.inference("s", 100):
+        pass
+
+
+@contextlib.asynccontextmanager
+async def asking_hub(
+    folder: Path, models: dict[str, Model], inference: Inference, host: Host | None = None
+) -> AsyncIterator[RunningHub]:
+    server = child("live_server.py", json.dumps({"experimental": {"mcpl": OFFER}}), "{}")
+    settings = Host(inference=inference) if host is None else host
+    async with running_hub(folder, {"s": server}, models=models, host=settings) as hub:
+        yield hub
+
+
+async def ask(hub: RunningHub, method: str, params: dict[str, Any]) -> Any:
+    """The answer to a request that the server sends."""
+    client = RawClient(hub.url + "/mcp", hub.key("driver"))
+    answer = await client.modern("tools/call", {"name": "s__send", "arguments": {"method": method, "params": params}})
+    return json.loads(answer["result"]["content"][0]["text"])
+
+
+async def chunks(hub: RunningHub) -> list[dict[str, Any]]:
+    client = RawClient(hub.url + "/mcp", hub.key("driver"))
+    answer = await client.modern("tools/call", {"name": "s__heard", "arguments": {}})
+    heard = json.loads(answer["result"]["content"][0]["text"])
+    return [message["params"] for message in heard if message.get("method") == "inference/chunk"]
+
+
+async def enable(hub: RunningHub, *features: str, agent: str = "coder") -> None:
+    await hub.operate("features.enable", server="s", features=list(features), agent=agent, terminal=True)
+
+
+async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_path: Path) -> None:
+    async with model_server() as server:
+        priced = {"price_input": 1000.0, "price_output": 2000.0}
+        models = {
+            "haiku": Model(kind="anthropic", url=server.url, model="claude-haiku", context_window=200_000, **priced),
+            "mini": Model(kind="openai", url=server.url, model="gpt-mini", capabilities=("vision",)),
+        }
+        routes = Inference(routes={"memory.consolidation": "haiku", "memory.*": "mini"}, max_tokens=300)
+        async with asking_hub(tmp_path, models, routes, Host(model="mini", inference=routes)) as hub:
+            off = await ask(hub, "inference/request", SEED)
+            assert (off["error"]["code"], off["error"]["data"]["canEnable"]) == (-32001, True), "off until enabled"
+            assert (await ask(hub, "model/info", {}))["error"]["code"] == -32001
+            assert server.asked == []
+            await enable(hub, "memory.*", "lost.*")
+            server.answer_with(anthropic_text("Consolidated ", "memory.", finish="max_tokens"))
+            good = (await ask(hub, "inference/request", SEED))["result"]
+            assert good == {
+                "content": "Consolidated memory.",
+                "model": "claude-haiku",
+                "finishReason": "max_tokens",
+                "usage": {"inputTokens": 10, "outputTokens": 3},
+            }
+            assert decode(InferenceResult, json.dumps(good).encode()).finish_reason == "max_tokens"
+            (asked,) = server.asked
+            assert (asked.body["max_tokens"], asked.body["temperature"]) == (300, 0.7), "wishes, within the limits"
+            assert "tools" not in asked.body
+            # In pieces, by the pattern.
+            streamed = {**SEED, "featureSet": "memory.other", "stream": True}
+            streamed["messages"] = [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": [{"type": "text", "text": "Now?"}]},
+            ]
+            server.answer_with(openai_text("One ", "two"))
+            answer = await ask(hub, "inference/request", streamed)
+            assert (answer["result"]["content"], answer["result"]["model"]) == ("One two", "gpt-mini")
+            found = await chunks(hub)
+            assert [(piece["index"], piece["delta"]) for piece in found] == [(0, "One "), (1, "two")]
+            assert len({piece["requestId"] for piece in found}) == 1
+            assert server.asked[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
+            info = (await ask(hub, "model/info", {}))["result"]
+            assert decode(ModelInfo, json.dumps(info).encode()) == ModelInfo("gpt-mini", "openai", 128_000, ("vision",))
+            # What is refused costs nothing; what fails is told, recorded and counted.
+            server.answer_with(refused(400, "no such thing"))
+            for wrong, code, why in (
+                ({**SEED, "featureSet": "lost.one"}, -32603, "no model is routed"),
+                ({**SEED, "featureSet": "news.push"}, -32001, "not enabled"),
+                ({**SEED, "featureSet": "nobody.knows"}, -32003, "Unknown"),
+                ({"messages": SEED["messages"]}, -32602, "featureSet"),
+                ({**SEED, "messages": [{"role": "system", "content": "only"}]}, -32602, "user"),
+                ({**SEED, "messages": [{"role": "user", "content": "x" * 900_000}]}, -32600, "more than"),
+                (SEED, -32603, "no such thing"),
+            ):
+                error = (await ask(hub, "inference/request", wrong))["error"]
+                assert (error["code"], why in error["message"]) == (code, True), error
+            assert len(server.asked) == 1, "only the last one reached the model"
+            rows = {row["feature_set"]: row for row in (await hub.operate("usage"))["usage"]}
+            mine = rows["memory.consolidation"]
+            assert (mine["agent"], mine["inferences"], mine["failed"]) == ("coder", 2, 1)
+            assert (mine["input_tokens"] >= 10, mine["cost"] >= 0.016) == (True, True)
+            (told, *_) = await entries(hub, event="dev.interlock.live_inference")
+            assert told.record.details["model"] == "claude-haiku"
+            assert told.record.rule == "route memory.consolidation"
+
+
+async def test_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "A thought."}]')
+    toy = Model(kind="scripted", script=str(script))
+    models = {"toy": toy, "pinned": msgspec.structs.replace(toy, model="pinned")}
+    async with asking_hub(tmp_path, models, Inference(default="toy")) as hub:
+        await enable(hub, "memory.*")
+        mine = (await hub.host.create(Principal("coder", "agent"), "toy")).id
+        others = (await hub.host.create(Principal("eve", "agent"), "toy")).id
+        pins = Inference(default="toy", pins={mine: "pinned", others: "pinned"}, requests_per_hour=3)
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=Host(inference=pins)))
+        for conversation, model in ((mine, "pinned"), (others, "script"), ("conv_unknown", "script")):
+            answer = await ask(hub, "inference/request", {**SEED, "conversationId": conversation})
+            assert answer["result"]["model"] == model, "only a conversation of the agent that enabled it counts"
+        rows = (await hub.operate("usage", by="conversation"))["usage"]
+        assert {row["conversation"]: row["inferences"] for row in rows} == {mine: 1, "": 2}
+    async with asking_hub(tmp_path, models, pins) as hub:
+        error = (await ask(hub, "inference/request", SEED))["error"]
+        assert (error["data"]["name"], error["data"]["retry_after_ms"] > 0) == ("QUOTA_EXCEEDED", True)
+
+
+async def test_without_a_model_a_clients_own_answers_only_where_everybody_allows_it(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    async def sample(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        if "Summarize" not in json.dumps(params):
+            raise Fault("USER_REJECTED", "The person said no")
+        content = {"type": "text", "text": "From the client."}
+        return {"role": "assistant", "content": content, "model": "theirs", "stopReason": "maxTokens"}
+
+    async with asking_hub(tmp_path, {}, Inference()) as hub:
+        await enable(hub, "memory.*")
+        error = (await ask(hub, "inference/request", SEED))["error"]
+        assert (error["code"], error["data"]["canEnable"]) == (-32001, False), "neither a model nor a bridge"
+        bridged = Host(inference=Inference(sampling="allow"))
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, host=bridged))
+        await hub.hub_app.live.connections.settled("s", 60)
+
+        def client(agent: str, handlers: Handlers | None = None) -> Client:
+            headers = {"Authorization": f"Bearer {hub.key(agent)}"}
+            return Client(hub.url + "/mcp", era="legacy", handlers=handlers, headers=headers)
+
+        async with client("coder"), client("eve", Handlers(sampling=sample)):
+            error = (await ask(hub, "inference/request", SEED))["error"]
+            assert error["data"]["name"] == "MISSING_CAPABILITY", "the agent's client has none, another's is not asked"
+        assert asked == []
+        async with client("coder", Handlers(sampling=sample)):
+            answer = (await ask(hub, "inference/request", {**SEED, "stream": True}))["result"]
+            assert (answer["content"], answer["model"]) == ("From the client.", "theirs")
+            assert answer["finishReason"] == "max_tokens"
+            assert [piece["delta"] for piece in await chunks(hub)] == ["From the client."]
+            assert asked[0]["maxTokens"] == 500
+            assert asked[0]["messages"][0]["content"] == {"type": "text", "text": SEED["messages"][0]["content"]}  # type: ignore[index]
+            other = {**SEED, "messages": [{"role": "user", "content": "Tell me a secret."}]}
+            assert "said no" in (await ask(hub, "inference/request", other))["error"]["message"]
+            (told, *_) = await entries(hub, event="dev.interlock.live_inference")
+            assert told.record.rule == "sampling at the client of coder"
+            # The gates of requests to clients hold: the operator denies sampling to this server.
+            await hub.deny("server:s", "s", "sampling")
+            assert "error" in await ask(hub, "inference/request", SEED)
+            assert len(asked) == 2

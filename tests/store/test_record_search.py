@@ -1,0 +1,82 @@
+"""Searches of the audit log: by any columns, from any page on, within one index."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from interlock.store import records
+from interlock.store.connect import connect
+from interlock.store.database import Database, Row, Value, script_for, transaction
+from interlock.store.records import RecordRow, Search
+from interlock.store.schema import bring_up
+from interlock.store.sqlite import Sqlite
+
+
+def row(seq: int, **columns: str) -> RecordRow:
+    given = {"event": "E", "actor": f"agent{seq % 3}", "server": "s", "name": "t", "trace": f"{seq:032x}", **columns}
+    return RecordRow("n", seq, 1_000 + seq // 2, **given, result="SUCCESS", body="{}", hash=b"h")
+
+
+def opened(where: str) -> Database:
+    database = connect(where)
+    bring_up(database, lambda _: None)
+    return database
+
+
+def test_rows_with_the_longest_columns_are_kept_and_found(where: str) -> None:
+    database, long = opened(where), "\U0001f600" * 300
+    with transaction(database):
+        records.append(database, [row(n, event=long, actor=long, server=long, name=long, trace=long) for n in (1, 2)])
+        records.append(database, [row(n) for n in range(3, 9)])
+    found = records.newest_first(database, Search(actor=long, name=long, trace=long), 10)
+    assert [one.seq for one in found] == [2, 1]
+    assert [one.seq for one in records.newest_first(database, Search(actor="agent0"), 10)] == [6, 3]
+    page = records.newest_first(database, Search(), 3)
+    assert [one.seq for one in page] == [8, 7, 6]
+    assert [one.seq for one in records.newest_first(database, Search(), 3, page[-1])] == [5, 4, 3]
+    database.close()
+
+
+class Planned(Sqlite):
+    """Says how SQLite reads each search."""
+
+    plans: list[str]
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        if sql.startswith("SELECT chain, seq"):
+            self.plans += [str(step[3]) for step in super().execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        return super().execute(sql, values)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Search(),
+        Search(actor="a"),
+        Search(trace="t"),
+        Search(server="s", name="n", result="FAILURE"),
+        Search(event="e", chain="n", since=5, until=9),
+    ],
+)
+def test_sqlite_compares_a_search_within_the_index_and_sorts_nothing(tmp_path: Path, search: Search) -> None:
+    database = Planned(tmp_path / "store.db")
+    database.plans = []
+    bring_up(database, lambda _: None)
+    for before in (None, row(1)):
+        records.newest_first(database, search, 50, before)
+    assert len(database.plans) == 2
+    for plan in database.plans:
+        assert "records_search" in plan, plan
+    database.close()
+
+
+def test_a_script_has_sections_for_one_database() -> None:
+    script = "A;\n-- only: sqlite\nB;\n-- only: postgres\nC;\n"
+    assert "C;" not in script_for("sqlite", script)
+    assert "B;" not in script_for("postgres", script)
+    assert all("A;" in script_for(name, script) for name in ("sqlite", "postgres"))
+    assert sqlite3.complete_statement(script_for("sqlite", script))
