@@ -42,7 +42,13 @@ async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[t
     """A hub of the stateless era's server `s`, whose events are enabled for the agent `mine`."""
     server = Server("s")
     server.feature(FEATURE, "News")
-    live = Live(rules={} if rule is None else {"w": rule}, wakes_per_hour=None)
+
+    @server.tool
+    async def act(event: str) -> bool:
+        """Change something, and push that."""
+        return bool((await server.push(FEATURE, "Changed.", event_id=event))[0].inference_id)
+
+    live = Live(rules={} if rule is None else {"w": rule}, wakes_per_hour=None, ask_s=0)
     async with (
         server.http() as address,
         running_hub(folder, {"s": Settings(url=address.url, era="modern")}, live=live) as hub,
@@ -199,3 +205,16 @@ async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.Monk
     await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
     assert sent == ["w0"] * wake_webhook.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
     assert "5 wakes were not sent" in logged[-1]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+async def test_t114_an_agent_and_a_server_do_not_wake_each_other_for_ever(tmp_path: Path, loops: bool) -> None:
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=0, loops=loops)) as (hub, server):
+        woke = [bool((await server.push(FEATURE, "It rains.", event_id="first"))[0].inference_id)]
+        mine = client(hub, "mine")
+        for number in range(6):
+            result = await use(mine, "s__act", event=f"n{number}")
+            woke.append(texts(result)[0] == "true")
+        assert woke == ([True] * 7 if loops else [True] * 4 + [False] * 3)
+        cause = (await hub.operate("events.list"))["events"][0]["cause"]
+        assert cause == ("rule w" if loops else "loop, rule w")

@@ -92,7 +92,7 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
         {"from_agent": True},
         {"tags": frozenset({"chat:from-agent"})},
         {"tags": frozenset({"chat:from-self"})},
-        {"chain": ("bob", "alice")},
+        {"chain": ("alice", "bob", "alice", "alice")},
         {"from_agent": True, "tags": frozenset({"chat:from-human"})},
     ],
 )
@@ -102,7 +102,8 @@ def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(oc
 
 
 def test_a_chain_of_other_agents_is_no_loop() -> None:
-    assert verdict(WakePolicy((WAKE,)), event(chain=("bob",)))[0] == "wake"
+    assert verdict(WakePolicy((WAKE,)), event(chain=("bob",) * 9))[0] == "wake"
+    assert verdict(WakePolicy((WAKE,)), event(chain=("alice", "bob", "alice")))[0] == "wake", "a few rounds are work"
 
 
 NIGHT = QuietHours(time(22), time(7))

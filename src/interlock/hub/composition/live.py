@@ -17,6 +17,7 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
@@ -49,7 +50,8 @@ class LiveParts:
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.offers = LiveOffers(addresses)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
-        self.wakes = Wakes(settings, self.deliveries, journal, foundation.bus, foundation.log)
+        self.causes = Causes()
+        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         registered = RegisteredChannels()
@@ -120,12 +122,12 @@ class LiveParts:
         return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
 
     def with_events(
-        self, principal: Principal, inner: ResultProcessor | None, judging: Judging
+        self, principal: Principal, server: str, inner: ResultProcessor | None, judging: Judging
     ) -> ResultProcessor | None:
         """The processor of a principal's results: held events are attached to them, where it gets any."""
         if not self.offers.offered(principal, bare=False):
             return inner
-        return EventAttachment(inner, self.deliveries, judging, self._tasks)
+        return EventAttachment(principal.id, server, inner, self.deliveries, self.causes, judging, self._tasks)
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)

@@ -17,6 +17,7 @@ from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
+from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import LIVE_WAKES, Outcome, Pending, Wake, agent_of, day_of, now, tokens_of, wake_id
 from interlock.hub.live.wake_rules import AgentRules, local_now
@@ -70,12 +71,14 @@ class Wakes:
         self,
         settings: Callable[[], Live],
         deliveries: Deliveries,
+        causes: Causes,
         journal: Journal,
         bus: Bus,
         log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
         self._deliveries = deliveries
+        self._causes = causes
         self._journal = journal
         self._bus = bus
         self._log = log
@@ -116,7 +119,7 @@ class Wakes:
         cause = f"rule {name}" if decision.cause == "rule" else decision.cause + (f", rule {name}" if name else "")
         if decision.verdict is Verdict.DROP:
             return Decided("dropped", cause)
-        group = coalescing_key(_occurrence(event, agent))
+        group = coalescing_key(self._occurrence(event, agent))
         if decision.verdict is Verdict.HOLD:
             return Decided("held", cause, group)
         instant, last = time.monotonic(), self._latest.get(group)
@@ -157,6 +160,7 @@ class Wakes:
 
     def announce(self, wake: Wake) -> None:
         """Tell of a committed wake."""
+        self._causes.on_woken(wake.agent, wake.server)
         if self._bus.wants(AgentWoken):
             said = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
             self._bus.publish(said)
@@ -172,7 +176,7 @@ class Wakes:
         await self._tasks.close()
 
     def _decide(self, event: Occurred, agent: str) -> WakeDecision:
-        occurrence = _occurrence(event, agent)
+        occurrence = self._occurrence(event, agent)
         return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
 
     def _wait(self, event: Pending, timing: Timing) -> bool:
@@ -205,7 +209,9 @@ class Wakes:
         if not events or self._store is None:
             return
         first = events[0]
-        occurrence = msgspec.structs.replace(_occurrence(first, agent), tokens=sum(event.tokens for event in events))
+        occurrence = msgspec.structs.replace(
+            self._occurrence(first, agent), tokens=sum(event.tokens for event in events)
+        )
         decision = rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
         if decision.verdict is not Verdict.WAKE:
             for event in events:
@@ -241,6 +247,18 @@ class Wakes:
             found = self._rules[agent] = AgentRules(settings, agent)
         return found
 
+    def _occurrence(self, event: Occurred, agent: str) -> Occurrence:
+        return Occurrence(
+            event.server,
+            agent,
+            event.feature_set,
+            event.channel,
+            frozenset(event.tags),
+            event.from_agent,
+            self._causes.chain(event.server, agent),
+            tokens_of(event.size),
+        )
+
     def _spend(self, wake: Wake) -> None:
         ledger = self._ledgers.get(wake.agent, _EMPTY)
         self._ledgers[wake.agent] = ledger.add(self._keys(wake), wake.at, wakes=1, tokens=wake.cost)
@@ -256,16 +274,3 @@ class Wakes:
 
 
 _EMPTY: Final = Ledger()
-
-
-def _occurrence(event: Occurred, agent: str) -> Occurrence:
-    return Occurrence(
-        event.server,
-        agent,
-        event.feature_set,
-        event.channel,
-        frozenset(event.tags),
-        event.from_agent,
-        (),
-        tokens_of(event.size),
-    )

@@ -42,7 +42,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     from_agent: bool = False
     """Whether the hub knows that an agent wrote it."""
     chain: tuple[str, ...] = ()
-    """The agents whose turns led to it, as the hub traced them."""
+    """The agents whose wakes led to it, as the hub traced them."""
     tokens: int = 0
     """The expected cost of a wake."""
 
@@ -94,6 +94,8 @@ class WakePolicy(msgspec.Struct, frozen=True):
 Cause = Literal["rule", "no_rule", "loop", "quiet_hours", "budget"]
 
 EVERYTHING: Final = "*"
+MAX_ROUNDS: Final = 3
+"""Wakes of one agent that may lead to its next one."""
 SEPARATOR: Final = "\x1f"
 """Between the parts of a key. No name holds it."""
 
@@ -147,9 +149,9 @@ def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
 
 
 def is_loop(occurrence: Occurrence) -> bool:
-    """Whether agents are talking to each other: an agent wrote it, or a turn of the same agent led to it."""
+    """Whether agents go round in circles: an agent wrote it, or several wakes of the same agent led to it."""
     claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
-    return occurrence.from_agent or bool(claimed) or occurrence.principal in occurrence.chain
+    return occurrence.from_agent or bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
 
 
 def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
