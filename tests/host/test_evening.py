@@ -1,4 +1,4 @@
-"""The scripted evening of `examples/evening.py`: a webhook, memory, a note, a redacted secret, a channel, a rollback."""
+"""`examples/evening.py`: a webhook, memory, a note, a redacted secret, a channel and a rollback in one evening."""
 
 from __future__ import annotations
 
