@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import pytest
@@ -25,10 +26,9 @@ def recorded(index: int, *messages: Message, size: int = 400) -> Recorded:
     return Recorded(StoredTurn(f"c/{index}", "c", index, "inf", 0.0, "m", "end_turn"), messages, size)
 
 
-def shared(one: bytes, other: bytes) -> int:
-    """The length of what both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+def shared(before: bytes, after: bytes) -> int:
+    """How many bytes two prompts begin with alike."""
+    return bisect_left(range(min(len(before), len(after))), True, key=lambda at: before[: at + 1] != after[: at + 1])
 
 
 @pytest.mark.parametrize("position", ["system", "beforeUser", "afterUser"])
