@@ -128,13 +128,14 @@ class LocalParticipant:
             self._arrived.clear()
             await self._arrived.wait()
 
-    async def response(self, request: str, within_s: float) -> Envelope | None:
-        """Wait for the response to a request; None where none comes in time. Other envelopes are dropped."""
+    async def response(self, request: str, asked: Sequence[str], within_s: float) -> Envelope | None:
+        """Wait for the response of one who was asked; None where none comes in time. Other envelopes are dropped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not self.ended:
                     while (envelope := self.read()) is not None:
-                        if envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request:
+                        answers = envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request
+                        if answers and envelope.sender in asked:
                             return envelope
                     await self.wait()
         return None
