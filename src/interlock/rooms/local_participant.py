@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.member import Member
-from interlock.transports.websocket import text_of
+from interlock.transports.websocket_frames import text_of
 
 MOST_UNREAD: Final = 256
 MOST_UNREAD_BYTES: Final = 1024 * 1024

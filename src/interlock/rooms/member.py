@@ -12,7 +12,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.transports.message_receiver import Taken
+from interlock.transports.websocket_frames import Taken
 
 RECORD_EVERY_S: Final = 10.0
 """Refusals of one participant for one reason are recorded once in this time, with their count."""
@@ -66,7 +66,7 @@ def subject_of(id: str, principal: Principal | None) -> str:
 
 
 class Member:
-    """A participant's connection, as its room sees it (`message_receiver.MessageReceiver`)."""
+    """A participant's connection, as its room sees it (`websocket.MessageReceiver`)."""
 
     __slots__ = (
         "_room", "_timer", "_unrecorded", "_warned", "connected_at", "connection", "gone", "id", "meter", "principal",

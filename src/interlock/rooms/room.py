@@ -33,8 +33,8 @@ from interlock.rooms.history import History, Positions
 from interlock.rooms.internal_participant import InternalParticipant
 from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
-from interlock.transports.message_receiver import Taken
 from interlock.transports.websocket import text_frame
+from interlock.transports.websocket_frames import Taken
 
 MOST_METERS: Final = 20_000
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from websockets.datastructures import Headers
@@ -20,8 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from interlock.transports.fairness import Share
-from interlock.transports.message_receiver import MessageReceiver, Taken
-from interlock.transports.websocket_frames import Frames, is_closing, is_message_end
+from interlock.transports.websocket_frames import Frames, Taken, is_closing, is_message_end
 from interlock.wire.errors import Fault
 
 
@@ -42,6 +41,25 @@ DEFAULT_BOUNDS: Final = WebSocketBounds()
 
 TURN_S: Final = 0.001
 """How much of the loop's time the frames of one peer may take at once."""
+
+
+class MessageReceiver(Protocol):
+    """The reader of one WebSocket's messages."""
+
+    def on_open(self) -> None:
+        """The upgrade is answered."""
+
+    def on_frame(self) -> bool:
+        """A frame that completes no message is about to be read. False: it stays unread until `resume`."""
+
+    def on_message(self, data: bytes, binary: bool) -> Taken:
+        """A message."""
+
+    def on_unread(self) -> None:
+        """The peer left too much unread: the receiver ends the connection."""
+
+    def on_lost(self) -> None:
+        """The connection has gone."""
 
 
 class WebSocketConnection(asyncio.Protocol):
@@ -316,12 +334,6 @@ def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: str | Non
 def text_frame(data: bytes) -> bytes:
     """A message as a frame, which is the same for every peer of a server."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
-
-
-def text_of(frame: bytes) -> bytes:
-    """The message in a frame of `text_frame`."""
-    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
-    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]
 
 
 def _nothing() -> None:
