@@ -71,14 +71,14 @@ def check_folders(name: str, server: Server) -> None:
     """Refuse folders that a contained server could never be given. Raises WrongUsage."""
     from interlock.config import home_folder
     from interlock.containment.plan import named_folders
-    from interlock.containment.policy import Refused
+    from interlock.containment.policy import ContainmentRefused
     from interlock.hub.upstreams.contained_servers import containment_of
 
     containment = containment_of(name, server, home_folder())
     try:
         if containment is not None:
             named_folders(containment)
-    except Refused as refused:
+    except ContainmentRefused as refused:
         raise WrongUsage(refused.message, refused.hint) from refused
 
 

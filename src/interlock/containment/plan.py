@@ -52,18 +52,8 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
     program = _program(argv[0], env.get("PATH", _PATH), cwd)
     home = Path(containment.folder, "home")
     (home / "tmp").mkdir(parents=True, exist_ok=True)
-<<<<<<< HEAD
-    write = tuple(_named(containment.write, "write"))
-    for path in write:
-        if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
-            raise ContainmentRefused(
-                f"the server may not write to {path}: {why}", "name a folder of its own in `write`"
-            )
-    named = (*_named(containment.read, "read"), *write, str(home), *(() if install is None else (install.folder,)))
-=======
     read_only, write = named_folders(containment)
     named = (*read_only, *write, str(home), *(() if install is None else (install.folder,)))
->>>>>>> main
     read = dict.fromkeys([*_system(), *_of_program(program), *_script(argv, cwd), *named])
     real = _system_folders() + tuple(os.path.realpath(path) for path in read if path not in _system())
     place = str(home) if cwd is None else os.path.realpath(cwd)
@@ -89,11 +79,13 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
 
 
 def named_folders(containment: Containment) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The paths that the server may read, and those that it may write. Raises `Refused`."""
+    """The paths that the server may read, and those that it may write. Raises `ContainmentRefused`."""
     write = tuple(_named(containment.write, "write"))
     for path in write:
         if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
-            raise Refused(f"the server may not write to {path}: {why}", "name a folder of its own in `write`")
+            raise ContainmentRefused(
+                f"the server may not write to {path}: {why}", "name a folder of its own in `write`"
+            )
     return tuple(_named(containment.read, "read")), write
 
 
