@@ -16,7 +16,7 @@ from .show import as_dict, say
 
 REACH_S = 0.05
 """How long a prompt waits for a hub to greet."""
-ANSWER_S = 1.0
+ANSWER_S = 3.0
 """How long it waits for the events of a hub that greeted: those are handed out once."""
 MAX_EVENTS = 5
 MAX_CHARS = 9_000
@@ -30,7 +30,7 @@ def hook(name: str) -> None:
     """Print the events that wait for a client, for its next turn.
 
     Claude Code runs this command after `interlock connect claude-code --live`. It never fails and asks for nothing: if
-    no hub greets within 50 ms, the prompt goes on without events. A hub that greeted has 1 s to hand them over.
+    no hub greets within 50 ms, the prompt goes on without events. A hub that greeted has 3 s to hand them over.
 
     \b
     Example:
