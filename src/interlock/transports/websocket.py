@@ -45,7 +45,7 @@ TURN_S: Final = 0.001
 
 
 class Taken(enum.Enum):
-    """What became of a message."""
+    """The fate of a message."""
 
     ACCEPTED = enum.auto()
     REFUSED = enum.auto()
