@@ -118,11 +118,8 @@ class Gateway:
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
-        settings = self._applied.topics.get(topic)
-        if settings is None:
-            raise unknown_topic(topic)
         principal = admitted.principal
-        check_member(topic, settings, principal)
+        settings = check_member(topic, self._applied.topics.get(topic), principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
         if admitted.apart:
             id_ += APART + secrets.token_hex(4)
