@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import channel_settings, live_settings, model_settings, settings
+from interlock.config.rates import Rate
 from interlock.events.types import EVENTS
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.upstreams.states import mermaid
@@ -227,6 +228,8 @@ def field_texts(struct: type) -> dict[str, str]:
 
 def nested(field: Any) -> bool:
     """Whether a field is a table of its own."""
+    if isinstance(field.default, Rate) and field.default != Rate():
+        return False
     return isinstance(field.default, msgspec.Struct) or isinstance(field.type, type(msgspec.Struct))
 
 
@@ -243,6 +246,9 @@ def default_of(field: Any) -> str:
         return "`true`" if value else "`false`"
     if isinstance(value, tuple):
         return f"`{list(value)}`"
+    if isinstance(value, Rate):
+        given = ", ".join(f"{name} = {count}" for name, count in msgspec.structs.asdict(value).items() if count)
+        return f"`{{ {given} }}`"
     return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
 
 

@@ -7,7 +7,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from interlock.protocols.mcpl.injections import Sourced
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
 
-from .model_server import anthropic_text, model_server, openai_call, openai_text, refused, stalls
+from .model_server import Asked, anthropic_text, model_server, openai_call, openai_text, refused, stalls
 
 ADA = Principal("person:ada", "person")
 SCRIPT = [
@@ -131,7 +131,7 @@ async def test_a_conversation_uses_tools_and_goes_on_after_a_restart(tmp_path: P
             await hub.host.send(conversation.id, "Hi")
 
 
-async def test_a_call_that_needs_approval_waits_for_a_person(tmp_path: Path) -> None:
+async def test_t141_a_call_waits_for_a_person_and_a_model_never_acts_as_one(tmp_path: Path) -> None:
     async with talking_hub(tmp_path) as hub:
         conversation = await hub.host.create(Principal("careful", "agent"))
         turn = await hub.host.send(conversation, "Please add.")
@@ -227,7 +227,25 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
             assert faults == ["UPSTREAM_UNAVAILABLE", "UPSTREAM_TIMEOUT", "UPSTREAM_ERROR"]
             server.answer_with(openai_text("Here I am."))
             assert await (await hub.host.send(conversation, "And now?")).answer() == "Here I am."
-            roles = [message["role"] for message in server.asked[-1].body["messages"]]
+            # A model whose settings change while it answers still ends its answer.
+            going_on = asyncio.Event()
+
+            async def slowly(asked: Asked) -> AsyncGenerator[bytes, None]:
+                whole = [piece async for piece in openai_text("One ", "two")(asked)]
+                yield b"".join(whole[:2])
+                await going_on.wait()
+                yield b"".join(whole[2:])
+
+            server.answer_with(slowly)
+            turn = await hub.host.send(conversation, "Slowly, please.")
+            await until(lambda: any(piece.kind == "text" for piece in turn.pieces))
+            models["real"] = msgspec.structs.replace(real, idle_s=45.0)
+            config = msgspec.structs.replace(hub.hub_app.config, models={**hub.hub_app.config.models, **models})
+            await hub.hub_app.apply(config)
+            hub.host.models.get("real")
+            going_on.set()
+            assert await turn.answer() == "One two"
+            roles = [message["role"] for message in server.asked[-1].body["messages"]][:7]
             # The call of the third turn had its result, so the model is told of it.
             assert roles == ["system", "user", "user", "user", "assistant", "tool", "user"]
 
@@ -253,6 +271,13 @@ async def test_a_person_talks_at_the_terminal_and_through_a_pipe(
             assert "Again: And you?" in (await interlock("chat", "-c", id_, "And you?")).stdout
             failed = await interlock("chat", "-c", id_, "Now fail.")
             assert (failed.exit_code, "the cable is out" in failed.stderr) == (1, True)
+            with monkeypatch.context() as attended:
+                attended.setattr("interlock.cli.chat.is_attended", lambda: True)
+                terminal = await interlock("chat", stdin="Hello\n\nNow fail.\nPlease add.\n")
+            assert terminal.exit_code == 0
+            assert "You said: Hello" in terminal.stdout
+            assert terminal.stdout.endswith("It is 42.\n"), "a turn that fails ends neither command nor conversation"
+            assert "interlock chat --conversation conv_" in terminal.stderr
             wrong = await interlock("chat", "-m", "none", "Hi")
             assert (wrong.exit_code, "no model 'none'" in wrong.stderr) == (1, True)
             listed = (await interlock("conversations")).stdout

@@ -189,7 +189,7 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
             assert told.record.rule == "route memory.consolidation"
 
 
-async def test_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
+async def test_t142_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_agent_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"text": "A thought."}]')
     toy = Model(kind="scripted", script=str(script))
@@ -210,7 +210,7 @@ async def test_budgets_hold_over_a_restart_and_a_conversation_counts_for_its_age
         assert (error["data"]["name"], error["data"]["retry_after_ms"] > 0) == ("QUOTA_EXCEEDED", True)
 
 
-async def test_without_a_model_a_clients_own_answers_only_where_everybody_allows_it(tmp_path: Path) -> None:
+async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_allows_it(tmp_path: Path) -> None:
     asked: list[Any] = []
 
     async def sample(params: dict[str, Any]) -> dict[str, Any]:

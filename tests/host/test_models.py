@@ -165,7 +165,7 @@ BAD: list[tuple[str, str, Answer, str, str]] = [
 @pytest.mark.parametrize(
     ("kind", "said", "given", "name", "why"), BAD, ids=[f"{kind}: {said}" for kind, said, *_ in BAD]
 )
-async def test_an_endpoint_that_lies_gets_a_clear_error(
+async def test_t140_an_endpoint_that_lies_gets_a_clear_error(
     server: ModelServer, kind: str, said: str, given: Answer, name: str, why: str
 ) -> None:
     server.answer_with(given)

@@ -104,7 +104,9 @@ async def test_t110_a_message_that_is_not_signed_for_this_webhook_now_is_refused
         refused = [entry.record for entry in await entries(hub, event="dev.interlock.live_refused")]
         assert {found.server for found in refused} == {"hook:ci"}
         monkeypatch.setenv("CI_SECRET", "short")
-        assert (await post(hub, BODY, signed(BODY)))[0] == 503
+        status, answer = await post(hub, BODY, signed(BODY))
+        assert (status, "CI_SECRET" in json.dumps(answer)) == (503, False)
+        assert (await post(hub, BODY, {}))[0] == 401, "whoever does not sign learns nothing"
 
 
 async def test_t111_a_webhook_cannot_store_more_than_it_posts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

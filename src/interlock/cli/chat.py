@@ -63,7 +63,8 @@ class _Talk:
         say("Write a message; end with Ctrl-D.", err=True)
         while True:
             try:
-                text = input(bold("> ", err=True)).strip()
+                click.echo(bold("> ", err=True), nl=False, err=True)
+                text = input().strip()
             except EOFError:
                 break
             if text:

@@ -115,3 +115,4 @@ class Hook(msgspec.Struct, frozen=True):
     """The environment variable of the hub with the secret: base64 of 24 bytes or more, with or without `whsec_` before
     it."""
     rate: Rate = Rate(per_minute=60)
+    """Its messages; those beyond it get 429."""

@@ -1,8 +1,11 @@
-"""Reads `[live]`: rules for events, and quiet hours."""
+"""Reads `[live]` and `[hooks]`: rules for events, quiet hours, and webhooks with their secrets."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,8 +13,14 @@ from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pat
 
 from .live_settings import Hook, Live, LiveRule
 from .names import why_bad_agent, why_bad_name
-from .problems import KeyPath, Report
+from .problems import KeyPath, Problem, Report
 from .shape import build, kind
+
+if TYPE_CHECKING:
+    from .settings import Config
+
+MIN_SECRET_BYTES: Final = 24
+"""Standard Webhooks: a secret has 24 to 64 bytes."""
 
 
 def read_live(table: object, report: Report) -> Live:
@@ -45,6 +54,35 @@ def read_hook(table: Mapping[str, object], name: str, at: KeyPath, report: Repor
         message = f"the webhook `{name}` names no secret"
         report.add((*at, "secret_env"), message, 'add secret_env = "NAME_OF_A_VARIABLE"')
     return hook
+
+
+def why_weak_secret(secret: str) -> str:
+    """Why a webhook's secret cannot be used, to follow its name in a sentence; empty for a good one."""
+    if not secret:
+        return "is not set"
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_") + "==", validate=False)
+    except (binascii.Error, ValueError):
+        return "is not base64"
+    return "" if len(key) >= MIN_SECRET_BYTES else f"has less than {MIN_SECRET_BYTES} bytes"
+
+
+def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Report) -> list[Problem]:
+    """Report each webhook whose secret is missing or weak. The hub runs without it, and the webhook does nothing."""
+    rows: list[tuple[KeyPath, str, str]] = [
+        (("hooks", name, "secret_env"), f"the webhook `{name}` takes no message", hook.secret_env)
+        for name, hook in config.hooks.items()
+        if hook.secret_env
+    ]
+    if config.live.webhook.url is not None:
+        name = config.live.webhook.secret_env
+        rows.append((("live", "webhook", "url"), "[live.webhook] is told of no wake", name))
+    problems: list[Problem] = []
+    for at, effect, variable in rows:
+        if why := why_weak_secret(environ.get(variable, "")):
+            hint = f'export {variable}="$(openssl rand -base64 32)" before `interlock up`'
+            problems.append(report.add(at, f"{effect}: its secret in ${variable} {why}", hint, fatal=False))
+    return problems
 
 
 def _check_patterns(name: str, rule: LiveRule, report: Report) -> None:

@@ -21,6 +21,7 @@ from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
 from .imports import read_import
+from .live_tables import check_webhook_secrets
 from .model_tables import fill_models
 from .names import why_bad_url
 from .problems import KeyPath, Problem, Report
@@ -151,6 +152,7 @@ class _Loading:
             self.reports[name] = report
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
+        self.problems += check_webhook_secrets(config, self.env, report)
         config = self._with_models(self._with_store(config, document, report), document, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()

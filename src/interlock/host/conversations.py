@@ -66,6 +66,8 @@ class Recorded(msgspec.Struct, frozen=True):
 
     stored: StoredTurn
     messages: tuple[Message, ...]
+    size: int
+    """Characters of its messages as they are stored."""
 
 
 class Conversations:
@@ -121,7 +123,8 @@ class Conversations:
     ) -> Conversation:
         """Store a turn and the conversation that it makes. Raises a `Fault` if another turn came between."""
         id_ = conversation.id
-        sealed = self._seal(tuple(messages), turn.id)
+        # A turn with large results takes a while to seal.
+        sealed = await asyncio.to_thread(self._seal, tuple(messages), turn.id)
         stored = msgspec.structs.replace(
             conversation.stored, updated=turn.at, turns=turn.index + 1, sealed=self._seal(conversation.stable, id_)
         )
@@ -182,7 +185,7 @@ class Conversations:
         return min(self._settings.conversations_per_agent, MOST)
 
     def _recorded(self, turn: StoredTurn) -> Recorded:
-        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]))
+        return Recorded(turn, self._open(turn.sealed, turn.id, tuple[Message, ...]), len(turn.sealed) * 3 // 4)
 
     def _seal(self, value: object, bound_to: str) -> str:
         return self._encryption.seal(msgspec.json.encode(value).decode(), bound_to)

@@ -44,7 +44,7 @@ def history(turns: Iterable[Recorded]) -> tuple[Message, ...]:
 
 def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> int:
     """The oldest turn that a prompt of so many tokens has room for; `first` while all of them fit."""
-    sizes = [len(msgspec.json.encode(turn.messages)) // BYTES_PER_TOKEN + 1 for turn in turns]
+    sizes = [turn.size // BYTES_PER_TOKEN + 1 for turn in turns]
     if sum(sizes) <= most_tokens:
         return first
     left = int(most_tokens * KEPT_SHARE)

@@ -79,6 +79,9 @@ class ClientModel:
         usage = Usage(size, len(text.encode()) // BYTES_PER_TOKEN + 1)
         yield Finished(FINISH.get(said.stopReason or "", "end_turn"), usage)
 
+    async def drain(self) -> None:
+        """The client's session is its own."""
+
     async def close(self) -> None:
         """The client's session is its own."""
 

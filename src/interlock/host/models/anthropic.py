@@ -8,13 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import Endpoint, arguments_of, cut_off, read, reported
+from interlock.host.models.endpoint import Endpoint, arguments_of, body_of, cut_off, read, reported
 from interlock.host.models.model import (
     MOST_ARGUMENT_BYTES,
     MOST_CALLS,
     Chunk,
     Finish,
     Finished,
+    Message,
     Part,
     Prompt,
     TextDelta,
@@ -58,7 +59,7 @@ class AnthropicModel:
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
         answer = _Answer()
-        async for event in self._endpoint.events(self._body(prompt)):
+        async for event in self._endpoint.events(await self._body(prompt)):
             for chunk in answer.take(read(event, _Event)):
                 yield chunk
             if answer.ended:
@@ -66,10 +67,13 @@ class AnthropicModel:
         for chunk in answer.end():
             yield chunk
 
+    async def drain(self) -> None:
+        await self._endpoint.drain()
+
     async def close(self) -> None:
         await self._endpoint.close()
 
-    def _body(self, prompt: Prompt) -> bytes:
+    async def _body(self, prompt: Prompt) -> bytes:
         """The request. Its stable parts stand first, and the messages last."""
         settings = self._settings
         body: dict[str, Any] = {
@@ -88,11 +92,7 @@ class AnthropicModel:
         if prompt.system:
             # The endpoint keeps tools and system up to this mark, which every turn of a conversation shares.
             body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
-        body["messages"] = [
-            {"role": message.role, "content": [_part(part) for part in _results_first(message.parts)]}
-            for message in prompt.messages
-        ]
-        return msgspec.json.encode(body)
+        return await body_of(body, prompt, _messages)
 
 
 class _Answer:
@@ -152,6 +152,10 @@ class _Answer:
             call[2] += delta.partial_json
             if len(call[2]) > MOST_ARGUMENT_BYTES:
                 raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MOST_ARGUMENT_BYTES} bytes")
+
+
+def _messages(message: Message) -> list[dict[str, Any]]:
+    return [{"role": message.role, "content": [_part(part) for part in _results_first(message.parts)]}]
 
 
 def _results_first(parts: tuple[Part, ...]) -> list[Part]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
+from interlock.host.models.model import Message, Prompt, size_of
 from interlock.judge.secrets import redact
 from interlock.transports.http.streamed_post import Head, StreamedAnswer, StreamedPost
 from interlock.transports.resolving import Resolver, guarded_for
@@ -29,6 +30,9 @@ FIRST_PAUSE_S: Final = 0.5
 BUSY: Final = frozenset({429, 500, 502, 503, 504, 529})
 """Statuses after which the same request may succeed."""
 
+SMALL_CHARS: Final = 32 * 1024
+"""A prompt of this size is encoded at once; a larger one would hold the loop."""
+
 T = TypeVar("T")
 
 
@@ -37,22 +41,37 @@ class Endpoint:
 
     def __init__(self, settings: Settings, url: str, headers: Mapping[str, str], resolver: Resolver) -> None:
         self._settings = settings
+        self._under_way = 0
+        self._idle = asyncio.Event()
         self._post = StreamedPost(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
 
     async def events(self, body: bytes) -> AsyncGenerator[SseEvent, None]:
         """The events of the answer to a request. Raises a `Fault`."""
-        answer = await self._good_answer(body)
-        reader = EventReader(MOST_EVENT_BYTES)
+        self._under_way += 1
+        self._idle.clear()
+        answer: StreamedAnswer | None = None
         try:
+            answer = await self._good_answer(body)
+            reader = EventReader(MOST_EVENT_BYTES)
             async for piece in answer.pieces(self._settings.idle_s):
                 for event in reader.feed(piece):
                     yield event
         except EventTooLarge as cause:
             raise Fault("TOO_LARGE", f"the model's endpoint sent too large an event: {cause}") from None
         finally:
-            answer.close()
+            if answer is not None:
+                answer.close()
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Wait until no answer is under way."""
+        while self._under_way:
+            await self._idle.wait()
 
     async def close(self) -> None:
+        """Close the connections. Answers that are under way fail."""
         await self._post.close()
 
     async def _good_answer(self, body: bytes) -> StreamedAnswer:
@@ -104,6 +123,19 @@ class Endpoint:
 
 
 _CHECK: Final = "check `url` and `model` in [models.NAME]"
+
+
+async def body_of(stable: Mapping[str, Any], prompt: Prompt, messages: Callable[[Message], Iterable[Any]]) -> bytes:
+    """The JSON of a request: the stable members first, the messages last. A large one is made off the loop.
+
+    Each message is encoded by itself, so that the thread never holds the interpreter for long.
+    """
+
+    def make() -> bytes:
+        listed = b",".join(msgspec.json.encode(said) for message in prompt.messages for said in messages(message))
+        return msgspec.json.encode(stable)[:-1] + b',"messages":[' + listed + b"]}"
+
+    return make() if size_of(prompt) <= SMALL_CHARS else await asyncio.to_thread(make)
 
 
 def read(event: SseEvent, kind: type[T]) -> T:

@@ -107,15 +107,33 @@ class Model(Protocol):
     def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
 
+    async def drain(self) -> None:
+        """Wait until no answer is under way."""
+
     async def close(self) -> None:
-        """Close its connections."""
+        """Close its connections. Answers that are under way fail."""
 
 
-def estimated(prompt: Prompt, answer_bytes: int) -> Usage:
+def estimated(prompt: Prompt, answer_chars: int) -> Usage:
     """The tokens of an inference whose endpoint does not count."""
-    size = len(prompt.system) + sum(len(msgspec.json.encode(message)) for message in prompt.messages)
-    size += sum(len(tool.description) + len(bytes(tool.schema)) for tool in prompt.tools)
-    return Usage(size // BYTES_PER_TOKEN + 1, answer_bytes // BYTES_PER_TOKEN + 1)
+    return Usage(size_of(prompt) // BYTES_PER_TOKEN + 1, answer_chars // BYTES_PER_TOKEN + 1)
+
+
+def size_of(prompt: Prompt) -> int:
+    """About how many characters a prompt has. It is asked often, so nothing is encoded for it."""
+    tools = sum(len(tool.name) + len(tool.description) + len(bytes(tool.schema)) for tool in prompt.tools)
+    parts = sum(_size(part) for message in prompt.messages for part in message.parts)
+    return len(prompt.system) + tools + parts
+
+
+def _size(part: Part) -> int:
+    if isinstance(part, Text | ToolResult):
+        return len(part.text)
+    if isinstance(part, ToolUse):
+        return len(part.name) + len(part.arguments)
+    if isinstance(part, Image | Audio):
+        return len(part.data or part.uri or "")
+    return len(msgspec.json.encode(part))
 
 
 def for_servers(reason: Finish) -> FinishReason:

@@ -51,10 +51,18 @@ class Models:
         made, self._made = self._made, {}
         for _, model in made.values():
             await model.close()
+        for task in self._closing:
+            task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _retire(self, model: Model) -> None:
-        task = asyncio.ensure_future(model.close())
+        """Close a model whose settings have changed, after the answers that it still gives."""
+
+        async def retire() -> None:
+            await model.drain()
+            await model.close()
+
+        task = asyncio.ensure_future(retire())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

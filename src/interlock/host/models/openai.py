@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import Endpoint, cut_off, read, reported
+from interlock.host.models.endpoint import Endpoint, body_of, cut_off, read, reported
 from interlock.host.models.model import (
     MOST_ARGUMENT_BYTES,
     MOST_CALLS,
@@ -60,7 +60,7 @@ class OpenAiModel:
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
         answer = _Answer()
-        async for event in self._endpoint.events(self._body(prompt)):
+        async for event in self._endpoint.events(await self._body(prompt)):
             if event.data.strip() == b"[DONE]":
                 break
             for chunk in answer.take(read(event, _Event)):
@@ -68,10 +68,13 @@ class OpenAiModel:
         for chunk in answer.end():
             yield chunk
 
+    async def drain(self) -> None:
+        await self._endpoint.drain()
+
     async def close(self) -> None:
         await self._endpoint.close()
 
-    def _body(self, prompt: Prompt) -> bytes:
+    async def _body(self, prompt: Prompt) -> bytes:
         """The request. Its stable parts stand first, and the messages last."""
         settings = self._settings
         body: dict[str, Any] = {
@@ -86,8 +89,13 @@ class OpenAiModel:
         if prompt.tools:
             body["tools"] = [_tool(tool) for tool in prompt.tools]
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        body["messages"] = [*system, *(written for message in prompt.messages for written in _messages(message))]
-        return msgspec.json.encode(body)
+        first = prompt.messages[0] if prompt.messages else None
+
+        def messages(message: Message) -> Iterator[dict[str, Any]]:
+            yield from system if message is first else ()
+            yield from _messages(message)
+
+        return await body_of(body, prompt, messages)
 
 
 class _Answer:

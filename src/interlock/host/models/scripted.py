@@ -75,6 +75,9 @@ class ScriptedModel:
             yield ToolUse(f"call_{_answers(prompt)}", step.tool, arguments)
         yield Finished("end_turn" if step.tool is None else "tool_use", estimated(prompt, len(text.encode())))
 
+    async def drain(self) -> None:
+        """Nothing of it is ever under way elsewhere."""
+
     async def close(self) -> None:
         """It has no connections."""
 

@@ -16,9 +16,9 @@ import msgspec
 from standardwebhooks import Webhook
 
 from interlock.config.live_settings import LiveWebhook
+from interlock.config.live_tables import why_weak_secret
 from interlock.events import Bus, EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
-from interlock.hub.live.hooks import why_weak
 from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
@@ -57,7 +57,7 @@ class OutgoingWebhook:
 
     async def _post(self, url: str, event: AgentWoken) -> None:
         secret = os.environ.get(self._settings().secret_env, "")
-        if weak := why_weak(secret):
+        if weak := why_weak_secret(secret):
             self._log("hub", f"the live webhook's secret {weak}; the hub sends nothing unsigned")
             return
         at = datetime.now(UTC)
