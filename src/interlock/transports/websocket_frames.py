@@ -5,8 +5,20 @@ It reads lengths alone (RFC 6455, Base Framing Protocol). `websockets` judges th
 
 from __future__ import annotations
 
+import enum
+
 _FINAL, _CONTROL, _OPCODE, _CLOSE = 0x80, 0x08, 0x0F, 0x08
 _MASKED, _LENGTH = 0x80, 0x7F
+
+
+class Taken(enum.Enum):
+    """What became of a message."""
+
+    ACCEPTED = enum.auto()
+    REFUSED = enum.auto()
+    """Answered with a refusal. Its cost counts against the peer's share of the loop."""
+    LATER = enum.auto()
+    """Not taken. Nothing more is read until `resume`."""
 
 
 class Frames:
