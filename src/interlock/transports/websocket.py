@@ -336,12 +336,6 @@ def text_frame(data: bytes) -> bytes:
     return Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
-def text_of(frame: bytes) -> bytes:
-    """The message in a frame of `text_frame`."""
-    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
-    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]
-
-
 def _nothing() -> None:
     pass
 

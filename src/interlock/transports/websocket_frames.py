@@ -1,6 +1,7 @@
 """Cuts the bytes of a WebSocket into frames, so that a reader can count frames and stop between two of them.
 
-It reads lengths alone (RFC 6455, Base Framing Protocol). `websockets` judges the frames.
+It reads lengths alone (RFC 6455, Base Framing Protocol). `websockets` judges the frames, and is imported with the first
+participant.
 """
 
 from __future__ import annotations
@@ -82,3 +83,9 @@ def is_message_end(first: int) -> bool:
 def is_closing(first: int) -> bool:
     """Whether a frame with this first byte ends the connection."""
     return first & _OPCODE == _CLOSE
+
+
+def text_of(frame: bytes) -> bytes:
+    """The message in a frame of `text_frame`."""
+    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
+    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]
