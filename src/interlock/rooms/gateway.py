@@ -208,10 +208,7 @@ class Gateway:
                 bus.publish(ResourceUpdated(ROOMS, bus.next(), now_us(), ROOM_URI + name))
 
     def join_locally(self, topic: str, by: Principal, *, apart: bool = True) -> LocalParticipant:
-        """Join a topic in this process, beside other connections of the same principal. Raises Fault.
-
-        Without `apart` it has the principal's own id, if nobody has it.
-        """
+        """Join a topic in this process: `apart`, or under the principal's own id if nobody has it. Raises Fault."""
         from interlock.rooms.local_participant import LocalParticipant
 
         taken = apart or by.id in self.participants(topic)
