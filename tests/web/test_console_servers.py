@@ -14,6 +14,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, running_hub
 from interlock.hub.upstreams.states import ServerState
+from interlock.server import Server, Tool
 from protected_server import ProtectedServer, visit
 
 from .console_visitor import Answer, Visitor
@@ -138,6 +139,36 @@ async def test_t44_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_i
         assert (await other.post(path, **fields)).status == 403, path
         assert (await place.visitor.post(path, {"token": "x", **fields})).status == 403, path
     assert place.file.read_bytes() == before
+
+
+async def test_t54_the_texts_of_a_hostile_server_are_shown_as_text_on_every_page(place: Place) -> None:
+    hostile = Server(HOSTILE, HOSTILE, instructions=HOSTILE)
+
+    def tool(word: str) -> str:
+        return HOSTILE
+
+    for name in ("plain", "flagged"):
+        hostile.add_tool(Tool(tool, name=name, title=HOSTILE, description=f"{name} {HOSTILE}"))
+    async with hostile.http() as address:
+        await place.post("/console/servers", server="evil", where=address.url)
+        await place.hub.state("evil", ServerState.CONNECTED)
+        place.hub.hub_app.logs.add("evil", "stderr", HOSTILE)
+        pages = ["/console", "/console/servers", "/console/servers/evil", "/console/servers/evil/log", "/console/tools"]
+        pages += [f"/console/tools/{row['name']}" for row in (await place.hub.operate("tools", server="evil"))["tools"]]
+        for page in pages:
+            answer = await place.visitor.get(page)
+            assert answer.status == 200, page
+            _is_harmless(answer.text)
+        shown = (await place.visitor.get("/console/servers/evil")).text
+        assert "&lt;img src=x onerror=alert(1)&gt;" in shown
+        assert "\\u202eevil" in shown
+        await place.post("/console/servers/evil", command="remove")
+
+
+def _is_harmless(page: str) -> None:
+    assert "<img" not in page
+    assert "alert(1)</script>" not in page
+    assert not {"\x1b", "\u202e", "\u2066"} & set(page)
 
 
 async def test_t103_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
