@@ -113,7 +113,7 @@ async def test_a_command_is_split_into_words_and_runs_without_a_shell(place: Pla
         ({"server": "x", "where": ""}, "a URL or a command"),
     ],
 )
-async def test_t44_a_bad_server_changes_nothing(place: Place, fields: dict[str, str], problem: str) -> None:
+async def test_t45_a_bad_server_changes_nothing(place: Place, fields: dict[str, str], problem: str) -> None:
     before = place.file.read_bytes()
     answer = await place.post("/console/servers", **fields)
     assert answer.status == 400, answer.text
@@ -122,7 +122,7 @@ async def test_t44_a_bad_server_changes_nothing(place: Place, fields: dict[str, 
     assert place.file.read_bytes() == before
 
 
-async def test_t44_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: Place) -> None:
+async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: Place) -> None:
     ada = await Visitor(place.hub).log_in_with(
         await place.hub.new_key("ada", "person", permissions=("admin_read", "admin_write"))
     )
@@ -171,7 +171,7 @@ def _is_harmless(page: str) -> None:
     assert not {"\x1b", "\u202e", "\u2066"} & set(page)
 
 
-async def test_t103_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
+async def test_t54_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
     async with ProtectedServer() as protected:
         protected.metadata = {"authorization_endpoint": "javascript:alert(1)//"}
         await place.post("/console/servers", server="liar", where=protected.url)
