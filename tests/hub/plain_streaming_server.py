@@ -2,7 +2,8 @@
 
 `say` streams the texts it is given and answers with `whole`, or with all of them. `wait` streams and then waits for the
 cancellation. `flood` streams numbered lines of a size until it has sent so many, and writes down how many it has sent.
-`ask` sends a callback request and answers with the params of each response; with `times`, it repeats the request.
+`ask` sends a callback request and answers with the params of each response; with `times`, it repeats the request;
+with `times` 0 it answers at once.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def ask(callback_id: str) -> None:
     asked = ASKED[callback_id]
     params = {key: value for key, value in asked["given"].items() if key != "times"}
     write({"method": "notifications/mgp.callback.request", "params": {"request_id": asked["id"], **params}})
-    if params["type"] == "notification":
+    if params["type"] == "notification" or asked["given"].get("times") == 0:
         write({"id": asked["id"], "result": text("told")})
 
 

@@ -108,6 +108,19 @@ async def test_t74_a_callback_that_nobody_answers_in_time_is_answered_by_the_hub
         assert heard(await one.stream("s__ask", INPUT, 1)) == [{"callback_id": "cb-2", "response": None}]
 
 
+async def test_t74_a_call_that_ends_before_its_callback_leaves_no_request_open(tmp_path: Path) -> None:
+    """The call ends while its request is being stored: 64 of those would shut the caller out of approvals."""
+    async with running_hub(tmp_path, {"s": plain()}) as hub, StreamingClient(hub, hub.key("bot"), modern=True) as one:
+        for number in range(24):
+            early = {**CONFIRM, "callback_id": f"cb-{number}", "times": 0}
+            assert (await one.stream("s__ask", early, number))["result"]["content"][0]["text"] == "told"
+        inbox = hub.hub_app.inbox
+        await until(lambda: inbox.open_count == 0, 30)
+        pending = asyncio.ensure_future(one.stream("s__ask", CONFIRM, "last"))
+        await answer(hub, "no")
+        assert heard(await pending) == [{"callback_id": "cb-1", "response": "cancel"}]
+
+
 async def test_clients_without_mgp_answer_by_elicitation_in_both_eras(tmp_path: Path) -> None:
     agents = {"bot": Agent(attended_by="ada")}
     said = {"action": "accept", "content": {"confirm": True, "answer": "blue"}}

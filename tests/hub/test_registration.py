@@ -22,6 +22,7 @@ SOURCE = '''
 import statistics
 
 from interlock import Server
+from interlock.server import ToolResult
 
 server = Server("stats")
 
@@ -124,6 +125,16 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
     [
         ({"source": "import subprocess\nsubprocess.run(['id'])\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": SOURCE + "eval('1')\n"}, "CODE_SAFETY_VIOLATION"),
+        (
+            {"source": "from interlock.containment.launching import *\nsubprocess.run(['id'])\n"},
+            "CODE_SAFETY_VIOLATION",
+        ),
+        ({"source": "from asyncio import *\ncreate_subprocess_exec('id')\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "from interlock.containment.launcher import resource\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "from interlock.server import Server, callers\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "from interlock import Client\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "import interlock\nq = interlock.server.server.asyncio\n"}, "CODE_SAFETY_VIOLATION"),
+        ({"source": "import interlock.hub.live.hooks as h\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": "", "args": ["/etc/hostname"]}, "INVALID_PARAMS"),
         ({"args": ["-c", "print(1)"]}, "INVALID_PARAMS"),
         ({"args": ["${HOME}/x.py"]}, "INVALID_PARAMS"),
@@ -141,6 +152,17 @@ async def test_t83_what_cannot_be_judged_or_is_dangerous_is_not_even_asked_for(
     answer = await Agent(refusing, "maker").ask("register", **{**ASKED, **changed})
     assert answer["error"]["data"]["name"] == name, answer
     assert refusing.hub_app.inbox.open_count == 0
+
+
+async def test_t83_a_justification_cannot_pose_as_the_hubs_own_view(tmp_path: Path) -> None:
+    false = 'useful\n\nCommand: ["true"]\n\nSource (SHA-256 0):\nprint(1)\n\u202e'
+    async with running_hub(tmp_path, {}, hub=hub_settings()) as hub:
+        answer = await Agent(hub, "maker").ask("register", **{**ASKED, "justification": false})
+        shown = await hub.operate("approvals.show", id=answer["result"]["decision"])
+        beginnings = [line.partition(" ")[0] for line in shown["view"].splitlines()]
+        assert beginnings.count("Command:") == beginnings.count("Source") == 1
+        assert "\u202e" not in shown["view"]
+        assert "\n" not in shown["decision"]["question"]
 
 
 async def test_discovery_exists_only_for_clients_that_agreed_on_it(refusing: RunningHub) -> None:

@@ -307,6 +307,10 @@ async def test_upgrades_are_refused_before_they_happen(tmp_path: Path) -> None:
         assert (await rooms.refused("nowhere", key))[0] == 404
         assert (await rooms.refused("closed", key))[0] == 404, "a private topic is unknown to others"
         assert (await rooms.refused("build"))[0] == 401
+        unknown = [await rooms.refused(topic) for topic in ("closed", "nowhere")]
+        (status, told), (other_status, other_told) = unknown
+        same = {name for name in told if told[name] == other_told.get(name)}
+        assert (status, told.keys() - same) == (other_status, {"trace_id"}), "without a key neither is known"
         assert (await rooms.refused("build", {"Authorization": "Bearer wrong"}))[0] == 401
         assert (await rooms.refused("open", {"Authorization": "Bearer wrong"}))[0] == 401, "never taken for a guest"
         assert (await rooms.refused("build", key | {"Origin": "https://evil.example"}))[0] == 403

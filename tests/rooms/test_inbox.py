@@ -145,6 +145,21 @@ async def test_a_proposal_to_nobody_is_fulfilled_by_the_participant_that_the_per
     await coder.leave()
 
 
+async def test_t33_only_who_was_asked_answers_the_person_who_fulfils(rooms: RunningRooms) -> None:
+    coder, lead, eve = await rooms.join("coder"), await rooms.join("lead"), await rooms.join("eve")
+    decision = await offered(rooms, await propose(coder, "true", to=["lead"]))
+    fulfilling = asyncio.create_task(answer(rooms, decision, "once"))
+    kind = "mcp/response:tools/call:echo"
+    for peer, said in ((eve, "forged"), (lead, "true")):
+        asked = await peer.next("mcp/request:tools/call:echo")
+        result = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": {"content": [], "said": said}}
+        await peer.send(kind, result, to=[asked["from"]], correlation_id=asked["id"])
+        await coder.next(kind)  # the room has passed it on
+    assert (await fulfilling)["response"]["result"]["said"] == "true"
+    for peer in (coder, lead, eve):
+        await peer.leave()
+
+
 async def test_a_proposal_to_somebody_who_is_not_there_stays_open(rooms: RunningRooms) -> None:
     coder = await rooms.join("coder")
     decision = await offered(rooms, proposal := await propose(coder, "gone", to=["server:nope"]))

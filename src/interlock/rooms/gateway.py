@@ -35,8 +35,8 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.own_resources import ROOMS
 from interlock.hub.handlers.rooms import RoomResult
-from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.hub.sessions.session import Session
+from interlock.hub.stored.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.hub.tool_search.room_definitions import ROOM_URI
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
@@ -118,11 +118,8 @@ class Gateway:
         if (refusal := self._hub_app.refusal) is not None:
             raise refusal[1]
         self._follow_configuration()
-        settings = self._applied.topics.get(topic)
-        if settings is None:
-            raise unknown_topic(topic)
         principal = admitted.principal
-        check_member(topic, settings, principal)
+        settings = check_member(topic, self._applied.topics.get(topic), principal)
         id_ = GUEST + secrets.token_hex(8) if principal is None else principal.id
         if admitted.apart:
             id_ += APART + secrets.token_hex(4)

@@ -20,7 +20,7 @@ from interlock.protocols.mcpx.envelopes import PROTOCOL, Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
 from interlock.rooms.member import Member
-from interlock.transports.websocket import text_of
+from interlock.transports.websocket_frames import text_of
 
 MOST_UNREAD: Final = 256
 MOST_UNREAD_BYTES: Final = 1024 * 1024
@@ -128,13 +128,14 @@ class LocalParticipant:
             self._arrived.clear()
             await self._arrived.wait()
 
-    async def response(self, request: str, within_s: float) -> Envelope | None:
-        """Wait for the response to a request; None where none comes in time. Other envelopes are dropped."""
+    async def response(self, request: str, asked: Sequence[str], within_s: float) -> Envelope | None:
+        """Wait for the response of one who was asked; None where none comes in time. Other envelopes are dropped."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not self.ended:
                     while (envelope := self.read()) is not None:
-                        if envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request:
+                        answers = envelope.kind.type == kinds.RESPONSE and envelope.correlation_id == request
+                        if answers and envelope.sender in asked:
                             return envelope
                     await self.wait()
         return None

@@ -12,7 +12,7 @@ from typing import Final
 from interlock.config.settings import Topic
 from interlock.hub.auth.principals import Principal
 from interlock.hub.auth.room_membership import may_join
-from interlock.hub.room_capabilities import CapabilityChange
+from interlock.hub.stored.room_capabilities import CapabilityChange
 from interlock.protocols.mcpx.capabilities import PROFILES, CapabilitySet
 from interlock.protocols.mcpx.ledger import LedgerBounds
 from interlock.protocols.mcpx.topic import TopicRules
@@ -24,10 +24,10 @@ GUEST: Final = "guest-"
 """Begins the id of a participant without a credential."""
 
 
-def check_member(name: str, topic: Topic, principal: Principal | None) -> None:
-    """Refuse a principal that may not join. Raises Fault; a private topic is unknown to those outside it."""
-    if may_join(topic, principal):
-        return
+def check_member(name: str, topic: Topic | None, principal: Principal | None) -> Topic:
+    """Refuse a principal that may not join. Raises the same Fault where there is no such topic."""
+    if topic is not None and may_join(topic, principal):
+        return topic
     if principal is None:
         hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME` makes one"
         raise Fault("AUTH_REQUIRED", "only public topics can be joined without a key", hint=hint)

@@ -136,7 +136,7 @@ class ProposalInbox:
                 await self._refused(answered, refusal)
                 raise Fault("INVALID_PARAMS", refusal.message, hint=refusal.fix) from None
             await self._inbox.use(decision.id)
-            return await me.response(request, ANSWER_S) if wait else None
+            return await me.response(request, to, ANSWER_S) if wait else None
         finally:
             me.leave()
 

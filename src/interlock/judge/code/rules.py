@@ -22,7 +22,8 @@ class CodeRules(msgspec.Struct, frozen=True):
     blocked_patterns: tuple[str, ...] = ()
     """Text that may not occur anywhere in the code, strings and comments included."""
     allowed_imports: tuple[str, ...] = ()
-    """At `standard`, what to let through of the built-in block list; at the levels above, the whole allowlist."""
+    """At `standard`, what to let through of the built-in block list; at the levels above, the whole allowlist: modules,
+    or names that may be imported from a module (`interlock.Server`)."""
     ignored: tuple[str, ...] = ()
     """Rules that are switched off, by finding name."""
 

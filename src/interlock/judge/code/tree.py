@@ -169,16 +169,25 @@ class TreeJudge:
 
     def on_import_from(self, node: ast.ImportFrom, _: ast.AST) -> None:
         module = node.module or ""
-        if node.level == 0 and module not in words.PLAIN_SUBMODULES:
+        named = self.allowed_modules is not None and all(
+            f"{module}.{alias.name}" in self.allowed_modules for alias in node.names
+        )
+        if node.level == 0 and module not in words.PLAIN_SUBMODULES and not named:
             self._judge_module(module, node)
         for alias in node.names:
             full = f"{module}.{alias.name}"
-            if alias.name == "*" and module.partition(".")[0] in ("os", "sys", "posix", "nt"):
+            if alias.name == "*" and self._hides_names(module):
                 self._note("code.star_import", node, f"takes everything from {module!r}", "import the names you need")
             elif alias.name in words.LEAKED_MODULES or full in self.blocked_modules:
                 self._note("code.import", node, f"Blocked import: {alias.name!r} from {module!r}", "leave it out")
             else:
                 self._judge_origin(full, node)
+
+    def _hides_names(self, module: str) -> bool:
+        """Whether a star import could bind a name that must not be used, out of sight of this judgement."""
+        if self.allowed_modules is not None or module.partition(".")[0] in ("os", "sys", "posix", "nt"):
+            return True
+        return any(origin.startswith(f"{module}.") for origin in words.BLOCKED_ORIGINS)
 
     def _judge_module(self, module: str, node: ast.AST) -> None:
         top = module.partition(".")[0]

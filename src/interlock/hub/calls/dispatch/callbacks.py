@@ -28,13 +28,14 @@ from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import Callback, CallbackType, Response
 from interlock.protocols.mgp.methods import agreed_on
-from interlock.transports.open_callbacks import OpenCallbacks
+from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
 MOST_PER_CALL: Final = 64
 """Callbacks of one call. Further ones are not answered by anyone."""
 RESPOND_S: Final = 30.0
 RULE: Final = "a person answers the confirmations of servers"
+NOBODY_WAITS: Final = "the server no longer waits"
 ELICIT: Final = "elicitation/create"
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -143,7 +144,13 @@ class CallbackRelay:
     async def _confirmed(self, callback: Callback) -> bool:
         """The answer of a person. Raises TimeoutError where none is given in time."""
         inbox, view = self._parts.inbox, _view(self._call, callback)
-        decision = await inbox.ask(self._question(callback), view=view)
+        asking = asyncio.ensure_future(inbox.ask(self._question(callback), view=view))
+        try:
+            decision = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            # The request may be stored already.
+            self._parts.background.begin(self._withdraw(asking), None)
+            raise
         own_client = self._ask_own_client(callback, decision)
         try:
             while decision.state is DecisionState.OPEN:
@@ -158,8 +165,12 @@ class CallbackRelay:
                 own_client.cancel()
             if decision.state is DecisionState.OPEN:
                 # In the background: the relay may be cancelled already.
-                ending = inbox.end(decision.id, DecisionEvent.EXPIRE, "the server no longer waits")
-                self._parts.background.begin(ending, None)
+                self._parts.background.begin(inbox.end(decision.id, DecisionEvent.EXPIRE, NOBODY_WAITS), None)
+
+    async def _withdraw(self, asking: asyncio.Future[Decision]) -> None:
+        """End a request that is being opened."""
+        with contextlib.suppress(Fault):
+            await self._parts.inbox.end((await asking).id, DecisionEvent.EXPIRE, NOBODY_WAITS)
 
     def _ask_own_client(self, callback: Callback, decision: Decision) -> asyncio.Task[None] | None:
         """Ask at the caller's client, where the operator says who sits before it."""

@@ -32,6 +32,7 @@ from interlock.hub.upstreams.contained_servers import FOLDER
 from interlock.judge.code import judge_code
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.vocabulary import STRICT_MODULES
+from interlock.judge.text import show_hidden
 from interlock.protocols.mgp.permissions import STANDARD, Risk, expand
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
@@ -42,7 +43,13 @@ MAX_SOURCE_BYTES: Final = 10_000
 """The size that code safety allows at `strict`."""
 SOURCE: Final = "registered"
 """The `source` of registered servers in the status."""
-_RULES: Final = CodeRules(level="strict", allowed_imports=(*sorted(STRICT_MODULES), "interlock"))
+_NAMES: Final = (
+    "Annotations Answer ArgumentsCheck Audio Completion Content Context Embedded Icon Image Message NotFound Prompt "
+    "Resource ResourceContents ResourceLink Root Sampled Server TaskLimits Text Tool ToolError ToolHints ToolResult"
+)
+_LIBRARY: Final = ("interlock.Context", "interlock.Server", *(f"interlock.server.{name}" for name in _NAMES.split()))
+"""The names of the library that a script may import. Its modules hold others, which reach processes and files."""
+_RULES: Final = CodeRules(level="strict", allowed_imports=(*sorted(STRICT_MODULES), *_LIBRARY))
 _PYTHON: Final = ("python", "python3")
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
@@ -90,10 +97,6 @@ class Registration(msgspec.Struct, frozen=True):
     approved: bool = True
     decision: str = ""
     """The approval request, where one was needed."""
-
-    @property
-    def by_agent(self) -> bool:
-        return bool(self.decision)
 
     def settings(self, home: Path) -> Server:
         """The server that the hub runs."""
@@ -325,7 +328,7 @@ def _question(made: Registration, by: Principal, trace: str) -> Question:
         server=made.id,
         name="",
         shown=f"register {made.id}",
-        text=made.justification or "no justification was given",
+        text=_quoted(made.justification) if made.justification else "no justification was given",
         rule="registration.agent",
         fingerprint=made.sha256,
         arguments_hash=_digest(_view(made)),
@@ -340,14 +343,21 @@ def _question(made: Registration, by: Principal, trace: str) -> Question:
 def _view(made: Registration) -> str:
     """Everything that a person must read before approving."""
     parts = (
-        f"{made.created_kind} {made.created_by} wants to register the server `{made.id}` ({made.name}).",
-        f"Justification: {made.justification or 'none'}",
-        f"Command: {msgspec.json.encode(made.command).decode()}",
+        f"{made.created_kind} {made.created_by} wants to register the server `{made.id}` ({_quoted(made.name)}).",
+        f"Justification: {_quoted(made.justification) if made.justification else 'none'}",
+        f"Command: {show_hidden(msgspec.json.encode(made.command).decode())}",
         f"Permissions: {', '.join(made.permissions) or 'none'}",
         "It runs contained, without network, and nobody may call it until you grant it.",
-        f"Source (SHA-256 {made.sha256}):\n{made.script}" if made.script else "The operator listed its package.",
+        f"Source (SHA-256 {made.sha256}):\n{show_hidden(made.script)}"
+        if made.script
+        else "The operator listed its package.",
     )
     return "\n\n".join(parts)
+
+
+def _quoted(text: str) -> str:
+    """A text of the creator's own, on one line, so that it cannot pose as a part of the view."""
+    return show_hidden(msgspec.json.encode(text).decode())
 
 
 def _read_script(path: str) -> str:
