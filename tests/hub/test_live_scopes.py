@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.config.settings import Approvals, Hub, Scopes, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
+from interlock.hub.live.scopes import Elevations
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -68,7 +71,9 @@ async def test_t115_a_scoped_tool_is_checked_before_its_call_leaves(tmp_path: Pa
         assert not [params for params in sent if {"state", "checkpoint"} & params.keys()]
 
 
-async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(tmp_path: Path) -> None:
+async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with scoped_hub(tmp_path) as hub:
 
         async def elevate(label: str, path: str | None = None) -> Any:
@@ -96,3 +101,13 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(tmp_path
             ("/project/a", True),
             ("/project/.env", False),
         ]
+
+        decide = Elevations.elevate
+
+        async def revoked_meanwhile(*asked: Any) -> Any:
+            result = await decide(*asked)
+            await disable(hub, "files.edit")
+            return result
+
+        monkeypatch.setattr(Elevations, "elevate", revoked_meanwhile)
+        assert (await elevate("/project/a"))["code"] == -32001, "the grant ended while the answer was made"

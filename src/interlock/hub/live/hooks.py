@@ -21,7 +21,7 @@ from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
 from interlock.hub.live.intake import Incoming, Intake
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.rate_meter import Meter
+from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
@@ -41,13 +41,14 @@ class Hooks:
         self._settings = settings
         self._intake = intake
         self._refusals = refusals
-        self._meters: dict[tuple[str, bool], Meter] = {}
+        self._unverified = Meters("webhook")
+        self._verified = Meters("webhook")
 
     def check(self, name: str) -> None:
         """Refuse a message before its body is read. Raises RATE_LIMITED, and AUTH_REQUIRED where nobody could sign."""
         if name not in self._settings():
             raise _not_signed()
-        self._count(name, UNVERIFIED, verified=False)
+        self._unverified.take(name, UNVERIFIED, time.monotonic())
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PushResult:
         """Take a message. Raises a `Fault` to refuse it; the sender may send it again."""
@@ -56,22 +57,12 @@ class Hooks:
             raise _not_signed()
         try:
             id_ = _verified(hook, headers, body)
-            self._count(name, hook.rate, verified=True)
+            self._verified.take(name, hook.rate, time.monotonic())
             return await self._intake.take(_event(name, id_, body), (hook.agent,))
         except Fault as fault:
             claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
             self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
             raise
-
-    def _count(self, name: str, rate: Rate, *, verified: bool) -> None:
-        meter = self._meters.get((name, verified))
-        if meter is None or meter.rate != rate:
-            meter = self._meters[name, verified] = Meter("webhook", rate)
-        now = time.monotonic()
-        wait_s = meter.wait_s(now)
-        if wait_s > 0:
-            raise Fault("RATE_LIMITED", "the webhook's rate is used up", retry_after_ms=int(wait_s * 1000) + 1)
-        meter.take(now)
 
 
 def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
