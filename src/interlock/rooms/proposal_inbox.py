@@ -51,7 +51,7 @@ class InboxTopics(Protocol):
     """The topics, as an inbox uses them."""
 
     def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
-        """What a participant may send, connected or not."""
+        """The capabilities of a participant, connected or not."""
 
     def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
         """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
@@ -244,7 +244,7 @@ class ProposalInbox:
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
-    """Everything that a person approves: what is done, and by whom."""
+    """The action that a person approves, and its performer."""
     payload = msgspec.json.decode(entry.envelope.payload, type=dict[str, Any])
     return {"to": list(entry.envelope.to), "method": payload["method"], "params": payload.get("params", {})}
 

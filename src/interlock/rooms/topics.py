@@ -97,11 +97,12 @@ class Topics:
             name = "RATE_LIMITED" if refusal_.reason is Reason.RATE_LIMITED else "RESOURCE_EXHAUSTED"
             raise Fault(name, refusal_.message, hint=refusal_.fix, retry_after_ms=1000) from None
 
-    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
-        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
+    def join_locally(self, topic: str, by: Principal, *, separate: bool = True) -> LocalParticipant:
+        """Join a topic in this process: separately, or under the principal's own id if nobody has it. Raises Fault."""
         from interlock.rooms.local_participant import LocalParticipant
 
-        return LocalParticipant(self.admit(topic, Admitted(by, separate=True), Mode.DIRECTED))
+        taken = separate or by.id in self.participants(topic)
+        return LocalParticipant(self.admit(topic, Admitted(by, separate=taken), Mode.DIRECTED))
 
     def participants(self, topic: str) -> dict[str, tuple[str, ...]]:
         """Everyone who is in a topic, with their capabilities."""
@@ -109,7 +110,7 @@ class Topics:
         return {} if room is None else {one.id: one.capabilities.texts for one in room.participants}
 
     def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
-        """What a participant may send, connected or not."""
+        """The capabilities of a participant, connected or not."""
         rooms = self.settings
         try:
             return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self.changes.get(topic, id))
