@@ -324,7 +324,7 @@ class Gateway:
     # Authority.
 
     def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
-        """What a participant may send, connected or not."""
+        """The capabilities of a participant, connected or not."""
         rooms = self._applied
         try:
             return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self._changes.get(topic, id))
