@@ -22,14 +22,18 @@ def calls(source: Path) -> list[tuple[str, ast.Call]]:
         if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name in _CALLS:
-            found.append((str(node.args[0].value).removeprefix(_CALLS[name]), node))
+        asked = str(node.args[0].value)
+        # `interlock hook` speaks MCP on its link.
+        if name in _CALLS and asked.startswith(_CALLS[name]):
+            found.append((asked.removeprefix(_CALLS[name]), node))
     return found
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_a_command_names_operations_and_parameters_that_exist(source: Path) -> None:
     for name, node in calls(source):
+        if name == "tools/call":
+            continue  # of MCP, for a client
         assert name in OPERATIONS, f"line {node.lineno}"
         known = set(OPERATIONS[name].params.__struct_encode_fields__)
         given = {word.arg for word in node.keywords} - {"timeout", "person"}
