@@ -15,7 +15,7 @@ from time import thread_time
 
 from interlock.events import Bus, EventFilter, Subscription
 from interlock.events.types import LogWritten
-from interlock.hub.garbage_collection import hold_collector_back
+from interlock.process.garbage_collection import hold_collector_back
 
 ROUNDS = 20_000
 COUNTS = (0, 1, 100, 10_000)

@@ -22,6 +22,7 @@ PAGES = {
     "timeline": "/timeline",
     "servers": "/servers",
     "agents": "/agents",
+    "rooms": "/rooms/build",
 }
 AGENTS = ("coder", "researcher", "planner")
 
@@ -49,10 +50,15 @@ def main() -> None:
             page.run("document.querySelector('button[value=once]').click()")
             page.until("document.body?.innerText.includes('is approved')")
             hub.ask("rename the report to march.txt")
+            hub.in_room("join_room")
+            page.open(f"{hub.address}/rooms/build")
+            hub.in_room("say_in_room", text="The tests are green. I would like to publish the release notes.")
+            notes = {"name": "echo", "arguments": {"text": "Release notes of 1.4"}}
+            hub.in_room("propose_in_room", method="tools/call", params=notes, to=["server:busy"])
             for name, path in PAGES.items():
                 page.open(f"{hub.address}{path}")
                 page.until("document.documentElement.dataset.live")
-                page.picture(PICTURES / f"console-{name}.png", 1000, 560)
+                page.picture(PICTURES / f"console-{name}.png", 1000, 620)
                 print(f"docs/images/console-{name}.png")
 
 

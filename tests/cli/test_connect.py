@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import interlock.cli.clients
+import interlock.config.client_files
 from interlock.cli.clients import NAMES, client
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
@@ -78,7 +78,7 @@ def test_each_clients_file_is_where_its_system_has_it(
 ) -> None:
     monkeypatch.delenv("APPDATA", raising=False)
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
-    monkeypatch.setattr(interlock.cli.clients, "sys", types.SimpleNamespace(platform=platform))
+    monkeypatch.setattr(interlock.config.client_files, "sys", types.SimpleNamespace(platform=platform))
     assert {name: client(name).path.relative_to(user.root).as_posix() for name in NAMES} == {
         "claude-code": ".claude.json",
         "claude-desktop": f"{desktop}/claude_desktop_config.json",

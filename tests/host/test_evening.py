@@ -1,4 +1,4 @@
-"""The scripted evening of `examples/evening.py`: a webhook, memory, a note, a redacted secret, a channel, a rollback."""
+"""The scripted evening of `examples/evening.py`: webhook, memory, a note, a redacted secret, a channel, a rollback."""
 
 from __future__ import annotations
 

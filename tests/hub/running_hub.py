@@ -34,10 +34,10 @@ from interlock.protocols.mgp.negotiation import EXTENSIONS
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store.documents import Change
-from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.credentials import header_of
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
+from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app
 from interlock.web.metrics.page import MetricsPage

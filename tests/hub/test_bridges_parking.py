@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Limits, Server, Timeouts
-from interlock.transports.call_parking import CallParking
-from interlock.transports.call_parking import ParkingLimits as ParkingLimits
+from interlock.transports.requests.call_parking import CallParking
+from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker
 

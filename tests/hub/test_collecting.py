@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.hub.garbage_collection import GROWTH_MB, MAX_NEW, MIN_NEW, QUIET, YOUNG, Collector, hold_collector_back
+from interlock.process.garbage_collection import (
+    GROWTH_MB,
+    MAX_NEW,
+    MIN_NEW,
+    QUIET,
+    YOUNG,
+    Collector,
+    hold_collector_back,
+)
 
 
 class Ring:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.memory import FLOOD, MemoryTrend, resident_mb, return_free_memory
+from interlock.process.memory import FLOOD, MemoryTrend, resident_mb, return_free_memory
 
 
 def test_a_process_holds_something_before_and_after_it_gave_back_what_is_free() -> None:

@@ -25,7 +25,7 @@ from .running_hub import RunningHub, child, running_hub
 from .test_journal import entries
 
 ALL = [*OPERATIONS.values()]
-CHANGES_NOTHING = ("call", "chat.read", "logins.wait", "logins.poll", "rollback.plan")
+CHANGES_NOTHING = ("call", "chat.read", "logins.wait", "logins.poll", "rollback.plan", "clients.list")
 """Operations of the owner that the audit log shows as something else."""
 
 

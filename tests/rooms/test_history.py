@@ -11,7 +11,7 @@ import pytest
 
 from hub.running_hub import until
 from interlock.config.settings import Topic
-from interlock.hub.room_history import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
+from interlock.hub.stored.room_history import HISTORY_HEADS, HISTORY_SEGMENTS, HistoryHead
 from interlock.rooms import Participant
 from interlock.rooms import participant as module
 

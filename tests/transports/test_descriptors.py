@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from interlock.transports.descriptors import for_clients
+from interlock.process.descriptors import for_clients
 
 resource = pytest.importorskip("resource")
 
 SCRIPT = """
 import asyncio, resource, sys
-from interlock.transports.descriptors import raise_limit
+from interlock.process.descriptors import raise_limit
 from interlock.transports.stdio.process import Command, ServerProcess
 
 class Owner:

@@ -93,6 +93,17 @@ async def test_a_key_is_made_shown_once_rotated_and_revoked(hub: RunningHub, vis
     assert (await visitor.get("/console/agents/new")).status == 404
 
 
+async def test_an_agent_shows_what_it_may_do_and_why(hub: RunningHub, visitor: Visitor) -> None:
+    await call(hub, "zoe", "echo", text="hello")
+    page = (await visitor.get("/console/agents/zoe")).text
+    assert re.search(r'pill on">allow</span> <a href="/console/servers/busy">busy</a>', page)
+    assert "The last 1 calls" in page
+    await hub.deny("zoe", "busy", justification="on leave")
+    page = (await visitor.get("/console/agents/zoe")).text
+    assert re.search(r'pill BLOCKED">deny</span> <a href="/console/servers/busy">busy</a>', page)
+    assert "by person:tester" in page
+
+
 async def test_a_denial_of_the_page_holds_for_the_next_call_until_it_is_deleted(
     hub: RunningHub, visitor: Visitor
 ) -> None:

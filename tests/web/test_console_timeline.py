@@ -144,10 +144,22 @@ async def test_the_first_page_shows_the_servers_and_their_problems(hub: RunningH
     assert "disconnected" in page
 
 
-async def test_a_hub_without_servers_says_what_to_do(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_a_hub_without_servers_says_what_to_do_with_the_clients_of_this_machine(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").write_text("{}")
+    monkeypatch.setattr("interlock.config.client_files.user_home", lambda: home)
     async with running_hub(tmp_path_factory.mktemp("new"), {}) as hub:
-        visitor = await Visitor(hub).log_in()
-        assert "interlock setup" in (await visitor.get("/console")).text
+        page = (await (await Visitor(hub).log_in()).get("/console")).text
+        assert "interlock setup" in page
+        assert "interlock connect cursor" in page
+        assert "interlock connect zed" not in page
+        ada = await Visitor(hub).log_in_with(await hub.new_key("ada", "person", permissions=("admin_read",)))
+        page = (await ada.get("/console")).text
+        assert "interlock connect CLIENT" in page, "files of this machine are shown to its user alone"
+        assert str(home) not in page
 
 
 class Stream:

@@ -62,11 +62,14 @@ def tools_when_started(
     from interlock.wire.errors import Fault
 
     async def ask() -> list[str]:
-        async with Client(Command(command, env, cwd, containment), timeout=START_TIMEOUT_S) as client:
+        async with (
+            asyncio.timeout(START_TIMEOUT_S),
+            Client(Command(command, env, cwd, containment), timeout=START_TIMEOUT_S) as client,
+        ):
             return [str(tool["name"]) for tool in await client.list_tools()]
 
     try:
-        return asyncio.run(asyncio.wait_for(ask(), START_TIMEOUT_S))
+        return asyncio.run(ask())
     except TimeoutError:
         raise Failure(f"{command[-1]} did not answer within {START_TIMEOUT_S:g} s", RUN_IT) from None
     except Fault as fault:

@@ -64,27 +64,23 @@ NAMES = (
 )
 
 
+_FORMS: dict[str, tuple[tuple[str, ...], EntryForm]] = {
+    "claude-code": (("mcpServers",), "typed"),
+    "codex": (("mcp_servers",), "plain"),
+    "goose": (("extensions",), "goose"),
+    "opencode": (("mcp",), "opencode"),
+    "vscode": (("servers",), "typed"),
+    "zed": (("context_servers",), "zed"),
+}
+"""Where a client has its servers, and how it writes them, where that is unusual."""
+
+
 def clients() -> list[Client]:
     """Every supported client, with the path of its file for this user."""
-    from interlock.config.home import user_home
+    from interlock.config.client_files import client_files
 
-    home = user_home()
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    return [
-        Client("claude-code", "Claude Code", _folder("CLAUDE_CONFIG_DIR", home) / ".claude.json", form="typed"),
-        Client("claude-desktop", "Claude Desktop", _app(home, "Claude") / "claude_desktop_config.json"),
-        Client("codex", "Codex", _folder("CODEX_HOME", home / ".codex") / "config.toml", ("mcp_servers",)),
-        Client("cursor", "Cursor", home / ".cursor" / "mcp.json"),
-        Client("gemini", "Gemini CLI", home / ".gemini" / "settings.json"),
-        Client("goose", "Goose", _goose(home, config) / "config.yaml", ("extensions",), "goose"),
-        Client("junie", "JetBrains Junie", home / ".junie" / "mcp" / "mcp.json"),
-        Client("lm-studio", "LM Studio", home / ".lmstudio" / "mcp.json"),
-        Client("opencode", "opencode", _opencode(config / "opencode"), ("mcp",), "opencode"),
-        Client("qwen", "Qwen Code", home / ".qwen" / "settings.json"),
-        Client("vscode", "VS Code", _app(home, "Code") / "User" / "mcp.json", ("servers",), "typed"),
-        Client("windsurf", "Windsurf", home / ".codeium" / "windsurf" / "mcp_config.json"),
-        Client("zed", "Zed", _zed(home, config) / "settings.json", ("context_servers",), "zed"),
-    ]
+    usual: tuple[tuple[str, ...], EntryForm] = (("mcpServers",), "plain")
+    return [Client(one.name, one.title, one.path, *_FORMS.get(one.name, usual)) for one in client_files()]
 
 
 def client(name: str) -> Client:
@@ -170,36 +166,3 @@ def changed_text(client: Client, text: str, change: Callable[[str], str]) -> str
     except ValueError as error:
         by_hand = f"correct it, or add the output of `interlock connect {client.name} --print` by hand"
         raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error
-
-
-def _app(home: Path, name: str) -> Path:
-    """The settings folder of a desktop program."""
-    if sys.platform == "darwin":
-        return home / "Library" / "Application Support" / name
-    if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / name
-    return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / name
-
-
-def _folder(variable: str, default: Path) -> Path:
-    return Path(os.environ.get(variable) or default)
-
-
-def _goose(home: Path, config: Path) -> Path:
-    if sys.platform == "win32":
-        return _app(home, "Block") / "goose" / "config"
-    return config / "goose"
-
-
-def _opencode(folder: Path) -> Path:
-    """opencode reads both names."""
-    commented = folder / "opencode.jsonc"
-    return commented if commented.exists() else folder / "opencode.json"
-
-
-def _zed(home: Path, config: Path) -> Path:
-    return (
-        _app(home, "Zed")
-        if sys.platform == "win32"
-        else (home / ".config" if sys.platform == "darwin" else config) / "zed"
-    )

@@ -175,7 +175,8 @@ class Connection:
         for params in many:
             link.tell(method, params)
         if isinstance(link, HttpLink):
-            await asyncio.wait_for(link.settled(), timeout)
+            async with asyncio.timeout(timeout):
+                await link.settled()
             if link.untaken != lost:
                 raise Fault("UPSTREAM_ERROR", f"the server did not take {method}")
         else:

@@ -112,7 +112,8 @@ class Watch:
         if listening is None or not uris:
             return {}
         try:
-            agreed = await asyncio.wait_for(asyncio.shield(listening.agreed), STREAM_WAIT)
+            async with asyncio.timeout(STREAM_WAIT):
+                agreed = await asyncio.shield(listening.agreed)
         except TimeoutError:
             return {}
         except Fault as fault:

@@ -61,7 +61,3 @@ def info_path(home: Path) -> Path:
 
 def lock_path(home: Path) -> Path:
     return home / "run" / "hub.lock"
-
-
-def log_path(home: Path) -> Path:
-    return home / "run" / "hub.log"

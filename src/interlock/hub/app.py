@@ -27,7 +27,7 @@ from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.readiness import Readiness
-from interlock.hub.registrations import Registrations
+from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
@@ -37,8 +37,8 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.traces import new_trace_id
 from interlock.store import Store, StoreError
-from interlock.transports.call_parking import CallParking
-from interlock.transports.call_parking import ParkingLimits as ParkingLimits
+from interlock.transports.requests.call_parking import CallParking
+from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.resolving import Resolver
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault

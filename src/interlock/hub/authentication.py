@@ -20,7 +20,7 @@ from interlock.hub.auth.room_membership import rooms_of
 from interlock.hub.calls.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.store.feed import now_s
-from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:

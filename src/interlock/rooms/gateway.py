@@ -35,8 +35,8 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.own_resources import ROOMS
 from interlock.hub.handlers.rooms import RoomResult
-from interlock.hub.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.hub.sessions.session import Session
+from interlock.hub.stored.room_capabilities import CapabilityChange, RoomCapabilities, change_id
 from interlock.hub.tool_search.room_definitions import ROOM_URI
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant

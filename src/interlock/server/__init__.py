@@ -35,7 +35,7 @@ from interlock.server.resources import Resource
 from interlock.server.server import Server
 from interlock.server.tasks import TaskLimits
 from interlock.server.tools import Tool
-from interlock.transports.call_parking import ParkingLimits as ParkingLimits
+from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 
 __all__ = [
     "AfterInference",

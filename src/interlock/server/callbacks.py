@@ -19,7 +19,7 @@ from interlock.protocols.mgp.callbacks import (
 from interlock.server.framing import Framing
 from interlock.server.session import Exchange
 from interlock.server.work import Work
-from interlock.transports.open_callbacks import OpenCallbacks, new_id
+from interlock.transports.requests.open_callbacks import OpenCallbacks, new_id
 
 
 class CallbackHandler:
@@ -42,7 +42,8 @@ class CallbackHandler:
         callback, answer = self._open.open(work.owner, work.exchange.request.id, asked)
         work.exchange.notify(REQUEST, callback_params(callback))
         try:
-            return await asyncio.wait_for(answer, timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await answer
         except TimeoutError:
             return CallbackAnswer(timed_out=True)
 

@@ -33,7 +33,7 @@ from interlock.server.session import Exchange
 from interlock.server.task_handler import AsTask, TaskHandler
 from interlock.server.tools import Tool
 from interlock.server.work import Host, Work
-from interlock.transports.call_parking import CallParking, binding_of
+from interlock.transports.requests.call_parking import CallParking, binding_of
 from interlock.wire.errors import Fault
 
 log = logging.getLogger("interlock.server")

@@ -16,7 +16,7 @@ from interlock.signatures.convert import Converter, Converters
 from interlock.signatures.definitions import referenced
 from interlock.signatures.type_schema import SchemaWriter
 from interlock.signatures.validate import Validator
-from interlock.transports.parked_request import Unfit
+from interlock.transports.requests.parked_request import Unfit
 from interlock.wire.errors import Fault
 
 V = TypeVar("V")

@@ -10,7 +10,7 @@ from interlock.server.callers import Anyone
 from interlock.server.framing import Framing
 from interlock.server.session import Exchange
 from interlock.server.work import Work
-from interlock.transports.open_requests import OpenRequests
+from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from starlette.responses import PlainTextResponse
 
+from interlock.process.allocator import return_large_blocks
 from interlock.server.runner import ClosableService
-from interlock.transports.allocator import return_large_blocks
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 

@@ -38,8 +38,8 @@ from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.signatures import DefinitionError
-from interlock.transports.call_parking import CallParking, ParkingLimits
 from interlock.transports.exchange import Caller
+from interlock.transports.requests.call_parking import CallParking, ParkingLimits
 from interlock.transports.sessions.registry import SessionLimits, SessionRegistry
 from interlock.transports.sessions.session import SessionChannel
 from interlock.transports.sessions.states import SessionEvent

@@ -29,7 +29,7 @@ from interlock.server.content import Members, present
 from interlock.server.listeners import Listeners
 from interlock.server.session import Exchange, Session
 from interlock.server.work import MAX_ATTEMPTS, Read, T, Work, malformed_answer, unfit_answer
-from interlock.transports.parked_request import Unfit
+from interlock.transports.requests.parked_request import Unfit
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.ids import Worker

@@ -20,8 +20,8 @@ from interlock.protocols.mgp.permissions import Grant
 from interlock.server.content import Members
 from interlock.server.session import Exchange
 from interlock.server.threads import Threads
-from interlock.transports.call_parking import CallParking, binding_of
-from interlock.transports.parked_request import ParkedRequest, Unfit
+from interlock.transports.requests.call_parking import CallParking, binding_of
+from interlock.transports.requests.parked_request import ParkedRequest, Unfit
 from interlock.wire.errors import Fault
 
 T = TypeVar("T")

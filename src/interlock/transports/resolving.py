@@ -59,7 +59,8 @@ class Resolver:
             self._asking[name] = asking
             asking.add_done_callback(lambda done: self._keep(name, done))
         try:
-            return await asyncio.wait_for(asyncio.shield(asking), self._within_s)
+            async with asyncio.timeout(self._within_s):
+                return await asyncio.shield(asking)
         except TimeoutError:
             message = f"{name} was not resolved within {self._within_s:g} s"
             raise Fault("TIMEOUT", message, retry_after_ms=1000) from None

@@ -26,19 +26,19 @@ from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
-from interlock.hub.garbage_collection import Collector, hold_collector_back
-from interlock.hub.memory import MemoryTrend, return_free_memory, share_one_heap
 from interlock.hub.upstreams.commands import DRAIN_S
+from interlock.process.allocator import return_large_blocks
+from interlock.process.descriptors import for_clients, raise_limit
+from interlock.process.garbage_collection import Collector, hold_collector_back
+from interlock.process.loop_watch import LoopWatch
+from interlock.process.memory import MemoryTrend, return_free_memory, share_one_heap
 from interlock.rooms.gateway import Gateway
 from interlock.rooms.upgrade import RoomUpgrader
 from interlock.store import StoreError
-from interlock.transports.allocator import return_large_blocks
-from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start as start_http
-from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
 from interlock.web.lazy_app import LazyApp

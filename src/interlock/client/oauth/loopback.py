@@ -47,10 +47,12 @@ class LoopbackBrowser:
 
     async def visit(self, request: AuthorizationRequest) -> str:
         """Show the address, and wait for the browser to come back. Raises LOGIN_REQUIRED if it does not."""
-        waiting = self._waiting[request.state] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[request.state] = waiting
         try:
             self._show(request.url)
-            return await asyncio.wait_for(waiting, self._within_s)
+            async with asyncio.timeout(self._within_s):
+                return await waiting
         except TimeoutError:
             raise Fault("LOGIN_REQUIRED", f"nobody logged in within {self._within_s:g} s") from None
         finally:

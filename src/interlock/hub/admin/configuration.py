@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
+from interlock.config.client_files import client_files
 from interlock.config.imports import project_folder
 from interlock.config.problems import Problem
 from interlock.events.types import ConfigurationReloaded, now_us
@@ -75,6 +76,11 @@ class ConfigurationOperations:
         await self.read_again(by)
         return Confirmed(True)
 
+    async def clients(self, by: Principal, params: Nothing, trace: str) -> ClientRows:
+        """The programs on this machine that can use the hub: those whose file exists."""
+        found = await asyncio.to_thread(lambda: [one for one in client_files() if one.path.is_file()])
+        return ClientRows([ClientRow(one.name, one.title, str(one.path)) for one in found])
+
     async def stop(self, by: Principal, params: Nothing, trace: str) -> Stopping:
         """Stop the hub."""
         asyncio.get_running_loop().call_soon(self._stop)
@@ -110,6 +116,21 @@ class Reloaded(msgspec.Struct):
     applied: bool
     changed: list[str]
     problems: tuple[Problem, ...]
+
+
+class ClientRow(msgspec.Struct):
+    """A program that can use the hub, and its file."""
+
+    name: str
+    """As `interlock connect` has it."""
+    title: str
+    path: str
+
+
+class ClientRows(msgspec.Struct):
+    """The programs that were found."""
+
+    clients: list[ClientRow]
 
 
 class Stopping(msgspec.Struct):

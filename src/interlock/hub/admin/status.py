@@ -19,11 +19,11 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.catalog.offer import QuarantinedItem
-from interlock.hub.memory import resident_mb
 from interlock.hub.tool_search.pinned_tools import pins_over_budget
 from interlock.hub.upstreams.contained_servers import limits_shown
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.process.memory import resident_mb
 from interlock.version import VERSION
 
 MAX_NAMED: Final = 100

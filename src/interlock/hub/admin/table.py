@@ -72,6 +72,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("logs", READ, Servers.logs, "Log lines of servers"),
         row("reload", WRITE, Configuration.reload, "Read the configuration again", "POST /admin/reload", CONFIGURED),
         row("confirm", OWNER, Configuration.confirm, "Confirm a project's file", "", CONFIGURED),
+        row("clients.list", OWNER, Configuration.clients, "Programs on this machine that can use the hub"),
         row("stop", OWNER, Configuration.stop, "Stop the hub", "", OPERATED),
         row("tools", READ, Tools.list, "The tools of all servers, of one, or of a profile"),
         row("call", OWNER, Tools.call, "Call a tool"),

@@ -127,7 +127,8 @@ class ToolOperations:
         upstream = self._hub_app.upstreams.get(server)
         if upstream is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(upstream.supervisor.started(), START_S)
+                async with asyncio.timeout(START_S):
+                    await upstream.supervisor.started()
 
     def _server(self, name: str) -> ServerCaller:
         """A server, as it would ask the client of a caller without a key."""

@@ -322,7 +322,8 @@ class Inbox:
         try:
             if self.get(id).state is DecisionState.OPEN:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(future, within_s)
+                    async with asyncio.timeout(within_s):
+                        await future
             return self.get(id)
         finally:
             stop()

@@ -109,7 +109,8 @@ class ApprovalNotifiers:
         try:
             quiet = asyncio.subprocess.DEVNULL
             process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=quiet)
-            await asyncio.wait_for(process.wait(), TIMEOUT_S)
+            async with asyncio.timeout(TIMEOUT_S):
+                await process.wait()
         except (OSError, TimeoutError) as cause:
             self._log("hub", f"the desktop did not show approval {decision.id}: {cause!r}")
 

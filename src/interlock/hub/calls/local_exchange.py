@@ -30,7 +30,8 @@ async def call_locally(
     exchange = LocalExchange(Request(1, method, params), caller, states)
     service.serve(exchange)
     try:
-        return await asyncio.wait_for(asyncio.shield(exchange.answer), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.shield(exchange.answer)
     except TimeoutError:
         exchange.cancel("the caller gave up")
         raise Fault("TIMEOUT", f"no answer within {timeout_s:g} s") from None

@@ -21,12 +21,12 @@ from interlock.config.value_types import Mode
 from interlock.hub.catalog import clean_definitions as clean
 from interlock.hub.catalog.items import Item, ItemKind
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
-from interlock.hub.memory import return_free_memory
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.instructions import let_go
 from interlock.judge.names import judge_against, skeleton
+from interlock.process.memory import return_free_memory
 from interlock.store import Store
 
 BATCH: Final = 32

@@ -6,7 +6,7 @@ A list has one piece for each server. The piece of a server whose offer did not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,12 +29,6 @@ class View(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = View()
-
-
-class Viewer(Protocol):
-    """A caller with a view."""
-
-    view: View
 
 
 class ProfileFilter:

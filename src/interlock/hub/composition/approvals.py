@@ -18,7 +18,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.transports.call_parking import CallParking
+from interlock.transports.requests.call_parking import CallParking
 
 UNFOLLOWED_S: Final = 4.0
 """How long a call waits whose client does not follow its progress."""

@@ -30,7 +30,7 @@ from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.transports.call_parking import CallParking
+from interlock.transports.requests.call_parking import CallParking
 
 
 class CallParts:

@@ -7,7 +7,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.callbacks import RESPOND, accepted, read_response
-from interlock.transports.open_callbacks import OpenCallbacks
+from interlock.transports.requests.open_callbacks import OpenCallbacks
 
 
 class CallbackHandler:

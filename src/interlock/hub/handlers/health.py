@@ -16,11 +16,11 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.memory import resident_mb
 from interlock.hub.readiness import Readiness
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.process.memory import resident_mb
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.health import HUB, PING, STATUS, Health, Ping, Status, timestamp
 

@@ -20,9 +20,9 @@ from interlock.hub.calls.recording import trace_of
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
 from interlock.hub.permissions.access_methods import read
-from interlock.hub.registrations import Register, Registered, Registration, Registrations
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
+from interlock.hub.stored.registrations import Register, Registered, Registration, Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.results import complete
 from interlock.store import StoreError

@@ -10,7 +10,7 @@ from interlock.hub.calls.dispatch.forwarder import Forwarder
 from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.streaming import CANCEL, Cancel, cancelled, read_cancel
-from interlock.transports.open_requests import OpenRequests
+from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 CANCELLABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})

@@ -77,7 +77,8 @@ class ServerQueries:
         connection_key = (
             ConnectionKey(f"principal:{task.owner}", owner=task.owner) if upstream.share == "principal" else None
         )
-        route = await asyncio.wait_for(upstream.open_connection(connection_key), QUERY_S)
+        async with asyncio.timeout(QUERY_S):
+            route = await upstream.open_connection(connection_key)
         known = self._places.get((task.server, route.owner, task.upstream_id), task.id)
         if known != task.id or route.connection.modern != task.modern:
             # The server gave the id to another task, or speaks another revision now.

@@ -124,7 +124,8 @@ class TokenCounts:
 
     async def _count_all(self) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._at_once.wait(), SOON_S)
+            async with asyncio.timeout(SOON_S):
+                await self._at_once.wait()
         while self._waiting:
             batch = dict(islice(self._waiting.items(), BATCH))
             counts = await self._count_batch([text() for text in batch.values()])
@@ -152,7 +153,8 @@ class TokenCounts:
             return None
         lines = b"\n".join(msgspec.json.encode(text.decode("utf-8", "replace")) for text in batch)
         try:
-            output, _ = await asyncio.wait_for(child.communicate(lines + b"\n"), BATCH_TIMEOUT_S)
+            async with asyncio.timeout(BATCH_TIMEOUT_S):
+                output, _ = await child.communicate(lines + b"\n")
             return msgspec.json.decode(b"[" + b",".join(output.split()) + b"]", type=list[int])
         except (TimeoutError, msgspec.DecodeError):
             return None

@@ -138,7 +138,8 @@ class Supervisor:
             # A server that was down gets less patience than one that starts for the first time.
             until = until or self._clock() + TRY_WAIT_S
             try:
-                await asyncio.wait_for(changed.wait(), until - self._clock())
+                async with asyncio.timeout(until - self._clock()):
+                    await changed.wait()
             except TimeoutError:
                 raise self.down() from None
         return shared

@@ -105,15 +105,9 @@ class _Logged(msgspec.Struct):
     level: str = ""
 
 
-def serves(method: str, era: Era) -> bool:
-    """Whether a server of this era knows a request of this name at all."""
-    return method in (SERVED_MODERN if era is Era.MODERN else _SERVED_LEGACY)
-
-
 def _served(era: Era) -> frozenset[str]:
     rows = METHODS.values()
     return frozenset(r.name for r in rows if r.sender != "server" and era in r.eras and not r.notification)
 
 
 SERVED_MODERN: Final = _served(Era.MODERN)
-_SERVED_LEGACY: Final = _served(Era.LEGACY)

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.answers import read_members
-from interlock.protocols.mcp.meta import PREFIX, Members, members, with_meta
+from interlock.protocols.mcp.meta import PREFIX, members, with_meta
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
@@ -100,11 +100,6 @@ def task_in(result: bytes, modern: bool) -> TaskState | None:
         return read_state(result, True) if read_members(result).kind == "task" else None
     nested = members(result).get("task")
     return None if nested is None else read_state(bytes(nested), False)
-
-
-def asks_for_task(params: Members) -> bool:
-    """Whether a request of 2025-11-25 wants to be a task."""
-    return AUGMENTED in params
 
 
 def wanted_ttl(task: msgspec.Raw) -> int | None:

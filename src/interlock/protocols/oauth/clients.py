@@ -133,19 +133,6 @@ def read_registration(
     return RegisteredClient(given.client_id, given.client_secret, method, redirect_uri, expires, scopes or None)
 
 
-def metadata_document(url: str, name: str, redirect_uris: tuple[str, ...]) -> dict[str, object]:
-    """Our client ID metadata document, for whoever hosts it."""
-    return {
-        "client_id": url,
-        "client_name": name,
-        "redirect_uris": list(redirect_uris),
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
-        "application_type": _application_type(redirect_uris[0] if redirect_uris else None),
-    }
-
-
 def _application_type(redirect_uri: str | None) -> str:
     host = urlsplit(redirect_uri or "").hostname
     return "native" if host is None or is_loopback(host) else "web"

@@ -35,7 +35,7 @@ from interlock.transports.http.refusals import error_dialect_of, failure, id_of,
 from interlock.transports.http.sessions import HttpSession, HttpSessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
-from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.sessions.states import SessionEvent
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED

@@ -17,7 +17,7 @@ from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.turn import Turn
-from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
 from interlock.wire.ids import random_part

@@ -20,7 +20,7 @@ from interlock.transports.http.listener import HttpListener, Known
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.http.upgrades import UpgradedConnection, UpgradeRequest
-from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from interlock.containment.policy import Containment, Refused
+from interlock.process.descriptors import as_given
 from interlock.transports.batching import Batching, Receiver
-from interlock.transports.descriptors import as_given
 from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
 from interlock.wire.errors import Fault
 

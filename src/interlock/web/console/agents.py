@@ -9,16 +9,20 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import RevokedRule, RuleRows
+from interlock.hub.admin.audit_log import Entries
 from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
 from interlock.hub.admin.sessions import Ended, SessionRows
+from interlock.hub.admin.status import Status
 from interlock.hub.admin.tools import Budget
-from interlock.hub.permissions.access_methods import Granted, GrantRows, RevokedCount
+from interlock.hub.permissions.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
+from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
 from interlock.wire.errors import Fault
 
 ADDRESS: Final = "/console/agents"
 MAX_GRANTS: Final = 200
+MAX_SERVERS: Final = 50
 PAGE: Final = 100
 MAX_ROWS: Final = 200
 """Sessions of one agent on its page."""
@@ -71,6 +75,8 @@ async def show_one(visit: Visit) -> Response:
         grants=grants.grants,
         left_out=max(0, grants.total - len(grants.grants)),
         rules=rules,
+        access=await _access(visit, agent),
+        chart=await _chart(visit, agent),
         budget=await _budget(visit, agent),
     )
 
@@ -105,6 +111,21 @@ def _subject(agent: str, form: dict[str, str]) -> dict[str, object]:
     subject: dict[str, object] = {"agent_id": agent, "server_id": form.get("server", "").strip()}
     tool = form.get("tool", "").strip()
     return subject | ({"entry_type": "tool_grant", "tool_name": tool} if tool else {"entry_type": "server_grant"})
+
+
+async def _access(visit: Visit, agent: str) -> list[tuple[str, AccessAnswer]]:
+    """What the agent may do at each server, and why."""
+    servers = [server.id for server in (await visit.perform("status", Status)).servers[:MAX_SERVERS]]
+    answers = [
+        await visit.perform("grants.query", AccessAnswer, agent_id=agent, server_id=server) for server in servers
+    ]
+    return list(zip(servers, answers, strict=True))
+
+
+async def _chart(visit: Visit, agent: str) -> Chart:
+    """The agent's last calls."""
+    found = await visit.perform("audit.search", Entries, agent=agent, event="TOOL_EXECUTED", most=CALLS)
+    return chart_of(found.entries[::-1])
 
 
 async def _budget(visit: Visit, agent: str) -> Budget | None:

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from interlock.hub.admin.approvals import DecisionRows
 from interlock.hub.admin.features import EventRows, FeatureRows, UsageRows
 from interlock.hub.admin.keys import KeyRows
+from interlock.web.console.conversations import rows_of
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
@@ -17,6 +18,7 @@ ADDRESS: Final = "/console/live"
 MAX_EVENTS: Final = 100
 MAX_ROWS: Final = 200
 DAYS: Final = 7
+MAX_CONVERSATIONS: Final = 20
 
 
 async def show(visit: Visit) -> Response:
@@ -33,6 +35,7 @@ async def show(visit: Visit) -> Response:
         scopes=[row for row in waiting.decisions if row.kind == "scope"],
         usage=(await visit.perform("usage", UsageRows, days=DAYS)).usage[:MAX_ROWS],
         days=DAYS,
+        conversations=await rows_of(visit, MAX_CONVERSATIONS),
         **await _events(visit),
     )
 

@@ -52,6 +52,11 @@ class Visit(msgspec.Struct):
     session: ConsoleSession
     form: dict[str, str] = {}
 
+    @property
+    def is_owner(self) -> bool:
+        """Whether this is the user whose hub it is."""
+        return self.session.principal == self.console.operations.owner
+
     async def perform(self, operation: str, kind: type[Result], /, **params: object) -> Result:
         """Perform an operation with the rights of the person. It returns a struct of this type."""
         principal = self.session.principal
@@ -65,7 +70,7 @@ class Visit(msgspec.Struct):
         own = {
             "person": self.session.principal.id,
             "token": self.session.form_token,
-            "owner": self.session.principal == self.console.operations.owner,
+            "owner": self.is_owner,
         }
         return HTMLResponse(await render(template, {**own, **values}))
 

@@ -12,7 +12,18 @@ from starlette.routing import Route
 
 from interlock.hub.admin.operations import Operations
 from interlock.hub.app import HubApp
-from interlock.web.console import agents, approvals, home, live, rooms, server_login, servers, timeline, tools
+from interlock.web.console import (
+    agents,
+    approvals,
+    conversations,
+    home,
+    live,
+    rooms,
+    server_login,
+    servers,
+    timeline,
+    tools,
+)
 from interlock.web.console.events import EventStreams
 from interlock.web.console.login import Login
 from interlock.web.console.page import Console, Page, PublicPage
@@ -53,6 +64,10 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
         Route("/console/rooms/{topic}/talk", Page(console, {"GET": rooms.show_talk}, part=True)),
         Route("/console/rooms/{topic}/proposals", Page(console, {"GET": rooms.show_proposals}, part=True)),
         Route("/console/live", Page(console, {"GET": live.show, "POST": live.change})),
+        Route(
+            "/console/live/conversations/{id}",
+            Page(console, {"GET": conversations.show_one, "POST": conversations.undo}),
+        ),
         Route("/console/live/events", Page(console, {"GET": live.show_events}, part=True)),
         Route("/console/events", Page(console, {"GET": streams.show}, part=True)),
         Route("/console", Page(console, {"GET": home.show})),

@@ -11,11 +11,11 @@ from interlock.hub.app import HubApp
 from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import CONDITIONS
+from interlock.process.loop_watch import LoopWatch
 from interlock.rooms.gateway import Gateway
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.large_reading import LargeReading
-from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
 from interlock.config.settings import Issuer
 from interlock.hub.auth.oauth.discovery import fetch_keys, keys_url
-from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.transports.requests.pending_authentication import AuthenticationPending
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
 

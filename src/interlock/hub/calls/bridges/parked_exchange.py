@@ -12,10 +12,10 @@ from typing import Final
 
 from interlock.hub.sessions.session import Exchange
 from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
-from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Exchange as AnyExchange
 from interlock.transports.exchange import OpenExchange
-from interlock.transports.parked_request import ParkedRequest
+from interlock.transports.requests.call_parking import CallParking
+from interlock.transports.requests.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, one_line
 

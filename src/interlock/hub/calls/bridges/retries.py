@@ -15,7 +15,7 @@ from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mgp.callbacks import EXTENSION
 from interlock.protocols.mgp.methods import agreed_on
-from interlock.transports.call_parking import CallParking
+from interlock.transports.requests.call_parking import CallParking
 from interlock.wire.errors import Fault
 
 STATE: Final = "requestState"

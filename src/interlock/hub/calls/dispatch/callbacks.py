@@ -28,7 +28,7 @@ from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mgp import callbacks
 from interlock.protocols.mgp.callbacks import Callback, CallbackType, Response
 from interlock.protocols.mgp.methods import agreed_on
-from interlock.transports.open_callbacks import OpenCallbacks
+from interlock.transports.requests.open_callbacks import OpenCallbacks
 from interlock.wire.errors import Fault
 
 MOST_PER_CALL: Final = 64

@@ -31,7 +31,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.store import StoreError
-from interlock.transports.open_requests import OpenRequests
+from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
@@ -295,16 +295,19 @@ class Dispatcher:
     ) -> UpstreamConnection:
         """The connection of a call, as soon as it is open. Raises a `Fault` or TimeoutError."""
         timeout_s = plan.timeouts.tool_s
-        line = await asyncio.wait_for(upstream.open_connection(key), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            line = await upstream.open_connection(key)
         # A legacy server of a kind unknown until now may need a session of the caller's own.
         settled = self._connection_key(call.exchange, upstream)
         if settled != key:
             key = settled
-            line = await asyncio.wait_for(upstream.open_connection(key), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                line = await upstream.open_connection(key)
         if key is not None and key.session is not None:
             key.session.private_connections.add((upstream.id, key.name))
         if (opening := line.connection.reopening) is not None:
-            await asyncio.wait_for(asyncio.wait([opening]), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wait([opening])
         return line
 
 

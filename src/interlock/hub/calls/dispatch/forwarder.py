@@ -39,7 +39,7 @@ from interlock.protocols.mgp import streaming
 from interlock.protocols.mgp.callbacks import REQUEST as CALLBACK
 from interlock.protocols.mgp.methods import agreed_on
 from interlock.transports.link import Outgoing
-from interlock.transports.open_requests import OpenRequests
+from interlock.transports.requests.open_requests import OpenRequests
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import Failure, Id, Request, Result

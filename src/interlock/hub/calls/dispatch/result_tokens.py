@@ -36,8 +36,8 @@ class ResultTokens:
             return None
         self._waiting += 1
         try:
-            async with self._turn:
-                return await asyncio.wait_for(self._ask((most, texts, whole_last)), PATIENCE_S)
+            async with self._turn, asyncio.timeout(PATIENCE_S):
+                return await self._ask((most, texts, whole_last))
         except (TimeoutError, OSError, EOFError, ValueError, msgspec.MsgspecError):
             await self.close()
             return None

@@ -31,8 +31,8 @@ from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.reserved_names import has_reserved
 from interlock.protocols.mgp.streaming import MEMBER as MGP
 from interlock.protocols.traces import as_uuid
-from interlock.transports.call_parking import refused
 from interlock.transports.large_reading import LargeReading
+from interlock.transports.requests.call_parking import refused
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import Read
 from interlock.wire.messages import one_line

@@ -200,7 +200,8 @@ class ToolCheck:
         asked = list(names)[:MOST_NAMES]
         work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in asked))
         try:
-            await (work if enforced else asyncio.wait_for(work, INFERRED_WITHIN_S))
+            async with asyncio.timeout(None if enforced else INFERRED_WITHIN_S):
+                await work
         except (TimeoutError, Fault):
             if enforced:
                 raise

@@ -32,8 +32,8 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
-from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import check_capability
+from interlock.transports.requests.call_parking import CallParking
 from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0

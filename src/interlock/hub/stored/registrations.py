@@ -98,10 +98,6 @@ class Registration(msgspec.Struct, frozen=True):
     decision: str = ""
     """The approval request, where one was needed."""
 
-    @property
-    def by_agent(self) -> bool:
-        return bool(self.decision)
-
     def settings(self, home: Path) -> Server:
         """The server that the hub runs."""
         command = self.command

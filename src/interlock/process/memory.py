@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Final
 
-from interlock.transports.allocator import call_allocator
+from interlock.process.allocator import call_allocator
 
 FLOOD: Final = 1_000
 """From this count on, a fall to the half frees much memory."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from interlock.hub.memory import resident_mb
+from interlock.process.memory import resident_mb
 
 YOUNG: Final = 5_000
 """New objects before a collection of the youngest generation: half a millisecond."""

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.meta import members
-from interlock.transports.call_parking import CallParking, Place, refused
 from interlock.transports.exchange import Exchange, check_capability
+from interlock.transports.requests.call_parking import CallParking, Place, refused
 from interlock.wire.errors import ErrorObject, Fault
 
 Outcome: TypeAlias = bytes | Fault | ErrorObject
