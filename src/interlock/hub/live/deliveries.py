@@ -143,6 +143,10 @@ class Deliveries:
         """When an agent was last given an event, by the wall clock; 0 for never."""
         return self._touched.get(agent, 0.0)
 
+    def touch(self, agent: str) -> None:
+        """An agent is given a message from outside that is no event."""
+        self._touch(agent, now())
+
     # Delivery
 
     async def take(self, agent: str, most: int, most_bytes: int) -> tuple[list[Pending], int]:
