@@ -153,12 +153,14 @@ class FakeHub:
                 value = answer(params) if callable(answer) else answer
                 outcome = value if "error" in value else {"result": value}
                 stream.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode() + b"\n")
-                if message["method"] == "interlock/hello" and params.get("role") == "stdio":
+                relays = params.get("role") == "stdio" and "tools/call" not in self.answers
+                if message["method"] == "interlock/hello" and relays:
                     stream.write(b"early bytes\n")  # in one piece with the answer: they must not be lost
                     stream.flush()
-                    while not self.hangs_up and (chunk := stream.read1(65_536)):
-                        stream.write(chunk)
-                        stream.flush()
+                    with contextlib.suppress(ConnectionError):
+                        while not self.hangs_up and (chunk := stream.read1(65_536)):
+                            stream.write(chunk)
+                            stream.flush()
                     return
                 if params.get("follow"):
                     late = [("hub/gap", gap) for gap in self.gaps] + [("hub/log", line) for line in self.lines]

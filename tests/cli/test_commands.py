@@ -61,10 +61,14 @@ def test_health_shows_each_server_and_why_it_is_not_well(user: User, hub: FakeHu
         "reason": "",
         "servers": [{**row, "server": "files", "health": "healthy", "reasons": []}, ill],
     }
+    assert user.run("health").exit_code == 0
     shown = user.run("health").output
+    assert "1 of 2 servers is healthy." in shown
     assert "files  healthy" in shown
     assert "db     degraded  1 ms  3 of 4 calls failed  it says so" in shown
     assert "\x1b" not in shown
+    ill["health"] = "down"
+    assert user.run("health").exit_code == user.run("health", "--json").exit_code == 1
 
 
 def test_tokens_that_are_not_counted_yet_are_not_guessed(user: User, hub: FakeHub) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock.config.client_files
+from interlock.cli.client_hooks import settings_file
 from interlock.cli.clients import NAMES, client
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
@@ -258,3 +259,51 @@ def test_print_uses_the_key_that_the_client_has_already(user: User, hub: FakeHub
     result = user.run("connect", "cursor", "--print")
     assert "ilk_test" in result.output
     assert hub.params_of("hub/keys.create") == []
+
+
+MINE = '{"theme": "dark", "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "date"}]}]}}'
+
+
+@pytest.mark.parametrize("before", [None, "{}", MINE])
+def test_live_adds_one_hook_for_claude_code_and_undo_removes_it(user: User, hub: FakeHub, before: str | None) -> None:
+    path = settings_file().path
+    if before is not None:
+        path.parent.mkdir()
+        path.write_text(before)
+    for _ in range(2):
+        assert user.run("connect", "claude-code", "--live").exit_code == 0
+    groups = json.loads(path.read_text())["hooks"]["UserPromptSubmit"]
+    commands = [each["command"] for group in groups for each in group["hooks"]]
+    assert [command for command in commands if command != "date"] == commands[-1:], "one hook, after the user's own"
+    assert commands[-1].endswith(" hook claude-code")
+    assert user.run("connect", "claude-code", "--undo").exit_code == 0
+    assert json.loads(path.read_text()) == json.loads(before or "{}")
+    assert user.run("connect", "cursor", "--live").exit_code == 2
+
+
+def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.cli.hook.TIME_S", 30)
+    assert user.run("hook", "claude-code").output == "", "it is not connected"
+    user.run("connect", "claude-code", "--live")
+    hub.answers["tools/call"] = {
+        "content": [{"type": "text", "text": "[Event e1 from s]"}, {"type": "text", "text": "x" * 20_000}]
+    }
+    said = json.loads(user.run("hook", "claude-code").output)["hookSpecificOutput"]
+    assert said["hookEventName"] == "UserPromptSubmit"
+    assert said["additionalContext"].startswith("[Event e1 from s]")
+    assert "Cut here" in said["additionalContext"][8_000:9_200]
+    assert hub.params_of("tools/call")[0]["name"] == "read_events"
+    assert (
+        hub.params_of("interlock/hello")[-1] | {"role": "stdio", "key": "ilk_test"}
+        == hub.params_of("interlock/hello")[-1]
+    )
+    hub.answers["tools/call"] = {"isError": True, "content": [{"type": "text", "text": "no"}]}
+    assert user.run("hook", "claude-code").output == ""
+    hub.answers["tools/call"] = {"error": {"code": -32602, "message": "no such tool"}}
+    assert user.run("hook", "claude-code").output == "", "nothing is enabled for it"
+    del hub.answers["tools/call"]
+    assert "Events may wait" in user.run("hook", "claude-code").output, "it asked, and got no answer in time"
+    monkeypatch.setenv("INTERLOCK_HOME", str(user.root / "elsewhere"))
+    client("claude-code").path.write_text("{}")
+    none = user.run("hook", "claude-code")
+    assert (none.exit_code, none.output) == (0, "")

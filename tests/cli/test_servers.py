@@ -72,12 +72,36 @@ def test_add_refuses_what_would_not_load(user: User, arguments: tuple[str, str])
         ("https//mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
         ("https:/mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
         ("./nothing.py", "there is no file ./nothing.py"),
+        ("http//foo", "interlock add a https://HOST/PATH"),
+        ("npx -y pkg", "interlock add a -- npx -y pkg"),
     ],
 )
 def test_add_takes_nothing_for_a_program_that_was_meant_otherwise(user: User, word: str, told: str) -> None:
     refused = user.run("add", "a", word)
     assert refused.exit_code == 2
     assert told in refused.stderr
+    assert not user.config.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a", "npx", "-y", "x"], "interlock add a -- npx -y x"),
+        (["a", "-e", "K=v", "npx", "serve", "-y"], "interlock add a -e K=v -- npx serve -y"),
+        (["a", "--on-demand", "npx", "--yes", "x"], "interlock add a --on-demand -- npx --yes x"),
+        (["a", "--cwd", "x", "npx", "-y"], "interlock add a --cwd x -- npx -y"),
+        (["a", "--bogus"], "No such option '--bogus'"),
+        (["a", "https://x.example", "--", "npx", "y"], "interlock add a https://x.example"),
+        (["https://api.github.example/mcp"], "interlock add github https://api.github.example/mcp"),
+        (["http://127.0.0.1:9/mcp"], "interlock add NAME http://127.0.0.1:9/mcp"),
+        (["a", "--sandbox", "--write", "~", "--", "npx", "x"], "your programs start from your home folder"),
+        (["a", "--sandbox", "--read", "/nowhere", "--", "npx", "x"], "which does not exist"),
+    ],
+)
+def test_add_says_how_a_command_that_was_written_wrong_is_written(user: User, words: list[str], told: str) -> None:
+    refused = user.run("add", *words)
+    assert refused.exit_code == 2, refused.output
+    assert told in refused.stderr.replace("\n", " ")
     assert not user.config.exists()
 
 

@@ -13,21 +13,31 @@ from .fake_hub import FakeHub
 @pytest.mark.parametrize(
     ("words", "operation", "params", "shown"),
     [
-        (["start", "db"], "servers.start", {}, "db starts"),
-        (["restart", "db", "--because", "new"], "servers.restart", {"because": "new"}, "db starts again"),
-        (["stop", "db"], "servers.stop", {"now": False}, "`interlock start db`"),
-        (["stop", "db", "--now"], "servers.stop", {"now": True}, "db has stopped"),
+        (["start", "demo"], "servers.start", {}, "demo  connected  2 tools"),
+        (["restart", "demo", "--because", "new"], "servers.restart", {"because": "new"}, "demo  connected"),
+        (["stop", "demo"], "servers.stop", {"now": False}, "`interlock start demo`"),
+        (["stop", "demo", "--now"], "servers.stop", {"now": True}, "demo is stopped"),
     ],
 )
 def test_a_command_for_a_server_names_it_and_its_reason(
     user: User, hub: FakeHub, words: list[str], operation: str, params: dict[str, object], shown: str
 ) -> None:
-    hub.answers[f"hub/{operation}"] = {"server": "db", "state": "disconnected"}
+    hub.answers[f"hub/{operation}"] = {"server": "demo", "state": "disconnected"}
     result = user.run(*words)
     assert (result.exit_code, shown in result.stdout) == (0, True), result.output
-    assert hub.params_of(f"hub/{operation}") == [{"server": "db", **params}]
-    assert json.loads(user.run(*words, "--json").stdout) == {"server": "db", "state": "disconnected"}
+    assert hub.params_of(f"hub/{operation}") == [{"server": "demo", **params}]
+    assert json.loads(user.run(*words, "--json").stdout)["server"] == "demo"
     assert not hub.stopped.is_set(), "the hub goes on"
+
+
+@pytest.mark.parametrize("command", ["start", "restart"])
+def test_a_server_that_cannot_start_ends_with_1_and_its_problem(user: User, hub: FakeHub, command: str) -> None:
+    hub.answers[f"hub/servers.{command}"] = {"server": "db", "state": "connecting"}
+    for options in ((), ("--json",)):
+        assert user.run(command, "db", *options).exit_code == 1
+    result = user.run(command, "db")
+    assert "`DATABASE_URL` is not set" in result.stderr
+    assert "export DATABASE_URL" in result.stderr
 
 
 def test_stop_without_a_server_stops_the_hub(user: User, hub: FakeHub) -> None:

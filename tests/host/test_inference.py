@@ -11,15 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.running_hub import RawClient, RunningHub, child, running_hub
+from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from hub.test_journal import entries
 from interlock.client import Client, Handlers
 from interlock.config.model_settings import Host, Inference, Model
+from interlock.config.settings import Server as Settings
 from interlock.host.budgets import Budgets
 from interlock.host.routing import route
 from interlock.hub.auth.principals import Principal
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.inference import InferenceResult, ModelInfo
+from interlock.server import Server
 from interlock.wire.errors import Fault
 
 from .model_server import anthropic_text, model_server, openai_text, refused
@@ -251,3 +253,27 @@ async def test_t143_without_a_model_a_clients_own_answers_only_where_everybody_a
             await hub.deny("server:s", "s", "sampling")
             assert "error" in await ask(hub, "inference/request", SEED)
             assert len(asked) == 2
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_of_the_library_has_the_hubs_model_write_in_both_eras(tmp_path: Path, era: Any) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"text": "One two three."}]')
+    toy = Model(kind="scripted", script=str(script), model="toy-1", context_window=1000)
+    server = Server("thinker")
+    server.feature("memory.think", "Thinks", uses=["inferenceRequest"])
+    host = Host(inference=Inference(default="toy"))
+    async with (
+        server.http() as address,
+        running_hub(tmp_path, {"s": Settings(url=address.url, era=era)}, models={"toy": toy}, host=host) as hub,
+    ):
+        await enable(hub, "memory.*")
+        heard: list[str] = []
+        result = await server.infer("memory.think", "Count.", on_chunk=heard.append)
+        assert (result.content, result.model, result.finish_reason) == ("One two three.", "toy-1", "end_turn")
+        assert result.usage.input_tokens > 0
+        await until(lambda: len(heard) == 3)
+        assert "".join(sorted(heard, key="One two three.".index)) == result.content
+        assert (await server.model_info()).id == "toy-1"
+        with pytest.raises(Fault, match="more than the model takes"):
+            await server.infer("memory.think", "x" * 8_000)

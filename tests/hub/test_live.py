@@ -178,7 +178,7 @@ async def test_declarations_change_while_the_server_runs(tmp_path: Path) -> None
 
 
 async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(tmp_path: Path) -> None:
-    rules = {"w": LiveRule(then="wake", feature_sets=("news.push",)), "d": LiveRule(then="drop")}
+    rules = {"w": LiveRule(then="wake", feature_sets=("news.push",), wakes_per_hour=1), "d": LiveRule(then="drop")}
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.push", "news.more")
         first, again = await push(hub, event(), event())
@@ -200,6 +200,8 @@ async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
         recorded = [found.record for found in await entries(hub, event="dev.interlock.live_event")]
         assert [found.details["eventId"] for found in recorded] == ["e1", "e2"]
         assert recorded[0].details["inferenceId"] == first["result"]["inferenceId"]
+        assert (await push(hub, event("e3")))[0]["result"] == {"accepted": True}, "the last run spent the budget"
+        assert (await hub.operate("events.list"))["events"][0]["cause"] == "budget, rule w"
 
 
 async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:

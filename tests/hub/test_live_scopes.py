@@ -12,6 +12,7 @@ import pytest
 
 from interlock.config.settings import Approvals, Hub, Scopes, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
+from interlock.hub.live.scopes import Elevations
 
 from .people import read_and_answer
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -106,7 +107,9 @@ async def test_t115_a_label_that_is_written_as_a_uri_is_judged_decoded(tmp_path:
         assert await write(hub, "/project/100%25") == "done"
 
 
-async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(tmp_path: Path) -> None:
+async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with scoped_hub(tmp_path) as hub:
 
         async def elevate(label: str, path: str | None = None) -> Any:
@@ -134,3 +137,13 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(tmp_path
             ("/project/a", True),
             ("/project/.env", False),
         ]
+
+        decide = Elevations.elevate
+
+        async def revoked_meanwhile(*asked: Any) -> Any:
+            result = await decide(*asked)
+            await disable(hub, "files.edit")
+            return result
+
+        monkeypatch.setattr(Elevations, "elevate", revoked_meanwhile)
+        assert (await elevate("/project/a"))["code"] == -32001, "the grant ended while the answer was made"

@@ -13,6 +13,7 @@ import pytest
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from hub.test_live import event, offer, push
 from hub.test_registration import ASKED, SERVES
+from interlock.config.model_settings import Host, Model
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
 from interlock.rooms import Participant
 
@@ -39,9 +40,17 @@ async def hub_in(folder: Path) -> AsyncIterator[RunningHub]:
     settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
     agents = {"careful": Agent(ask=("busy__ec*",))}
     needs = Permissions(require=("network.outbound",), policy="auto_approve")
-    servers = {"busy": child("busy_server.py", permissions=needs), "s": child("live_server.py", offer(), "{}")}
-    rooms = Rooms(topics={"build": Topic(members={"careful": "proposal-only"})})
-    async with running_hub(folder, servers, hub=settings, agents=agents, rooms=rooms) as running:
+    servers = {
+        "busy": child("busy_server.py", permissions=needs),
+        "s": child("live_server.py", offer(), "{}"),
+        "chat": child("channel_server.py"),
+    }
+    rooms = Rooms(topics={"build": Topic(members={"careful": "proposal-only", "ada": "full-access"})})
+    # Only a hub with a model has channels.
+    (folder / "script.json").write_text('[{"text": "yes"}]')
+    models = {"toy": Model(kind="scripted", script=str(folder / "script.json"))}
+    more = {"models": models, "host": Host(model="toy")}
+    async with running_hub(folder, servers, hub=settings, agents=agents, rooms=rooms, **more) as running:
         yield running
 
 
@@ -143,11 +152,25 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
         path = "/admin/participants/{id}"
         body = {"mode": "directed"}
         await admin.good("POST", path.replace("{id}", "careful") + "?topic=build", body, template=path)
+    path = "/admin/rooms/{topic}/"
+    at = path.replace("{topic}", "build")
+    await admin.good("POST", at + "messages", {"text": "hello"}, template=path + "messages")
+    await admin.good("POST", at + "proposals", {"method": "tools/call"}, template=path + "proposals")
+    assert (await admin.good("GET", at + "messages", template=path + "messages"))["messages"]
+    await admin.good("POST", at + "leave", template=path + "leave")
     assert (await admin.good("GET", "/admin/features"))["features"]
     switched = {"features": ["news.push"], "agent": "local", "because": "x"}
     path = "/admin/servers/{server}/features/"
     for act in ("enable", "disable", "enable"):
         await admin.good("POST", f"{path.replace('{server}', 's')}{act}", switched, template=path + act)
+    talking = {"features": ["news.talk"], "agent": "local", "because": "x"}
+    await admin.good("POST", f"{path.replace('{server}', 'chat')}enable", talking, template=path + "enable")
+    await hub.hub_app.live.connections.settled("chat", 60)
+    wish = {"server": "chat", "type": "chat", "address": {"channel": "#new"}}
+    channel = (await admin.good("POST", "/admin/channels/open", wish))["id"]
+    assert channel in [row["id"] for row in (await admin.good("GET", "/admin/channels"))["channels"]]
+    assert (await admin.good("POST", "/admin/channels/close", {"id": channel}))["closed"]
+    await admin.good("GET", "/admin/conversations")
     assert (await push(hub, event()))[0]["result"]["accepted"]
     assert (await admin.good("GET", "/admin/events"))["events"]
     assert (await admin.good("GET", "/admin/usage"))["usage"]

@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
         "sessions": Entry("sessions:sessions", "List and end the sessions of clients."),
+        "hook": Entry("hook:hook", "Print the events that wait for a client, for its next turn."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {
@@ -65,7 +66,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Chat": {
-        "channels": Entry("channels:channels", "List, open and close channels of servers."),
+        "channels": Entry("channels:channels", "List, open and close the channels of servers."),
         "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
         "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
     },

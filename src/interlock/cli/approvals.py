@@ -68,7 +68,7 @@ def approve(id: str, always: bool, as_json: bool) -> None:
     Example:
       interlock approvals approve a3f --always
     """
-    need_person()
+    need_person("approve calls")
     found = perform("approvals.show", {"id": id})
     details(found["decision"], found["view"] or "")
     click.confirm("Approve it?", default=False, abort=True, err=True)
@@ -88,7 +88,7 @@ def approve(id: str, always: bool, as_json: bool) -> None:
 
 
 @approvals.command()
-@performs("approvals.answer", "decision", person=True, answer="no")
+@performs("approvals.answer", "decision", person="deny calls", answer="no")
 @click.argument("id")
 def deny(row: Json, **given: Any) -> None:
     """Deny a call. Needs a terminal.
@@ -112,7 +112,7 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
       interlock approvals rules --revoke 5f2c01d9a7be
     """
     if make is not None:
-        need_person()
+        need_person("make rules")
         perform("rules.make", {"decision": make, "terminal": True})
     if revoke is not None:
         perform("rules.revoke", {"id": revoke})

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
 @click.option("--profile", metavar="NAME", help="The profile whose tools this client sees.")
+@click.option("--live", is_flag=True, help="Claude Code only: give it the events that wait, with each prompt.")
 @json_option
-def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_json: bool) -> None:
+def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: bool, as_json: bool) -> None:
     """Add the hub to a client's configuration, with its own key.
 
     The rest of the client's file does not change, and a copy of the old file is kept beside it. If no hub runs, one is
-    started. `interlock setup` does this for all your clients, and imports their servers.
+    started. `interlock setup` does this for all your clients, and imports their servers. `--live` adds a hook to Claude
+    Code's settings, which `--undo` removes too.
 
     \b
     Example:
@@ -33,8 +35,12 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
     """
     if only_print and undo:
         raise click.UsageError("Use either --print or --undo, not both.")
+    if live and (name != "claude-code" or only_print):
+        raise click.UsageError("--live writes a hook for claude-code; no other client has such hooks.")
     chosen = client(name)
     outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
+    if name == "claude-code" and not only_print:
+        outcome["hook"] = _set_hook(wanted=live and not undo)
     if as_json:
         show_json(outcome)
     elif only_print:
@@ -45,6 +51,12 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
         say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
         if outcome["backup"]:
             say(f"  copy of the old file: {plain(str(outcome['backup']))}")
+        if live:
+            from .client_hooks import CHANNEL
+
+            say(f"  with each prompt it gets the events that wait: {plain(str(outcome['hook']))}")
+            say("  → enable some: `interlock features enable SERVER FEATURE --agent claude-code`")
+            say(f"  → to be woken between prompts, start it with `{CHANNEL}`")
         if is_in_cache(executable()[0]):
             say(
                 "  → interlock runs from a cache that may be cleared; install it with `uv tool install interlock`",
@@ -86,6 +98,25 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     outcome = {"client": name, "path": str(chosen.path), "entry": entry}
     others = [other for other in _servers(chosen) if other != ENTRY]
     return {**outcome, "backup": str(backup) if backup else None, "others": others}
+
+
+def _set_hook(*, wanted: bool) -> str | None:
+    """Add our hook to Claude Code's settings, or remove it. Returns the file if it has the hook now."""
+    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
+
+    from .client_hooks import settings_file, with_hook, without_hook
+
+    path = settings_file().path
+    if not wanted and not path.exists():
+        return None
+    check_writable(path)
+    with locked_for_change(path):
+        text = _read(path)
+        changed = with_hook(text, executable()) if wanted else without_hook(text)
+        if changed != text:
+            back_up(path)
+            write_atomically(path, changed.encode())
+    return str(path) if wanted else None
 
 
 def existing_entry(chosen: Client) -> dict[str, object] | None:

@@ -32,7 +32,7 @@ def console(no_open: bool, as_json: bool) -> None:
     Example:
       interlock console
     """
-    need_person()
+    need_person("open the console")
     made = perform("console.code", {"terminal": True})
     if as_json:
         show_json(made)

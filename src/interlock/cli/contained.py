@@ -67,6 +67,21 @@ def install_packages(name: str, server: Server) -> Install | None:
         raise Failure(refused.message, refused.hint) from refused
 
 
+def check_folders(name: str, server: Server) -> None:
+    """Refuse folders that a contained server could never be given. Raises WrongUsage."""
+    from interlock.config import home_folder
+    from interlock.containment.plan import named_folders
+    from interlock.containment.policy import Refused
+    from interlock.hub.upstreams.contained_servers import containment_of
+
+    containment = containment_of(name, server, home_folder())
+    try:
+        if containment is not None:
+            named_folders(containment)
+    except Refused as refused:
+        raise WrongUsage(refused.message, refused.hint) from refused
+
+
 def sandbox_settings(
     sandbox: bool, is_url: bool, read: tuple[str, ...], write: tuple[str, ...], hosts: tuple[str, ...]
 ) -> Sandbox:

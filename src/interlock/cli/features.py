@@ -47,7 +47,7 @@ _AGENT = click.option("--agent", required=True, metavar="NAME", help="The agent 
 
 
 @features.command()
-@performs("features.enable", person=True)
+@performs("features.enable", person="enable feature sets")
 @_SERVER
 @_NAMES
 @_AGENT

@@ -7,33 +7,45 @@ import json
 import click
 
 from .completion import server_names
-from .perform import Json, performs
-from .show import bold, coloured, one_line, plain, say, say_table
+from .perform import Json, perform
+from .show import bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
 
 COLOURS = {"healthy": "green", "idle": "green", "degraded": "yellow"}
 
 
 @click.command()
-@performs("health")
 @click.argument("server", required=False, shell_complete=server_names)
-def health(found: Json, server: str | None) -> None:
+@json_option
+@click.pass_context
+def health(ctx: click.Context, server: str | None, as_json: bool) -> None:
     """Show the health of the hub and its servers.
 
     A server is healthy, degraded or unhealthy by its own word, by whether it answers, and by how its last calls ended.
-    With SERVER the hub asks it now.
+    With SERVER the hub asks it now. Ends with 1 if a server is unhealthy or down, or the hub refuses calls.
 
     \b
     Example:
       interlock health github
     """
+    found = perform("health", {"server": server})
+    if as_json:
+        show_json(found)
+    else:
+        _show(found, server)
+    if found["reason"] or any(row["health"] not in COLOURS for row in found["servers"]):
+        ctx.exit(1)
+
+
+def _show(found: Json, server: str | None) -> None:
     if found["reason"]:
         say(coloured(f"The hub refuses every call: {plain(found['reason'])}", "red"))
     say_table(_cells(row) for row in found["servers"])
     for row in found["servers"]:
         if server is not None and row.get("details"):
             say(one_line(json.dumps(row["details"]), 2000))
-    if not found["servers"]:
-        say("No servers yet.")
+    well = sum(row["health"] in ("healthy", "idle") for row in found["servers"])
+    count = len(found["servers"])
+    say(f"{well} of {counted(count, 'server')} {'is' if well == 1 else 'are'} healthy." if count else "No servers yet.")
 
 
 def _cells(row: Json) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ BECAUSE = click.option("--because", metavar="TEXT", help="The reason, stored wit
 
 
 def performs(
-    operation: str, member: str = "", *, person: bool = False, timeout: float = 30, **fixed: Any
+    operation: str, member: str = "", *, person: str = "", timeout: float = 30, **fixed: Any
 ) -> Callable[[Show], Show]:
     """Send the options, and `fixed` parameters, to the hub. Then print the result, or with `--json` the JSON of it.
 
-    `member` names the part of the result to print. `person`: only a person at a terminal may run the command.
+    `member` names the part of the result to print. `person`: only a person at a terminal may do so ("deny calls").
     """
 
     def decorate(show: Show) -> Show:
@@ -33,7 +33,7 @@ def performs(
         @functools.wraps(show)
         def command(as_json: bool, **given: Any) -> None:
             if person:
-                need_person()
+                need_person(person)
                 given["terminal"] = True
             found = perform(operation, {**given, **fixed}, timeout)
             found = found[member] if member else found
@@ -54,13 +54,13 @@ def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: fl
         return link.ask(f"hub/{operation}", given, timeout=timeout)
 
 
-def need_person() -> None:
-    """Raises Refused without a terminal, and in the terminal of an agent: only a person may answer."""
+def need_person(doing: str) -> None:
+    """Raises Refused without a terminal, and in the terminal of an agent: only a person may do this."""
     if not is_attended():
-        raise Refused("only a person at a terminal may answer", "run this in a terminal, or use `interlock watch`")
+        raise Refused(f"only a person at a terminal may {doing}", "run this in a terminal")
     if (agent := agent_of(os.environ)) is not None:
-        message = f"this is a command of {agent}, and only a person may answer"
-        raise Refused(message, "answer in a terminal of your own, or in `interlock console`")
+        message = f"this is a command of {agent}, and only a person may {doing}"
+        raise Refused(message, "use a terminal of your own, or the console")
 
 
 def say_rows(rows: Iterable[Json], cells: Callable[[Json], tuple[str, ...]], none: str) -> None:

@@ -47,7 +47,7 @@ _NAMES = click.argument("permissions", metavar="PERMISSION...", nargs=-1, requir
 
 
 @permissions.command()
-@performs("permissions.approve", person=True)
+@performs("permissions.approve", person="approve permissions")
 @_SERVER
 @_NAMES
 @EXPIRES

@@ -172,7 +172,7 @@ def fulfil(topic: str, proposal: str, to: tuple[str, ...], always: bool, as_json
     Example:
       interlock rooms fulfil build 5c1f
     """
-    need_person()
+    need_person("fulfil proposals")
     found = perform("approvals.show", {"id": _decision(topic, proposal)})
     details(found["decision"], found["view"] or "")
     click.confirm("Fulfil it?", default=False, abort=True, err=True)

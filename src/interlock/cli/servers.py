@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,33 @@ if TYPE_CHECKING:
 config_option = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to change.")
 
 
-@click.command()
+class _AddCommand(click.Command):
+    """Tells a program's own option from one of ours: the command of a server stands behind `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            split = self._start_of_command(given, error.option_name)
+            if split is None:
+                raise
+            words = shlex.join([*given[:split], "--", *given[split:]])
+            message = f"`interlock add` has no option {error.option_name}"
+            raise WrongUsage(message, f"write `--` before the command: interlock add {words}") from None
+
+    def _start_of_command(self, given: list[str], option: str) -> int | None:
+        """Where the words before an option of a program begin; None where no program is named."""
+        found = next((at for at, word in enumerate(given) if word.startswith(option)), 0)
+        at = found
+        while at > 1 and not given[at - 1].startswith("-"):
+            at -= 1
+        with_value = {name for each in self.params if not getattr(each, "is_flag", True) for name in each.opts}
+        at += at > 0 and given[at - 1] in with_value
+        return None if "--" in given or not 0 < at < found else at
+
+
+@click.command(cls=_AddCommand)
 @click.argument("name", metavar="[NAME]")
 @click.argument("target", nargs=-1, metavar="URL | FILE.py | -- COMMAND…")
 @click.option(
@@ -67,7 +94,7 @@ def add(
     """
     from interlock.config import Server
 
-    from .contained import install_packages, sandbox_settings
+    from .contained import check_folders, install_packages, sandbox_settings
 
     name, target, file = _parse_target(name, target)
     is_url = len(target) == 1 and "://" in target[0]
@@ -82,6 +109,7 @@ def add(
         sandbox=sandbox_settings(sandbox, is_url, read, write, host),
     )
     warnings = start_warnings(name, server)
+    check_folders(name, server)
     install_packages(name, server)
     tools = _start_once(name, server) if file else None
     changed = write_servers(config, {name: server})
@@ -129,15 +157,31 @@ def _parse_target(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, .
     word = target[0] if target else name
     if len(target) < 2 and word.endswith(".py"):
         raise WrongUsage(f"there is no file {word}", "give the path of a server's file, or a name and a command")
+    if "://" in word and len(target) != 1:
+        raise _not_one_target(name, target)
+    if len(target) == 1 and len(word.split()) > 1 and not Path(word).exists():
+        raise WrongUsage(f"`{word}` is one word, and no program", f"write interlock add {name} -- {word}")
     incomplete = len(target) == 1 and "://" not in word and not Path(word).exists()
     url = _ADDRESS.match(word) if incomplete else None
     if url is not None:
         scheme = "http" if word.startswith(("localhost", "127.")) else "https"
         command = f"interlock add {name} {scheme}://{url['rest']}"
         raise WrongUsage(f"`{word}` is neither a program nor a complete URL", f"write {command}")
+    if incomplete and re.match(r"https?\b[:/]", word):
+        raise WrongUsage(f"`{word}` is not a complete URL", f"write interlock add {name} https://HOST/PATH")
     if target:
         return name, target, False
     raise WrongUsage(f"`{name}` needs a URL or a command", f"for example: interlock add {name} -- npx -y PACKAGE")
+
+
+def _not_one_target(name: str, target: tuple[str, ...]) -> WrongUsage:
+    """A URL without a name, or with a command."""
+    if target:
+        return WrongUsage("a server has a URL or a command, not both", f"write interlock add {name} {target[0]}")
+    host = name.partition("://")[2].partition("/")[0].partition(":")[0]
+    parts = [part for part in host.split(".")[:-1] if part not in ("www", "api", "mcp")]
+    suggested = parts[-1] if parts and not host.replace(".", "").isdigit() else "NAME"
+    return WrongUsage("the server needs a name", f"write interlock add {suggested} {name}")
 
 
 def _start_once(name: str, server: Server) -> list[str]:

@@ -43,6 +43,8 @@ def show_status(found: Json) -> None:
         say("  → add one: `interlock add NAME -- command…` or `interlock add NAME URL`")
     for line in server_lines(servers):
         say(line)
+    for name in found.get("disabled") or []:
+        say(f"  {bold(plain(name))}  disabled  → set `enabled = true` in its table to use it")
     shown = {server.get("problem") for server in servers}
     for problem in found["config"]["problems"]:
         if problem.get("message") in shown:
@@ -83,8 +85,10 @@ def server_lines(servers: list[Json]) -> list[str]:
         if state == "connected" and (health := server.get("health")) in ("degraded", "unhealthy"):
             why = f"{health}: {'; '.join(server.get('health_reasons') or [])}"
             lines.append("      " + coloured(one_line(why, 160), "yellow"))
-        if (change := server.get("last_change")) and (state != "connected" or server.get("restarts")):
-            since = f"since {plain(server['since'])}: {change['before']} → {state} ({plain(change['reason'])})"
+        changed = state not in STARTING and (state != "connected" or server.get("restarts"))
+        if changed and (change := server.get("last_change")):
+            reason = plain(change["reason"]).replace("_", " ")
+            since = f"since {plain(server['since'])}: {change['before']} → {state} ({reason})"
             lines.append(f"      {since}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)

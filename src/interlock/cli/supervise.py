@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from time import monotonic, sleep
 from typing import Any
 
 import click
 
 from .completion import server_names
-from .failures import WrongUsage
-from .perform import Json, performs
-from .show import json_option, plain, say
+from .failures import Failure, WrongUsage
+from .hub_link import HubLink
+from .perform import Json, perform, performs
+from .show import json_option, plain, say, show_json
+from .status import STARTING, server_lines
 from .up import stop_hub
+
+START_S = 30.0
+"""How long `start` and `restart` wait for the server."""
 
 _SERVER = click.argument("server", shell_complete=server_names)
 _BECAUSE = click.option("--because", metavar="TEXT", help="The reason, for the audit log and for callers.")
 
 
 @click.command()
-@performs("servers.start")
 @_SERVER
 @_BECAUSE
-def start(found: Json, **given: Any) -> None:
+@json_option
+def start(server: str, because: str | None, as_json: bool) -> None:
     """Start a server that was stopped or is down.
+
+    It waits until the server runs, and ends with 1 if it cannot.
 
     \b
     Example:
       interlock start github
     """
-    say(f"{plain(found['server'])} starts. → `interlock status` shows it")
+    perform("servers.start", {"server": server, "because": because})
+    _show_started(server, as_json)
 
 
 @click.command()
@@ -56,14 +65,14 @@ def stop(server: str | None, because: str | None, now: bool, as_json: bool) -> N
 
 @performs("servers.stop")
 def _stop_server(found: Json, **given: Any) -> None:
-    say(f"{plain(found['server'])} has stopped. → `interlock start {plain(found['server'])}` starts it")
+    say(f"{plain(found['server'])} is stopped. → `interlock start {plain(found['server'])}` starts it")
 
 
 @click.command()
-@performs("servers.restart")
 @_SERVER
 @_BECAUSE
-def restart(found: Json, **given: Any) -> None:
+@json_option
+def restart(server: str, because: str | None, as_json: bool) -> None:
     """End a server's present run and start it again.
 
     Calls in progress fail.
@@ -72,4 +81,27 @@ def restart(found: Json, **given: Any) -> None:
     Example:
       interlock restart github
     """
-    say(f"{plain(found['server'])} starts again. → `interlock status` shows it")
+    perform("servers.restart", {"server": server, "because": because})
+    _show_started(server, as_json)
+
+
+def _show_started(server: str, as_json: bool) -> None:
+    """Print the server once it runs or has failed, and end with 1 if it has failed."""
+    deadline = monotonic() + START_S
+    with HubLink.open() as link:
+        while True:
+            rows = link.ask("hub/status")["servers"]
+            row = next((row for row in rows if row["id"] == server), {"id": server, "state": "removed"})
+            if row["state"] not in STARTING or monotonic() >= deadline:
+                break
+            sleep(0.05)
+    failed = row["state"] not in ("connected", *STARTING) and not row.get("needs_login")
+    if as_json:
+        show_json({"server": server, "state": row["state"], "problem": row.get("problem")})
+    elif row["state"] in STARTING:
+        say(f"{plain(server)} is still starting. → `interlock status` shows it")
+    elif not failed:
+        for line in server_lines([row]):
+            say(line)
+    if failed:
+        raise Failure(row.get("problem") or f"{server} is {row['state']}", row.get("hint") or "see `interlock status`")

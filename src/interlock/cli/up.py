@@ -197,7 +197,8 @@ def show_running(home: Path, as_json: bool, *, already: bool) -> None:
     show_status(status)
     if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
         _say_nothing_configured()
-    _say_next()
+    if not status.get("agents"):
+        _say_next()
 
 
 def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], None]:
@@ -214,7 +215,6 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
         say(f"Interlock listens on http://{listen}/mcp  (stop with Ctrl-C)")
         if loaded.config.demo:
             _say_nothing_configured()
-        _say_next()
         threading.Thread(target=_follow_servers, args=(home,), daemon=True).start()
 
     return announce
@@ -230,6 +230,8 @@ def _follow_servers(home: Path) -> None:
     deadline = monotonic() + FOLLOW_SERVERS_S
     try:
         with HubLink.open(home) as link:
+            if not link.ask("hub/status").get("agents"):
+                _say_next()
             while monotonic() < deadline:
                 status = link.ask("hub/status")
                 servers = status.get("servers", [])

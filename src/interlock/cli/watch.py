@@ -43,6 +43,9 @@ def watch(as_json: bool) -> None:
         if not attended:
             for row in rows:
                 _headline(row)
+            if not rows:
+                say("No approval requests are open.")
+            say("  → run it in a terminal to answer requests as they arrive", err=True)
             return
         say("Waiting for approval requests; stop with Ctrl-C.", err=True)
         with HubLink.open(home) as answers:
@@ -62,7 +65,7 @@ def _open_requests(rows: list[Json], link: HubLink, answers: HubLink) -> Iterato
 
 def _ask_person(row: Json, link: HubLink) -> None:
     """Ask until the person answers or leaves the request open."""
-    need_person()
+    need_person("answer approval requests")
     shown = link.ask("hub/approvals.show", {"id": row["id"]})
     current, view = shown["decision"], shown.get("view") or ""
     if current["state"] != "open":

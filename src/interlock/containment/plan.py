@@ -52,11 +52,8 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
     program = _program(argv[0], env.get("PATH", _PATH), cwd)
     home = Path(containment.folder, "home")
     (home / "tmp").mkdir(parents=True, exist_ok=True)
-    write = tuple(_named(containment.write, "write"))
-    for path in write:
-        if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
-            raise Refused(f"the server may not write to {path}: {why}", "name a folder of its own in `write`")
-    named = (*_named(containment.read, "read"), *write, str(home), *(() if install is None else (install.folder,)))
+    read_only, write = named_folders(containment)
+    named = (*read_only, *write, str(home), *(() if install is None else (install.folder,)))
     read = dict.fromkeys([*_system(), *_of_program(program), *_script(argv, cwd), *named])
     real = _system_folders() + tuple(os.path.realpath(path) for path in read if path not in _system())
     place = str(home) if cwd is None else os.path.realpath(cwd)
@@ -77,6 +74,15 @@ def plan(containment: Containment, argv: tuple[str, ...], env: Mapping[str, str]
         open_files=OPEN_FILES,
         time_s=containment.time_s,
     )
+
+
+def named_folders(containment: Containment) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The paths that the server may read, and those that it may write. Raises `Refused`."""
+    write = tuple(_named(containment.write, "write"))
+    for path in write:
+        if why := executed_outside(Path(path), Path(containment.folder).parent.parent):
+            raise Refused(f"the server may not write to {path}: {why}", "name a folder of its own in `write`")
+    return tuple(_named(containment.read, "read")), write
 
 
 def executed_outside(path: Path, hub_home: Path) -> str:

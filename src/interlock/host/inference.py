@@ -105,10 +105,11 @@ class ServerInference:
         model, priced, rule = self._model(live.server, asked.feature_set, conversation, agents)
         most = min(asked.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
         prompt = _prompt(asked, most)
-        expected = estimated(prompt, 0).input_tokens + most
-        if expected > priced.context_window:
-            raise Fault("TOO_LARGE", f"the messages have about {expected - most} tokens, more than the model takes")
-        with self._budgets.inference(live.server, expected):
+        asks = estimated(prompt, 0).input_tokens
+        if asks >= priced.context_window:
+            raise Fault("TOO_LARGE", f"the messages have about {asks} tokens, more than the model takes")
+        prompt = msgspec.structs.replace(prompt, max_tokens=min(most, priced.context_window - asks))
+        with self._budgets.inference(live.server, asks + most):
             running = _Running(live, request, asked)
             fault: Fault | None = None
             try:

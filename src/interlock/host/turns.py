@@ -84,7 +84,8 @@ class Turns:
         # An answer that a server may rewrite is shown to nobody before that.
         held = self._hooks.rewrites(turn)
         for _ in range(self._hub_app.config.host.rounds):
-            prompt = Prompt((*earlier, *running.messages), system_of(running.conversation.stable), tools)
+            system = system_of(running.conversation.stable)
+            prompt = Prompt((*earlier, *running.messages), system, tools, self._answer_room(running))
             calls = await self._answer(running, prompt, held=held)
             if not calls:
                 break
@@ -103,10 +104,16 @@ class Turns:
         turns = await self._conversations.turns(conversation.stored, first=conversation.stored.first)
         fixed = estimated(Prompt(tuple(running.messages), system_of(conversation.stable), tools), 0).input_tokens
         window = info.context_window or 0
-        room = window - fixed - RESERVE - self._hub_app.config.models[conversation.stored.model].max_tokens
+        room = window - fixed - min(RESERVE, window // 8) - self._answer_room(running)
         first = first_to_keep(turns, conversation.stored.first, max(room, 0))
         running.keep_from(first)
         return history(turn for turn in turns if turn.stored.index >= first)
+
+    def _answer_room(self, running: _Running) -> int:
+        """Tokens of an answer: as the settings say, and no more than half of the window."""
+        settings = self._hub_app.config.models.get(running.conversation.stored.model)
+        window = running.turn.model.info.context_window or 0
+        return max(1, min(window // 2, window if settings is None else settings.max_tokens))
 
     async def _answer(self, running: _Running, prompt: Prompt, *, held: bool) -> list[ToolUse]:
         """Ask the model once. Returns the tools that it calls."""

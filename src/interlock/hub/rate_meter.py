@@ -7,6 +7,7 @@ from bisect import bisect_left
 from typing import Final
 
 from interlock.config.settings import Rate
+from interlock.wire.errors import Fault
 
 GRAINS: Final = 32
 """A window with a limit of up to this many calls keeps the time of each. A larger one groups the calls within this part
@@ -121,6 +122,13 @@ class Meter:
         for window in self._windows:
             window.take(now)
 
+    def take_if_allowed(self, now: float) -> float:
+        """Count a call that is allowed now. Returns 0, or the seconds until one is allowed."""
+        wait_s = self.wait_s(now)
+        if wait_s <= 0:
+            self.take(now)
+        return max(0.0, wait_s)
+
     def give_back(self, taken: float) -> None:
         """Uncount a call that was counted at that time and not made."""
         for window in self._windows:
@@ -129,3 +137,26 @@ class Meter:
     def is_idle(self, now: float) -> bool:
         """Whether it has no calls, so that a new meter would be equal."""
         return all(window.is_idle(now) for window in self._windows)
+
+
+class Meters:
+    """Meters by name, one for each sender."""
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+        self._meters: dict[str, Meter] = {}
+
+    def wait_s(self, name: str, rate: Rate, now: float) -> float:
+        """Count a message of a sender if its rate allows it now. Returns 0, or the seconds until it does."""
+        meter = self._meters.get(name)
+        if meter is None:
+            meter = self._meters[name] = Meter(self._of, rate)
+        elif meter.rate != rate:
+            meter.limit(rate)
+        return meter.take_if_allowed(now)
+
+    def take(self, name: str, rate: Rate, now: float) -> None:
+        """Count a message of a sender. Raises RATE_LIMITED."""
+        wait_s = self.wait_s(name, rate, now)
+        if wait_s > 0:
+            raise Fault("RATE_LIMITED", f"the {self._of}'s rate is used up", retry_after_ms=int(wait_s * 1000) + 1)

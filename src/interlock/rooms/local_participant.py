@@ -20,7 +20,7 @@ from interlock.protocols.mcpx.envelopes import PROTOCOL, Envelope, decode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
 from interlock.rooms.member import Member
-from interlock.transports.websocket import text_of
+from interlock.transports.websocket_frames import text_of
 
 MOST_UNREAD: Final = 256
 MOST_UNREAD_BYTES: Final = 1024 * 1024

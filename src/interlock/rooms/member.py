@@ -12,7 +12,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
 from interlock.protocols.mcpx.envelopes import Envelope, decode
 from interlock.protocols.mcpx.errors import Reason, Refusal
-from interlock.transports.websocket import Taken
+from interlock.transports.websocket_frames import Taken
 
 if TYPE_CHECKING:
     from interlock.rooms.room import Room

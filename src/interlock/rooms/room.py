@@ -33,7 +33,8 @@ from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.outgoing import Outgoing
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
 from interlock.rooms.resident import Resident
-from interlock.transports.websocket import Taken, text_frame
+from interlock.transports.websocket import text_frame
+from interlock.transports.websocket_frames import Taken
 
 MOST_METERS: Final = 20_000
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)

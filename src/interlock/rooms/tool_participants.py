@@ -26,7 +26,7 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import Member
 from interlock.rooms.tickets import Admitted
-from interlock.transports.websocket import text_of
+from interlock.transports.websocket_frames import text_of
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 

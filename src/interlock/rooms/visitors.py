@@ -21,7 +21,7 @@ from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.tickets import Admitted
-from interlock.transports.websocket import text_of
+from interlock.transports.websocket_frames import text_of
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:

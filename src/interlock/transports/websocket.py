@@ -8,7 +8,6 @@ loop's time (`fairness.py`); beyond that the rest waits in the peer's own connec
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable, Mapping
 from time import monotonic, thread_time
 from typing import Final, Protocol
@@ -21,7 +20,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from interlock.transports.fairness import Share
-from interlock.transports.websocket_frames import Frames, is_closing, is_message_end
+from interlock.transports.websocket_frames import Frames, Taken, is_closing, is_message_end
 from interlock.wire.errors import Fault
 
 
@@ -42,16 +41,6 @@ DEFAULT_BOUNDS: Final = WebSocketBounds()
 
 TURN_S: Final = 0.001
 """How much of the loop's time the frames of one peer may take at once."""
-
-
-class Taken(enum.Enum):
-    """What became of a message."""
-
-    ACCEPTED = enum.auto()
-    REFUSED = enum.auto()
-    """Answered with a refusal. Its cost counts against the peer's share of the loop."""
-    LATER = enum.auto()
-    """Not taken. Nothing more is read until `resume`."""
 
 
 class MessageReceiver(Protocol):
@@ -345,12 +334,6 @@ def accept(target: bytes, headers: Mapping[bytes, bytes], subprotocol: str | Non
 def text_frame(data: bytes) -> bytes:
     """A message as a frame, which is the same for every peer of a server."""
     return Frame(Opcode.TEXT, data).serialize(mask=False)
-
-
-def text_of(frame: bytes) -> bytes:
-    """The message in a frame of `text_frame`."""
-    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
-    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]
 
 
 def _nothing() -> None:

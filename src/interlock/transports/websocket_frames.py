@@ -1,12 +1,25 @@
 """Cuts the bytes of a WebSocket into frames, so that a reader can count frames and stop between two of them.
 
-It reads lengths alone (RFC 6455, Base Framing Protocol). `websockets` judges the frames.
+It reads lengths alone (RFC 6455, Base Framing Protocol). `websockets` judges the frames, and is imported with the first
+participant.
 """
 
 from __future__ import annotations
 
+import enum
+
 _FINAL, _CONTROL, _OPCODE, _CLOSE = 0x80, 0x08, 0x0F, 0x08
 _MASKED, _LENGTH = 0x80, 0x7F
+
+
+class Taken(enum.Enum):
+    """What became of a message."""
+
+    ACCEPTED = enum.auto()
+    REFUSED = enum.auto()
+    """Answered with a refusal. Its cost counts against the peer's share of the loop."""
+    LATER = enum.auto()
+    """Not taken. Nothing more is read until `resume`."""
 
 
 class Frames:
@@ -70,3 +83,9 @@ def is_message_end(first: int) -> bool:
 def is_closing(first: int) -> bool:
     """Whether a frame with this first byte ends the connection."""
     return first & _OPCODE == _CLOSE
+
+
+def text_of(frame: bytes) -> bytes:
+    """The message in a frame of `text_frame`."""
+    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
+    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]

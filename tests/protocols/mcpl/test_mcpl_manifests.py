@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.protocols.mcpl.manifests import canonical, changed_domains, digest, impacts, sorted_set
-from interlock.protocols.mcpl.negotiation import Offer, read_manifest
+from interlock.protocols.mcpl.manifests import canonical, digest, sorted_set
 from interlock.wire.errors import Fault
 
 DEMO: dict[str, Any] = {
@@ -122,37 +121,3 @@ def test_a_manifest_nested_too_deeply_is_refused() -> None:
 
 def test_sets_sort_by_their_bytes_beyond_the_basic_plane() -> None:
     assert sorted_set(["\U00010000", "\ufffd", "a", "B", "a"]) == ["B", "a", "\ufffd", "\U00010000"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "domains"),
-    [
-        ({"version": "0.5"}, {"version": "0.5.1", "revision": "x"}, ()),
-        ({}, {"pushEvents": True}, ("capabilities",)),
-        ({}, {"featureSets": {}}, ("featureSets", "tagOntology")),
-        (with_sets(a=declared()), with_sets(a=declared(description="e")), ("featureSets",)),
-        (with_sets(a=declared()), with_sets(a=declared(tagOntology={})), ("tagOntology",)),
-    ],
-)
-def test_domains_are_those_that_differ(
-    old: dict[str, object], new: dict[str, object], domains: tuple[str, ...]
-) -> None:
-    assert changed_domains(old, new) == domains
-    assert changed_domains(new, new) == ()
-
-
-def offer(manifest: dict[str, object]) -> Offer:
-    found = read_manifest(manifest)
-    assert found is not None
-    return found
-
-
-def test_a_changed_manifest_revokes_at_once_and_grants_nothing() -> None:
-    old = offer({**DEMO})
-    new = offer({"version": "0.5", "pushEvents": True, "modelInfo": True, "featureSets": {}})
-    found = impacts(old, new, frozenset({"pushEvents", "channels.publish"}), frozenset({"demo.messaging"}))
-    assert {(entry.impact, entry.subject, entry.disposition) for entry in found} == {
-        ("capability-revoked", "channels.publish", "applied"),
-        ("capability-expansion-pending", "modelInfo", "decision-needed"),
-        ("feature-degraded", "demo.messaging", "applied"),
-    }

@@ -21,8 +21,7 @@ from interlock.protocols.mcpl.wake import (
     coalescing_key,
     decide,
     quiet_until,
-    settle,
-    spend,
+    server_key,
 )
 from interlock.protocols.patterns import PatternError
 
@@ -93,7 +92,7 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
         {"from_agent": True},
         {"tags": frozenset({"chat:from-agent"})},
         {"tags": frozenset({"chat:from-self"})},
-        {"chain": ("bob", "alice")},
+        {"chain": ("alice", "bob", "alice", "alice")},
         {"from_agent": True, "tags": frozenset({"chat:from-human"})},
     ],
 )
@@ -103,7 +102,8 @@ def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(oc
 
 
 def test_a_chain_of_other_agents_is_no_loop() -> None:
-    assert verdict(WakePolicy((WAKE,)), event(chain=("bob",)))[0] == "wake"
+    assert verdict(WakePolicy((WAKE,)), event(chain=("bob",) * 9))[0] == "wake"
+    assert verdict(WakePolicy((WAKE,)), event(chain=("alice", "bob", "alice")))[0] == "wake", "a few rounds are work"
 
 
 NIGHT = QuietHours(time(22), time(7))
@@ -193,11 +193,17 @@ def test_a_clock_that_runs_backwards_forgives_nothing() -> None:
     assert spent.at(100) == (2, 0)
 
 
+def spent(occurrence: Occurrence, now: datetime) -> Ledger:
+    """The ledger with one wake, for the first rule."""
+    keys = ("*", server_key(0, occurrence.server))
+    return Ledger().add(keys, now.timestamp(), wakes=1, tokens=occurrence.tokens)
+
+
 def test_a_full_budget_holds_and_says_until_when() -> None:
     policy = WakePolicy((WakeRule(Verdict.WAKE, budget=Budget(wakes=1)),))
     decision = decide(policy, event(tokens=10), Ledger(), NOON)
     assert decision.verdict is Verdict.WAKE
-    ledger = spend(Ledger(), decision, event(tokens=10), NOON)
+    ledger = spent(event(tokens=10), NOON)
     held = decide(policy, event(), ledger, NOON)
     assert (held.verdict, held.cause) == (Verdict.HOLD, "budget")
     assert held.until is not None
@@ -208,12 +214,17 @@ def test_a_full_budget_holds_and_says_until_when() -> None:
 
 def test_everything_together_has_a_budget_too() -> None:
     policy = WakePolicy((WAKE,), budget=Budget(tokens=100))
-    decision = decide(policy, event(tokens=10), Ledger(), NOON)
-    ledger = settle(spend(Ledger(), decision, event(tokens=10), NOON), decision, event(tokens=10), NOON, 95)
+    ledger = spent(event(tokens=95), NOON)
     assert verdict(policy, event(server="other", tokens=10), NOON, ledger) == ("hold", "budget")
     assert verdict(policy, event(server="other", tokens=5), NOON, ledger)[0] == "wake"
-    cheap = settle(ledger, decision, event(tokens=10), NOON, 1)
-    assert cheap.of("*").at(NOON.timestamp()) == ledger.of("*").at(NOON.timestamp())
+
+
+def test_a_wake_that_was_not_committed_is_taken_back() -> None:
+    at = NOON.timestamp()
+    keys = ("*", server_key(0, "s"))
+    twice = spent(event(tokens=10), NOON).add(keys, at + 90, wakes=1, tokens=7)
+    assert twice.take_back(keys, at + 90, wakes=1, tokens=7).of("*").at(at + 90) == (1, 10)
+    assert twice.take_back(keys, at - 300, wakes=1, tokens=7) == twice, "a spend that was never counted takes nothing"
 
 
 def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:

@@ -50,6 +50,10 @@ class ServerOperations:
     def _known(self, server: str) -> Upstream:
         upstream = self._hub_app.upstreams.get(server)
         if upstream is None:
+            configured = self._hub_app.config.servers.get(server)
+            if configured is not None and not configured.enabled:
+                hint = f"set `enabled = true` for it in {configured.source}"
+                raise Fault("NOT_FOUND", f"the server {server!r} is disabled", hint=hint)
             raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` shows all of them")
         return upstream
 

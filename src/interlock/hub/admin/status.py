@@ -55,6 +55,7 @@ class StatusOperations:
             policy_version=hub_app.policy_version.number,
             catalog_generation=hub_app.catalog.generation,
             servers=[self._server(upstream) for upstream in hub_app.upstreams],
+            disabled=[name for name, server in config.servers.items() if not server.enabled],
             agents=[AgentStatus(key.principal, key.kind, key.profile) for key in hub_app.keys.list()],
             calls=hub_app.hub.open_calls,
             memory_mb=resident_mb(),
@@ -245,6 +246,8 @@ class Status(msgspec.Struct):
     catalog_generation: int
     """How often the lists of this node changed."""
     servers: list[ServerStatus]
+    disabled: list[str]
+    """Servers of the configuration that are switched off."""
     agents: list[AgentStatus]
     calls: int
     memory_mb: float | None

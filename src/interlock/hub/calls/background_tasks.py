@@ -39,13 +39,21 @@ class BackgroundTasks:
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, request))
 
+    async def settled(self) -> None:
+        """Wait until no task is running."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def cancel(self) -> None:
+        """Cancel the running tasks."""
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self) -> None:
         """Cancel the running tasks, and wait until they are done."""
         self._closing = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _done(self, request: Exchange | Call | None, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -106,7 +106,7 @@ class GateChain:
         """The processor of a target's results: what its server's settings ask for, and events for the principal."""
         if target.kind != "tool":
             return self._maskers.get(target.server)
-        return self._live.riding(principal, self._processors.get(target.server), self._judging)
+        return self._live.with_events(principal, target.server, self._processors.get(target.server), self._judging)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

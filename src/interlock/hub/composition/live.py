@@ -17,22 +17,23 @@ from interlock.hub.catalog.items import Tool
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
 from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
-from interlock.hub.live.outgoing import OutgoingWebhook
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.riding import RidingEvents
 from interlock.hub.live.scopes import Elevations, ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
+from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.wakes import Wakes
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import StoreError
@@ -49,18 +50,18 @@ class LiveParts:
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
         self.offers = LiveOffers(addresses)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
-        self.wakes = Wakes(settings, self.deliveries, journal, foundation.bus, foundation.log)
+        self.causes = Causes()
+        self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         registered = RegisteredChannels()
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
-        self.webhook = OutgoingWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
+        self.webhook = WakeWebhook(lambda: settings().webhook, foundation.resolver, foundation.bus, foundation.log)
         self.usage = Usage(lambda: foundation.store, self.deliveries, self.refusals, self.wakes)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._touched: dict[str, asyncio.TimerHandle] = {}
-        self._riding = BackgroundTasks()
         self._list_changed: Callable[[], None] | None = None
 
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
@@ -77,11 +78,12 @@ class LiveParts:
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""
         await self.connections.close()
+        await self.intake.close()
         await self.wakes.close()
         await self.webhook.close()
         for timer in self._touched.values():
             timer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def sweep(self) -> None:
         """Forget what is old."""
@@ -119,19 +121,19 @@ class LiveParts:
         config = self._foundation.config
         return LiveGate(config.hub.mode, config.live.ask_s, self.deliveries, risk_of, self._foundation.log)
 
-    def riding(self, principal: Principal, inner: ResultProcessor | None, judging: Judging) -> ResultProcessor | None:
-        """The processor of a principal's results: events ride on them, where it gets any."""
+    def with_events(
+        self, principal: Principal, server: str, inner: ResultProcessor | None, judging: Judging
+    ) -> ResultProcessor | None:
+        """The processor of a principal's results: held events are attached to them, where it gets any."""
         if not self.offers.offered(principal, bare=False):
             return inner
-        return RidingEvents(inner, self.deliveries, judging, self._riding)
+        return EventAttachment(principal.id, server, inner, self.deliveries, self.causes, judging, self._tasks)
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)
         if self._list_changed is not None:
             self._list_changed()
-            task = asyncio.ensure_future(self._withdraw(server))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._withdraw(server), None)
 
     async def _withdraw(self, server: str) -> None:
         try:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
+from interlock.client.connection import Connection
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.calls import CallParts
 from interlock.hub.composition.live import LiveParts
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.journal import Journal
+from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.commands import StateChange
+from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.event_feeds import EventFeeds
+from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.wire.messages import Request
 
 
 class UpstreamRouter:
-    """Implements `UpstreamHost` with the parts of one hub."""
+    """Implements `UpstreamHost` with the parts of one hub: each method calls the part that it concerns."""
 
     def __init__(
         self,
@@ -29,21 +38,59 @@ class UpstreamRouter:
         live: LiveParts,
         event_feeds: EventFeeds,
     ) -> None:
+        self._approvals = approvals
+        self._changes = changes
+        self._calls = calls
         self._journal = journal
+        self._claims = claims
         self._bus = bus
-        self.prepare = approvals.server_policies.prepared
-        self.on_offer = approvals.take
-        self.on_claim = claims.take
-        self.ask_client = calls.pipeline.ask_client
-        self.on_event = event_feeds.on_event
-        self.subscriptions = changes.subscriptions
-        self.on_task_notification = calls.tracker.on_notification
-        self.watched_tasks = calls.tracker.followed
-        self.on_greeted = live.on_greeted
-        self.on_connection_closed = live.connections.on_closed
-        self.is_live = live.connections.is_live
-        self.on_live_request = live.connections.on_request
-        self.on_live_notification = live.connections.on_notification
+        self._live = live
+        self._event_feeds = event_feeds
+
+    # Decisions about a server and its requests
+
+    async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
+        await self._approvals.server_policies.prepared(server, connection, agreement, shared=shared)
+
+    async def on_offer(self, offer: Offer) -> None:
+        await self._approvals.take(offer)
+
+    def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
+        return self._calls.pipeline.ask_client(request)
+
+    # MCPL: messages that a server sends by itself
+
+    async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
+        await self._live.on_greeted(server, key, owner, connection)
+
+    def on_connection_closed(self, server: str, key: str | None, connection: Connection) -> None:
+        self._live.connections.on_closed(server, key, connection)
+
+    def is_live(self, server: str) -> bool:
+        return self._live.connections.is_live(server)
+
+    def on_live_request(self, server: str, key: str | None, request: Request) -> bool:
+        return self._live.connections.on_request(server, key, request)
+
+    def on_live_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
+        self._live.connections.on_notification(server, key, method, params)
+
+    # Tasks, resources, events and claims
+
+    def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
+        self._calls.tracker.on_notification(server, owner, method, params)
+
+    def watched_tasks(self, server: str) -> Sequence[str]:
+        return self._calls.tracker.followed(server)
+
+    def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
+        return self._changes.subscriptions(server, connection_key)
+
+    def on_event(self, server: str, params: bytes) -> None:
+        self._event_feeds.on_event(server, params)
+
+    def on_claim(self, server: str, method: str, params: bytes) -> None:
+        self._claims.take(server, method, params)
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:
         """Record the change in the audit log, and publish it."""

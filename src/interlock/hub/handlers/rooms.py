@@ -16,6 +16,7 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.sessions.session import Exchange, Session
+from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
 from interlock.judge.results import judge_result
@@ -27,7 +28,6 @@ from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
     from interlock.hub.audit.entries import Ticket
-    from interlock.signatures.validate import Validator
 
 FITS = "arguments must fit the tool's input schema"
 
@@ -74,7 +74,7 @@ class RoomHandler:
         self._deliveries = deliveries
         self._background = background
         self._clients: RoomClients | None = None
-        self._validators: dict[str, Validator] = {}
+        self._arguments = ArgumentCheck(ROOM_SCHEMAS)
 
     def open(self, clients: RoomClients) -> None:
         """Serve these rooms from now on."""
@@ -93,7 +93,7 @@ class RoomHandler:
         fields = members(exchange.request.params)
         raw = bytes(fields.get("arguments", b"{}"))
         try:
-            arguments = self._checked(name, raw)
+            arguments = self._arguments.read(name, raw)
         except Fault as fault:
             self._requests.refused(exchange, caller, name, fault, "schema", FITS)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
@@ -135,21 +135,6 @@ class RoomHandler:
         if any(message.label["from"] != GATEWAY for message in messages):
             self._deliveries.touch(caller.principal.id)
         return await self._judging.elsewhere(lambda: [shown(message) for message in messages]) if messages else []
-
-    def _checked(self, name: str, raw: bytes) -> dict[str, Any]:
-        try:
-            arguments = msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
-        validator = self._validators.get(name)
-        if validator is None:
-            from interlock.signatures.validate import Validator
-
-            validator = self._validators[name] = Validator(ROOM_SCHEMAS[name])
-        if problems := validator.check(arguments):
-            reasons = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
-            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:500]}")
-        return arguments
 
     def _room_clients(self) -> RoomClients:
         if self._clients is None:

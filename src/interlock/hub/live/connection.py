@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl import states
 from interlock.protocols.mcpl.channels import Channel
@@ -31,9 +32,14 @@ class LiveConnection:
         """The only agent that it speaks for; None on the shared connection."""
         self.connection = connection
         self.state = states.Connection(offer)
-        self.open: dict[Id, asyncio.Task[None]] = {}
-        self.receipt: asyncio.Task[None] | None = None
-        """Takes the server's receipt for the latest update."""
+        self.open: set[Id] = set()
+        """Requests that the hub has not answered yet."""
+        self.requests = BackgroundTasks()
+        """Answers the server's requests."""
+        self.updates = BackgroundTasks()
+        """Tells the server what is on, and reads what it declares."""
+        self.receipt: asyncio.Future[None] | None = None
+        """Done when the server's receipt for the latest update was taken."""
         self.approved: set[tuple[str, str, str]] = set()
         """Scopes that were approved on it: feature set, label, and digest of the payload."""
         self.hooks: dict[str, str] = {}

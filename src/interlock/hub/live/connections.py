@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+import logging
+from typing import Final, Protocol
 
 import msgspec
 
@@ -32,11 +32,15 @@ from interlock.protocols.mcpl.scopes import Elevate
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
+_log = logging.getLogger(__name__)
+
 UPDATE: Final = "featureSets/update"
 ANSWER_TIMEOUT_S: Final = 10.0
 """How long a server may take to answer an update or for its manifest."""
 MAX_OPEN: Final = 1_024
 """Requests of one connection that the hub has not answered yet."""
+MAX_TASKS: Final = 2 * MAX_OPEN
+"""Requests, answers and notifications of one connection that are under way."""
 
 
 class Handler(Protocol):
@@ -64,8 +68,6 @@ class LiveConnections:
         self._elevations: Elevations | None = None
         self._handlers: dict[str, Handler] = {}
         self._open: dict[Place, LiveConnection] = {}
-        self._tasks: dict[asyncio.Task[None], str] = {}
-        """What is under way with servers, by the server."""
 
     def decide_scopes_with(self, elevations: Elevations) -> None:
         """Put requests for scopes to people."""
@@ -112,8 +114,8 @@ class LiveConnections:
         live = self._open.get((server, key))
         if live is not None and live.connection is connection:
             del self._open[server, key]
-            for task in list(live.open.values()):
-                task.cancel()
+            live.requests.cancel()
+            live.updates.cancel()
 
     def is_live(self, server: str) -> bool:
         """Whether a server speaks MCPL on its shared connection."""
@@ -126,52 +128,45 @@ class LiveConnections:
 
     def on_features(self, server: str) -> None:
         """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
-        for live in [live for live in self._open.values() if live.server == server]:
-            self._begin(live, self._update(live))
+        for live in self._of(server):
+            live.updates.begin(self._update(live), None)
 
     async def settled(self, server: str, timeout_s: float) -> None:
         """Wait until a server was told of its feature sets and has answered, or the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while under_way := [task for task, name in self._tasks.items() if name == server]:
-                    await asyncio.wait(under_way)
+                for live in self._of(server):
+                    await live.updates.settled()
 
     def on_request(self, server: str, key: str | None, request: Request) -> bool:
         """Take a request of a server. False where it does not speak MCPL, or where this is no method of MCPL."""
         live = self._open.get((server, key))
         if live is None or request.method not in METHODS:
             return False
-        if len(live.open) >= MAX_OPEN:
-            self._refuse(
-                live, request, Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
-            )
+        over = _over_bound(live, request)
+        if over is not None:
+            self._refuse(live, request, over)
             return True
+        arrival: Arrival | None = None
         try:
-            work = self._answer(live, request, self._admit(live, request))
+            arrival = self._admit(live, request)
         except Fault as fault:
             if live.receipt is None or live.receipt.done():
                 self._refuse(live, request, fault)
                 return True
-            work = self._answer_after_receipt(live, request)
-        task = asyncio.ensure_future(work)
-        live.open[request.id] = task
-        task.add_done_callback(lambda _: live.open.pop(request.id, None))
+        live.open.add(request.id)
+        live.requests.begin(self._answer(live, request, arrival), None)
         return True
 
     def _admit(self, live: LiveConnection, request: Request) -> Arrival:
         in_hook = live.in_hook(request.params)
         return admit(live.state, request.method, request.params, live.channels, in_hook=in_hook)
 
-    async def _answer_after_receipt(self, live: LiveConnection, request: Request) -> None:
+    async def _admitted_after_receipt(self, live: LiveConnection, request: Request) -> Arrival:
         """Judge a request again that may have overtaken the server's receipt: they can come on different streams."""
         if live.receipt is not None:
             await asyncio.wait([live.receipt])
-        try:
-            arrival = self._admit(live, request)
-        except Fault as fault:
-            self._refuse(live, request, fault)
-            return
-        await self._answer(live, request, arrival)
+        return self._admit(live, request)
 
     def on_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification of a server, if it is one of MCPL."""
@@ -192,11 +187,15 @@ class LiveConnections:
             except Fault as fault:
                 self._refusals.add(server, method, "", "", fault)
                 return
-            self._begin(live, self._redeclare(live, msgspec.structs.replace(live.state.offer, feature_sets=sets)))
+            offer = msgspec.structs.replace(live.state.offer, feature_sets=sets)
+            live.updates.begin(self._redeclare(live, offer), None)
         elif isinstance(arrival.params, ManifestChanged):
-            self._begin(live, self._read_manifest(live))
+            live.updates.begin(self._read_manifest(live), None)
         elif (handler := self._handlers.get(method)) is not None:
-            self._begin(live, self._take(live, handler, Request("", method, params), arrival))
+            if len(live.requests) >= MAX_TASKS:
+                self._refusals.add(server, method, "", "", Fault("RESOURCE_EXHAUSTED", "too much is under way"))
+                return
+            live.requests.begin(self._take(live, handler, Request("", method, params), arrival), None)
 
     def _deliver(self, live: LiveConnection, key: str | None, params: bytes) -> None:
         """Take a message of a server of the stateless era, from the stream that the hub opened."""
@@ -213,7 +212,10 @@ class LiveConnections:
             self._refuse(live, Request(said.id, said.method, inner), unknown)
 
     def _say(self, live: LiveConnection, answer: Answer) -> None:
-        """Answer a server of the stateless era, with a request."""
+        """Answer a server of the stateless era, with a request. One that takes no answers gets no more of them."""
+        if len(live.requests) >= MAX_TASKS:
+            self._log(live.server, "takes its answers too slowly; some were dropped")
+            return
 
         async def say() -> None:
             try:
@@ -221,39 +223,49 @@ class LiveConnections:
             except Fault as fault:
                 self._log(live.server, f"did not take an answer: {fault.message}"[:500])
 
-        self._begin(live, say())
+        live.requests.begin(say(), None)
 
     async def close(self) -> None:
         """End everything under way."""
-        tasks = [*self._tasks, *(task for live in self._open.values() for task in live.open.values())]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for live in list(self._open.values()):
+            await live.requests.close()
+            await live.updates.close()
 
-    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival) -> None:
-        event = arrival.params
+    async def _answer(self, live: LiveConnection, request: Request, arrival: Arrival | None) -> None:
+        """Answer a request. An error that nobody foresaw is logged, and is an answer too."""
         try:
-            result: msgspec.Struct
-            if isinstance(event, PushEvent):
-                agents = live.recipients(self._features, event.feature_set)
-                result = await self._pushes.accept(live.server, event, agents)
-            elif isinstance(event, Elevate) and self._elevations is not None:
-                result = await self._elevations.elevate(live, event)
-                admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
-                self._refusals.elevated(live.server, event.feature_set, event.scope.label, approved=result.approved)
-            else:
-                handler = self._handlers.get(request.method)
-                if handler is None:
-                    raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
-                result = await handler.serve(live, request, arrival)
+            if arrival is None:
+                arrival = await self._admitted_after_receipt(live, request)
+            result = await self._served(live, request, arrival)
         except Fault as fault:
             self._refuse(live, request, fault)
+        except Exception:
+            _log.exception("a request of %s could not be answered: %s", live.server, request.method)
+            self._refuse(live, request, Fault("INTERNAL_ERROR", "a fault of the hub; it was logged"))
         else:
             if live.connection.modern:
                 self._say(live, Answer(request.id, msgspec.to_builtins(result)))
                 return
             with contextlib.suppress(Fault):
                 live.connection.answer(request.id, msgspec.json.encode(result))
+        finally:
+            live.open.discard(request.id)
+
+    async def _served(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
+        """The result of a request. Raises a `Fault` to refuse it."""
+        params = arrival.params
+        if isinstance(params, PushEvent):
+            agents = live.recipients(self._features, params.feature_set)
+            return await self._pushes.accept(live.server, params, agents)
+        if isinstance(params, Elevate) and self._elevations is not None:
+            result = await self._elevations.elevate(live, params)
+            admit(live.state, request.method, request.params)  # a grant that was revoked meanwhile is no grant
+            self._refusals.elevated(live.server, params.feature_set, params.scope.label, approved=result.approved)
+            return result
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise Fault("METHOD_NOT_FOUND", f"the hub does not serve {request.method}")
+        return await handler.serve(live, request, arrival)
 
     async def _take(self, live: LiveConnection, handler: Handler, said: Request, arrival: Arrival) -> None:
         """Take a notification. It has no answer, so a refusal is only recorded."""
@@ -298,11 +310,14 @@ class LiveConnections:
             # The request is on its way once the task has run; nothing else is sent before that.
             await asyncio.sleep(0)
             live.state = states.written(live.state, number)
-            live.receipt = self._begin(live, self._take_receipt(live, number, asked))
+            live.receipt = asyncio.get_running_loop().create_future()
+            live.updates.begin(self._take_receipt(live, number, asked, live.receipt), None)
         except Fault as fault:
             self._log(live.server, f"was not told of its feature sets: {fault.message}")
 
-    async def _take_receipt(self, live: LiveConnection, number: int, asked: asyncio.Future[bytes]) -> None:
+    async def _take_receipt(
+        self, live: LiveConnection, number: int, asked: asyncio.Future[bytes], taken: asyncio.Future[None]
+    ) -> None:
         receipt = None
         try:
             row = METHODS[UPDATE]
@@ -310,7 +325,9 @@ class LiveConnections:
             receipt = found if isinstance(found, feature_sets.Receipt) else None
         except (Fault, msgspec.MsgspecError, UnicodeDecodeError) as cause:
             self._log(live.server, f"did not accept its feature sets: {cause}")
-        live.state = states.answered(live.state, number, receipt)
+        finally:
+            live.state = states.answered(live.state, number, receipt)
+            taken.set_result(None)
         if receipt is not None and (not receipt.accepted or receipt.notes):
             live.note = receipt.reason or "; ".join(receipt.notes)
             self._log(live.server, f"answered its feature sets: accepted={receipt.accepted} {live.note}"[:1000])
@@ -326,11 +343,17 @@ class LiveConnections:
         if offer is not None and offer.dialect is live.state.dialect:
             await self._redeclare(live, offer)
 
-    def _begin(self, live: LiveConnection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._tasks[task] = live.server
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-        return task
+    def _of(self, server: str) -> list[LiveConnection]:
+        return [live for live in self._open.values() if live.server == server]
 
     def _log(self, server: str, text: str) -> None:
         self._logs.add(server, "hub", text)
+
+
+def _over_bound(live: LiveConnection, request: Request) -> Fault | None:
+    """Why a connection cannot have one more open request."""
+    if request.id in live.open:
+        return Fault("INVALID_REQUEST", "another request with this id is open")
+    if len(live.open) >= MAX_OPEN:
+        return Fault("RESOURCE_EXHAUSTED", f"{MAX_OPEN} requests are open", retry_after_ms=500)
+    return None

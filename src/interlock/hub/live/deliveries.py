@@ -15,7 +15,7 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
-from interlock.hub.live.events import LIVE_PENDING, Pending, now
+from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -46,8 +46,8 @@ class TouchListener(Protocol):
         """An agent was given an event, after a time without one."""
 
 
-class Waiting:
-    """What waits for one agent."""
+class AgentQueue:
+    """The events of one agent: those that wait and those that it got lately."""
 
     __slots__ = ("changed", "delivered", "events", "lock", "reserved", "reserved_bytes", "size", "woken")
 
@@ -73,7 +73,7 @@ class Deliveries:
         self._addressing = addressing
         self._journal = journal
         self._bus = bus
-        self._agents: dict[str, Waiting] = {}
+        self._agents: dict[str, AgentQueue] = {}
         self._touched: dict[str, float] = {}
         self._touch_listener: TouchListener | None = None
         self._store: Store
@@ -95,7 +95,7 @@ class Deliveries:
 
         `release` gives it back, once the event is there or was not committed.
         """
-        waiting = self._agents.setdefault(agent, Waiting())
+        waiting = self._agents.setdefault(agent, AgentQueue())
         count = len(waiting.events) + waiting.reserved
         if count >= MAX_PER_AGENT or waiting.size + waiting.reserved_bytes + size > MAX_BYTES_PER_AGENT:
             raise Fault("RESOURCE_EXHAUSTED", f"{count} events wait for {agent}", retry_after_ms=60_000)
@@ -124,7 +124,7 @@ class Deliveries:
             return []
         return [event for _, event in sorted(found.delivered.items()) if self._may_have(event)]
 
-    def anything(self, agent: str) -> bool:
+    def has_waiting(self, agent: str) -> bool:
         """Whether something may wait for an agent. One lookup: every result of an agent asks."""
         found = self._agents.get(agent)
         return found is not None and bool(found.events)
@@ -171,7 +171,7 @@ class Deliveries:
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""
-        found = self._agents.setdefault(agent, Waiting())
+        found = self._agents.setdefault(agent, AgentQueue())
         if len(found.changed) >= MAX_WAITERS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_WAITERS} calls wait for events already", retry_after_ms=1000)
         ends = time.monotonic() + timeout_s
@@ -195,7 +195,7 @@ class Deliveries:
 
     def wake(self, agent: str, ids: Collection[str]) -> None:
         """Wake an agent for some of its events. Called after the commit of the wake."""
-        found = self._agents.setdefault(agent, Waiting())
+        found = self._agents.setdefault(agent, AgentQueue())
         found.woken.update(id_ for id_ in ids if id_ in found.events)
         if found.woken:
             for changed in list(found.changed):
@@ -241,8 +241,8 @@ class Deliveries:
 
     def _changed(self, key: str, event: Pending | None) -> None:
         """The store has another state of an event."""
-        agent = key.split("\x1f")[0]
-        waiting = self._agents.setdefault(agent, Waiting())
+        agent = agent_of(key)
+        waiting = self._agents.setdefault(agent, AgentQueue())
         before = waiting.events.pop(key, None)
         if before is not None:
             waiting.size -= before.size

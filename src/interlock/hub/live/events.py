@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from interlock.protocols.mcpl.wake import SEPARATOR
 from interlock.store import Collection
 
 Outcome = Literal["wake", "coalesced", "held", "dropped"]
-SEPARATOR: Final = "\x1f"
 BYTES_PER_TOKEN: Final = 4
 DAY_S: Final = 86_400
 
@@ -71,7 +71,7 @@ class Pending(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """An estimate of its tokens."""
-        return self.size // BYTES_PER_TOKEN + 1
+        return tokens_of(self.size)
 
 
 class Wake(msgspec.Struct, frozen=True):
@@ -105,6 +105,16 @@ def seen_id(server: str, event: str) -> str:
 def pending_id(agent: str, at: float) -> str:
     """A key that sorts by time within an agent."""
     return f"{agent}{SEPARATOR}{int(at * 1_000_000):016x}{secrets.token_hex(4)}"
+
+
+def agent_of(key: str) -> str:
+    """The agent in the key of a pending event, or of a group of events."""
+    return key.split(SEPARATOR, 1)[0]
+
+
+def tokens_of(size: int) -> int:
+    """An estimate of the tokens of so many bytes."""
+    return size // BYTES_PER_TOKEN + 1
 
 
 def wake_id() -> str:

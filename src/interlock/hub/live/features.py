@@ -15,11 +15,11 @@ from interlock.config.settings import Config
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
+from interlock.protocols.mcpl.wake import SEPARATOR
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
 
 MAX_ENTRIES: Final = 10_000
-SEPARATOR: Final = "\x1f"
 
 
 class FeatureEntry(msgspec.Struct, frozen=True):

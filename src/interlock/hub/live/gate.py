@@ -40,7 +40,7 @@ class LiveGate:
         self._note = note
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """The whole tool writes or not, whatever the arguments are. Plans are made anew when this ends."""
+        """Ask for tools that change something. Decided per tool; plans are made anew when this ends."""
         if target.tool is None or principal.kind not in ("agent", "service"):
             return PASS
         touched = self._deliveries.touched_at(principal.id)
@@ -54,5 +54,5 @@ class LiveGate:
         )
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the arguments are."""
+        """None: decided per tool; arguments do not matter."""
         return None

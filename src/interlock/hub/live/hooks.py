@@ -21,7 +21,7 @@ from interlock.config.settings import Rate
 from interlock.hub.live.addresses import PREFIX
 from interlock.hub.live.intake import Incoming, Intake
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.rate_meter import Meter
+from interlock.hub.rate_meter import Meters
 from interlock.protocols.mcpl.events import PushResult
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
@@ -41,7 +41,8 @@ class Hooks:
         self._settings = settings
         self._intake = intake
         self._refusals = refusals
-        self._meters: dict[tuple[str, bool], Meter] = {}
+        self._unverified = Meters("webhook")
+        self._verified = Meters("webhook")
 
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PushResult:
         """Take a message. Raises a `Fault` to refuse it; the sender may send it again."""
@@ -50,15 +51,15 @@ class Hooks:
             self._count_unverified()
             raise _not_signed()
         try:
-            id_ = self._verified(hook, headers, body)
-            self._count(name, hook.rate, verified=True)
+            id_ = self._id_of(hook, headers, body)
+            self._verified.take(name, hook.rate, time.monotonic())
             return await self._intake.take(_event(name, id_, body), (hook.agent,))
         except Fault as fault:
             claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
             self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
             raise
 
-    def _verified(self, hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
+    def _id_of(self, hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
         try:
             return _verified(hook, headers, body)
         except Fault:
@@ -68,19 +69,9 @@ class Hooks:
     def _count_unverified(self) -> None:
         """Count a message after its signature was looked at, so that no flood silences those who sign.
 
-        All names count together, unknown ones too, so that no answer tells which webhooks exist.
+        All names count together, unknown ones too, so that no answer tells which webhooks exist. Raises RATE_LIMITED.
         """
-        self._count("", UNVERIFIED, verified=False)
-
-    def _count(self, name: str, rate: Rate, *, verified: bool) -> None:
-        meter = self._meters.get((name, verified))
-        if meter is None or meter.rate != rate:
-            meter = self._meters[name, verified] = Meter("webhook", rate)
-        now = time.monotonic()
-        wait_s = meter.wait_s(now)
-        if wait_s > 0:
-            raise Fault("RATE_LIMITED", "the webhook's rate is used up", retry_after_ms=int(wait_s * 1000) + 1)
-        meter.take(now)
+        self._unverified.take("", UNVERIFIED, time.monotonic())
 
 
 def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Takes events in: knows repeated ones again, decides what becomes of each, and commits answer and wake together.
+"""Deduplicates events, classifies each, and commits answer and wake together.
 
 Each event is committed before it is answered, so a hub that is killed neither loses nor doubles one that it accepted.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.config.live_settings import Live
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.events import (
@@ -28,10 +29,9 @@ from interlock.hub.live.events import (
     now,
     pending_id,
     seen_id,
-    wake_id,
 )
-from interlock.hub.live.wakes import Wakes
-from interlock.hub.rate_meter import Meter
+from interlock.hub.live.wakes import Decided, Wakes
+from interlock.hub.rate_meter import Meters
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.content import Block, Text, blocks
 from interlock.protocols.mcpl.events import PushEvent, PushResult
@@ -100,8 +100,9 @@ class Intake:
         self._journal = journal
         self._store: Store | None = None
         self._recent: OrderedDict[str, PushResult] = OrderedDict()
-        self._meters: dict[str, Meter] = {}
+        self._meters = Meters("server")
         self._under_way: dict[str, asyncio.Future[PushResult]] = {}
+        self._tasks = BackgroundTasks()
         self._pruned = 0
         """The newest day whose events are forgotten."""
 
@@ -119,25 +120,18 @@ class Intake:
         known = self._recent.get(key)
         if known is not None:
             return known
-        under_way = self._under_way.get(key)
-        if under_way is not None:
-            return await asyncio.shield(under_way)
-        waiting: asyncio.Future[PushResult] = asyncio.get_running_loop().create_future()
-        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._under_way[key] = waiting
-        try:
-            answer = await self._take(key, event, agents)
-        except BaseException as cause:
-            waiting.set_exception(cause if isinstance(cause, Fault) else _interrupted())
-            raise
-        else:
-            waiting.set_result(answer)
-        finally:
-            del self._under_way[key]
-        self._recent[key] = answer
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
-        return answer
+        waiting = self._under_way.get(key)
+        if waiting is None:
+            waiting = asyncio.get_running_loop().create_future()
+            waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._under_way[key] = waiting
+            # A server that disconnects ends its request, never the commit: the event's wake must follow it.
+            self._tasks.begin(self._run(key, event, agents, waiting), None)
+        return await asyncio.shield(waiting)
+
+    async def close(self) -> None:
+        """End what is under way. An event that was committed is found again at the next start."""
+        await self._tasks.close()
 
     async def prune(self) -> None:
         """Forget events that are older than the configuration says, a day at a time."""
@@ -158,10 +152,28 @@ class Intake:
             for key in keys:
                 transaction.delete(collection, key)
 
+    async def _run(
+        self, key: str, event: Incoming, agents: tuple[str, ...], waiting: asyncio.Future[PushResult]
+    ) -> None:
+        """Take an event, and tell everybody who waits for that."""
+        try:
+            answer = await self._take(key, event, agents)
+        except BaseException as cause:
+            waiting.set_exception(cause if isinstance(cause, Fault) else _interrupted())
+            if not isinstance(cause, Fault):
+                raise
+        else:
+            self._recent[key] = answer
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+            waiting.set_result(answer)
+        finally:
+            del self._under_way[key]
+
     async def _take(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         if self._store is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
-        self._count(event.server)
+        self._meters.take(event.server, self._settings().rate, time.monotonic())
         reserved: list[str] = []
         try:
             for agent in agents:
@@ -172,18 +184,6 @@ class Intake:
             for agent in reserved:
                 self._deliveries.release(agent, event.size)
 
-    def _count(self, server: str) -> None:
-        """Count a new event of a server. Raises RATE_LIMITED."""
-        rate = self._settings().rate
-        meter = self._meters.get(server)
-        if meter is None or meter.rate != rate:
-            meter = self._meters[server] = Meter("server", rate)
-        instant = time.monotonic()
-        wait_s = meter.wait_s(instant)
-        if wait_s > 0:
-            raise Fault("RATE_LIMITED", f"the rate of {server} is used up", retry_after_ms=int(wait_s * 1000) + 1)
-        meter.take(instant)
-
     async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         """Decide what becomes of an event, and commit that with its answer and its wakes."""
         assert self._store is not None
@@ -192,20 +192,22 @@ class Intake:
         pending: list[Pending] = []
         outcomes: dict[str, Outcome] = {}
         cause = ""
+        taken: list[Decided] = []
         for agent in agents:
-            decided = self._wakes.decide(event, agent)
+            decided = self._wakes.take(event, agent, at)
+            taken.append(decided)
             outcomes[agent], cause = decided.outcome, decided.cause
             if decided.outcome == "dropped":
                 continue
-            id_, wake = pending_id(agent, at), ""
-            if decided.outcome == "wake":
-                wake = wake_id()
-                wakes.append(self._wakes.immediate(wake, event, agent, decided, at))
+            wake = ""
+            if decided.wake is not None:
+                wake = decided.wake.id
+                wakes.append(decided.wake)
             pending.append(
                 Pending(
-                    id_, agent, event.server, event.event, event.feature_set, at, event.content, decided.outcome,
-                    decided.cause, decided.group, event.channel, dict(event.origin), event.tags, event.from_agent,
-                    wake, event.size,
+                    pending_id(agent, at), agent, event.server, event.event, event.feature_set, at, event.content,
+                    decided.outcome, decided.cause, decided.group, event.channel, dict(event.origin), event.tags,
+                    event.from_agent, wake, event.size,
                 )
             )  # fmt: skip
         answer = PushResult(bool(pending), wakes[0].id if wakes else None, None if pending else f"dropped: {cause}")
@@ -225,9 +227,11 @@ class Intake:
                         event.server, event.feature_set, event.event, outcomes, cause, answer.inference_id or ""
                     )
                 )
-        except Conflict:
-            return await self._recorded(key)
         except StoreError as error:
+            for decided in taken:
+                self._wakes.undo(decided)
+            if isinstance(error, Conflict):
+                return await self._recorded(key)
             raise fault_of(error) from None
         for each in pending:
             self._wakes.join(each)
@@ -238,7 +242,10 @@ class Intake:
     async def _recorded(self, key: str) -> PushResult:
         """The answer that an event got the first time."""
         assert self._store is not None
-        found = await self._store.get(LIVE_SEEN, key)
+        try:
+            found = await self._store.get(LIVE_SEEN, key)
+        except StoreError as error:
+            raise fault_of(error) from None
         if found is None:
             raise _interrupted()
         seen = found.value

@@ -7,7 +7,7 @@ from typing import Final
 
 from interlock.config.settings import Rate
 from interlock.hub.journal import Journal
-from interlock.hub.rate_meter import Meter
+from interlock.hub.rate_meter import Meters
 from interlock.wire.errors import Fault
 
 RATE: Final = Rate(per_minute=120, per_hour=2_000)
@@ -20,7 +20,7 @@ class RecordedRefusals:
     def __init__(self, journal: Journal, clock: Callable[[], float]) -> None:
         self._journal = journal
         self._clock = clock
-        self._meters: dict[str, Meter] = {}
+        self._meters = Meters("server")
         self._unrecorded: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         """By server, since the hub started."""
@@ -32,12 +32,9 @@ class RecordedRefusals:
     def add(self, server: str, method: str, feature_set: str, event_id: str, fault: Fault) -> None:
         """Count a refused message, and record it unless there were too many."""
         self.counts[server] = self.counts.get(server, 0) + 1
-        meter = self._meters.setdefault(server, Meter("server", RATE))
-        now = self._clock()
-        if meter.wait_s(now) > 0:
+        if self._meters.wait_s(server, RATE, self._clock()) > 0:
             self._unrecorded[server] = self._unrecorded.get(server, 0) + 1
             return
-        meter.take(now)
         self._journal.live_refused(
             server, method, feature_set, event_id, fault, unrecorded=self._unrecorded.pop(server, 0)
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
@@ -15,13 +17,11 @@ from interlock.hub.live.addresses import Addresses
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
 from interlock.hub.sessions.session import Exchange
+from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
-
-if TYPE_CHECKING:
-    from interlock.signatures.validate import Validator
 
 WAIT: Final = "wait_for_events"
 READ: Final = "read_events"
@@ -77,6 +77,10 @@ _RESOURCE: Final = msgspec.json.encode(
 )
 
 
+Blocks: TypeAlias = list[dict[str, Any]]
+"""Events as content blocks."""
+
+
 class LiveOffers:
     """Which of the hub's own items for events a caller has."""
 
@@ -110,7 +114,7 @@ class LiveTools:
         self._requests = requests
         self._judging = judging
         self._background = background
-        self._validators: dict[str, Validator] = {}
+        self._arguments = ArgumentCheck(_SCHEMAS)
 
     def offered(self, caller: Caller) -> bool:
         """Whether a caller gets events."""
@@ -120,7 +124,7 @@ class LiveTools:
         """Answer a call of a tool, now or when there is an event."""
         raw = bytes(fields.get("arguments", b"{}"))
         try:
-            arguments = self._checked(name, raw)
+            arguments = self._arguments.read(name, raw)
         except Fault as fault:
             self._requests.refused(
                 exchange, caller, name, fault, "schema", "arguments must fit the tool's input schema"
@@ -135,64 +139,51 @@ class LiveTools:
         else:
             work = self._read(agent, most, again=bool(arguments.get("again")))
 
-        async def answer() -> None:
-            try:
-                content = await work
-            except Fault as fault:
-                self._requests.end(ticket, good=False)
-                exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
-            else:
-                self._requests.end(ticket, good=True)
-                _answer(exchange, {"content": content})
-
-        self._background.begin(answer(), exchange)
+        self._background.begin(self._finish(exchange, ticket, work, _tool_result), exchange)
 
     def read(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a read of the resource: what waits, which is delivered by this, and what was delivered lately."""
         ticket = self._requests.begin(exchange, caller, EVENTS_URI, b"{}")
+        work = self._read(caller.principal.id, MAX_EVENTS, again=True)
+        self._background.begin(self._finish(exchange, ticket, work, _resource_result), exchange)
 
-        async def answer() -> None:
-            content = await self._read(caller.principal.id, MAX_EVENTS, again=True)
-            text = "\n\n".join(block["text"] for block in content)
+    async def _finish(
+        self, exchange: Exchange, ticket: Ticket, work: Awaitable[Blocks], render: Callable[[Exchange, Blocks], bytes]
+    ) -> None:
+        """Answer with the events, and record the outcome, however it ends."""
+        try:
+            found = await work
+        except Fault as fault:
+            self._requests.end(ticket, good=False)
+            if render is not _tool_result:
+                raise
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+        except BaseException:
+            self._requests.end(ticket, good=False)
+            raise
+        else:
             self._requests.end(ticket, good=True)
-            _answer(exchange, {"contents": [{"uri": EVENTS_URI, "mimeType": "text/plain", "text": text}]}, ttl_ms=0)
+            exchange.result(render(exchange, found))
 
-        self._background.begin(answer(), exchange)
-
-    async def _wait(self, agent: str, most: int, timeout_s: float) -> list[dict[str, Any]]:
+    async def _wait(self, agent: str, most: int, timeout_s: float) -> Blocks:
         if not self._deliveries.waiting(agent):
             await self._deliveries.wait(agent, timeout_s)
         return await self._read(agent, most) or [
             {"type": "text", "text": f"No event came within {timeout_s:g} s. Call {WAIT} again to go on waiting."}
         ]
 
-    async def _read(self, agent: str, most: int, *, again: bool = False) -> list[dict[str, Any]]:
+    async def _read(self, agent: str, most: int, *, again: bool = False) -> Blocks:
         before = self._deliveries.delivered(agent)[-most:] if again else []
         events, left = await self._deliveries.take(agent, most, MAX_BYTES)
         return await self._judging.elsewhere(lambda: blocks([*before, *events], left))
 
-    def _checked(self, name: str, raw: bytes) -> dict[str, Any]:
-        try:
-            arguments = msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-            raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
-        validator = self._validators.get(name)
-        if validator is None:
-            from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
 
-            validator = self._validators[name] = Validator(_SCHEMAS[name])
-        problems = validator.check(arguments)
-        if problems:
-            reasons = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
-            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:1000]}")
-        return arguments
+def _tool_result(exchange: Exchange, content: Blocks) -> bytes:
+    encoded = msgspec.json.encode({"content": content})
+    return complete(encoded) if exchange.dialect.modern else encoded
 
 
-def _answer(exchange: Exchange, result: dict[str, Any], ttl_ms: int | None = None) -> None:
-    encoded = msgspec.json.encode(result)
-    if not exchange.dialect.modern:
-        exchange.result(encoded)
-    elif ttl_ms is None:
-        exchange.result(complete(encoded))
-    else:
-        exchange.result(complete(encoded, ttl_ms=ttl_ms))
+def _resource_result(exchange: Exchange, content: Blocks) -> bytes:
+    text = "\n\n".join(block["text"] for block in content)
+    encoded = msgspec.json.encode({"contents": [{"uri": EVENTS_URI, "mimeType": "text/plain", "text": text}]})
+    return complete(encoded, ttl_ms=0) if exchange.dialect.modern else encoded

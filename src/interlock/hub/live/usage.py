@@ -1,4 +1,4 @@
-"""What events and inferences took: counts, tokens and cost per server, feature set, agent and conversation.
+"""Usage of events and inferences: counts, tokens and cost per server, feature set, agent and conversation.
 
 Counted from the store. The tokens of events are estimates; those of inferences are the endpoint's own counts.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.hub.inferences import INFERENCES
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import BYTES_PER_TOKEN, LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now
+from interlock.hub.live.events import LIVE_SEEN, LIVE_WAKES, Pending, Seen, day_of, now, tokens_of
 from interlock.hub.live.refusals import RecordedRefusals
 from interlock.hub.live.wakes import Wakes
 from interlock.store import Store
@@ -126,7 +126,7 @@ def _count(row: Callable[[str, str, str], UsageRow], seen: Seen) -> None:
         if outcome == "dropped":
             found.dropped += 1
             continue
-        found.tokens += seen.size // BYTES_PER_TOKEN + 1
+        found.tokens += tokens_of(seen.size)
         if outcome == "held":
             found.held += 1
         else:

@@ -15,18 +15,21 @@ import msgspec
 from interlock.config.live_settings import Live
 from interlock.events import Bus
 from interlock.events.types import AgentWoken, now_us
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.journal import Journal
+from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
-from interlock.hub.live.events import LIVE_WAKES, Outcome, Pending, Wake, day_of, now, wake_id
+from interlock.hub.live.events import LIVE_WAKES, Outcome, Pending, Wake, agent_of, day_of, now, tokens_of, wake_id
 from interlock.hub.live.wake_rules import AgentRules, local_now
 from interlock.protocols.mcpl import wake as rules
 from interlock.protocols.mcpl.budgets import Ledger
 from interlock.protocols.mcpl.coalescing import Group, Timing, Waiting, join, take_due
-from interlock.protocols.mcpl.wake import EVERYTHING, Occurrence, Verdict, WakeDecision, server_key
+from interlock.protocols.mcpl.wake import EVERYTHING, Occurrence, Verdict, WakeDecision, coalescing_key, server_key
 from interlock.store import Store, StoreError
 from interlock.wire.errors import Fault
 
-BYTES_PER_TOKEN: Final = 4
+AGAIN_S: Final = 1.0
+"""How long a group waits at least, after the rules held it or its wake could not be committed."""
 MAX_KEYS: Final = 8_192
 """Groups whose latest event is remembered."""
 HOUR_S: Final = 3600.0
@@ -55,7 +58,10 @@ class Decided(msgspec.Struct, frozen=True):
     outcome: Outcome
     cause: str
     group: str = ""
-    decision: WakeDecision | None = None
+    wake: Wake | None = None
+    """The wake of an event that waits for no others."""
+    previous: float | None = None
+    """When the event before it in its group came."""
 
 
 class Wakes:
@@ -65,12 +71,14 @@ class Wakes:
         self,
         settings: Callable[[], Live],
         deliveries: Deliveries,
+        causes: Causes,
         journal: Journal,
         bus: Bus,
         log: Callable[[str, str], None],
     ) -> None:
         self._settings = settings
         self._deliveries = deliveries
+        self._causes = causes
         self._journal = journal
         self._bus = bus
         self._log = log
@@ -82,7 +90,7 @@ class Wakes:
         self._rules: dict[str, AgentRules] = {}
         self._rules_of: Live | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._store: Store | None = None
 
     async def start(self, store: Store) -> None:
@@ -94,7 +102,7 @@ class Wakes:
         for wake in known:
             newest[wake.group] = max(newest.get(wake.group, 0.0), wake.at)
             if wake.at > now() - HOUR_S:
-                self._spend(wake.agent, wake.server, wake.rule, wake.at, wake.cost)
+                self._spend(wake)
         for event in self._deliveries.all():
             if event.delivered or event.wake:
                 continue
@@ -103,53 +111,56 @@ class Wakes:
             else:
                 self.join(event)
 
-    def decide(self, event: Occurred, agent: str) -> Decided:
-        """What becomes of an event for an agent. Nothing is spent yet."""
-        mine = self._of(agent)
-        occurrence = _occurrence(event, agent)
-        decision = rules.decide(mine.policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
-        name = mine.name(decision.rule)
+    def take(self, event: Occurred, agent: str, at: float) -> Decided:
+        """Decide what becomes of an event for an agent, and spend its wake. `undo` if it cannot be committed."""
+        rules_of = self._of(agent)
+        decision = self._decide(event, agent)
+        name = rules_of.name(decision.rule)
         cause = f"rule {name}" if decision.cause == "rule" else decision.cause + (f", rule {name}" if name else "")
         if decision.verdict is Verdict.DROP:
             return Decided("dropped", cause)
-        group = rules.coalescing_key(occurrence)
+        group = coalescing_key(self._occurrence(event, agent))
         if decision.verdict is Verdict.HOLD:
-            return Decided("held", cause, group, decision)
+            return Decided("held", cause, group)
         instant, last = time.monotonic(), self._latest.get(group)
         if len(self._latest) >= MAX_KEYS:
             self._latest.clear()
         self._latest[group] = instant
         if group in self._groups.groups or (last is not None and instant - last < decision.timing.quiet):
-            return Decided("coalesced", cause, group, decision)
-        return Decided("wake", cause, group, decision)
+            return Decided("coalesced", cause, group, None, last)
+        tokens = tokens_of(event.size)
+        wake = Wake(wake_id(), agent, event.server, event.feature_set, group, name, at, day_of(at), 1, tokens)
+        self._spend(wake)
+        return Decided("wake", cause, group, wake, last)
 
-    def immediate(self, id: str, event: Occurred, agent: str, decided: Decided, at: float) -> Wake:
-        """The wake of an event that waits for no others. It is spent now, and committed with the event."""
-        tokens = event.size // BYTES_PER_TOKEN + 1
-        rule = "" if decided.decision is None else self._of(agent).name(decided.decision.rule)
-        self._spend(agent, event.server, rule, at, tokens)
-        return Wake(id, agent, event.server, event.feature_set, decided.group, rule, at, day_of(at), 1, tokens)
+    def undo(self, decided: Decided) -> None:
+        """Take back what `take` did for an event that was not committed."""
+        if decided.wake is None and decided.outcome != "coalesced":
+            return
+        if decided.previous is None:
+            self._latest.pop(decided.group, None)
+        else:
+            self._latest[decided.group] = decided.previous
+        if decided.wake is not None:
+            self._take_back(decided.wake)
 
     def join(self, event: Pending) -> None:
-        """Let a committed event wait for its group's wake."""
+        """Let a committed event wait for its group's wake. One that the rules no longer wake for stays held."""
         if event.outcome == "wake":
             return
-        mine = self._of(event.agent)
-        occurrence = _occurrence(event, event.agent)
-        decision = rules.decide(mine.policy, occurrence, self._ledgers.get(event.agent, _EMPTY), local_now())
-        timing = decision.timing
-        if decision.verdict is Verdict.HOLD:
-            if decision.until is None:
-                return
-            wait_s = max(0.0, decision.until.timestamp() - now())
-            timing = Timing(wait_s, wait_s)
-        joined = join(self._groups, event.group, event.id, timing, time.monotonic())
-        if joined is not None:
-            self._groups = joined
-            self._arm()
+        decision = self._decide(event, event.agent)
+        if decision.verdict is Verdict.WAKE:
+            if not self._wait(event, decision.timing):
+                # Too many groups wait. Its own wake is within the budgets, as any.
+                self._tasks.begin(self._wake(Group(event.group, 0.0, 0.0, decision.timing, (event.id,), 1)), None)
+        elif decision.verdict is Verdict.HOLD and decision.until is not None:
+            wait_s = max(AGAIN_S, decision.until.timestamp() - now())
+            if not self._wait(event, Timing(wait_s, wait_s)):
+                self._log("hub", f"{event.agent} will not be woken for held events: too many groups of events wait")
 
     def announce(self, wake: Wake) -> None:
         """Tell of a committed wake."""
+        self._causes.on_woken(wake.agent, wake.server)
         if self._bus.wants(AgentWoken):
             said = AgentWoken("live", self._bus.next(), now_us(), wake.agent, wake.id, wake.server, wake.events)
             self._bus.publish(said)
@@ -162,9 +173,20 @@ class Wakes:
         """Wake nobody any more. Groups that wait are stored."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
+
+    def _decide(self, event: Occurred, agent: str) -> WakeDecision:
+        occurrence = self._occurrence(event, agent)
+        return rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
+
+    def _wait(self, event: Pending, timing: Timing) -> bool:
+        """Put an event into its group. False if too many groups wait."""
+        joined = join(self._groups, event.group, event.id, timing, time.monotonic())
+        if joined is None:
+            return False
+        self._groups = joined
+        self._arm()
+        return True
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -177,30 +199,30 @@ class Wakes:
     def _on_time(self) -> None:
         due, self._groups = take_due(self._groups, time.monotonic())
         for group in due:
-            task = asyncio.ensure_future(self._wake(group))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._wake(group), None)
         self._arm()
 
     async def _wake(self, group: Group[str]) -> None:
         """Wake for a group that is due, if its events are still there and the rules still say so."""
-        agent = group.key.split("\x1f")[0]
+        agent = agent_of(group.key)
         events = self._deliveries.still_waiting(group.events, agent)
         if not events or self._store is None:
             return
         first = events[0]
-        occurrence = msgspec.structs.replace(_occurrence(first, agent), tokens=sum(event.tokens for event in events))
+        occurrence = msgspec.structs.replace(
+            self._occurrence(first, agent), tokens=sum(event.tokens for event in events)
+        )
         decision = rules.decide(self._of(agent).policy, occurrence, self._ledgers.get(agent, _EMPTY), local_now())
         if decision.verdict is not Verdict.WAKE:
             for event in events:
                 self.join(event)
             return
         at, rule = now(), self._of(agent).name(decision.rule)
-        self._spend(agent, first.server, rule, at, occurrence.tokens)
         wake = Wake(
             wake_id(), agent, first.server, first.feature_set, group.key, rule, at, day_of(at), group.count,
             occurrence.tokens,
         )  # fmt: skip
+        self._spend(wake)
         try:
             async with self._store.transaction() as transaction:
                 transaction.insert(LIVE_WAKES, wake)
@@ -209,8 +231,9 @@ class Wakes:
                 )
         except (StoreError, Fault) as cause:
             self._log("hub", f"{agent} was not woken for {group.count} events: {cause}")
+            self._take_back(wake)
             for event in events:
-                self.join(event)
+                self._wait(event, Timing(AGAIN_S, AGAIN_S))
             return
         self._deliveries.wake(agent, [event.id for event in events])
         self.announce(wake)
@@ -224,24 +247,30 @@ class Wakes:
             found = self._rules[agent] = AgentRules(settings, agent)
         return found
 
-    def _spend(self, agent: str, server: str, rule: str, at: float, tokens: int) -> None:
-        names = self._of(agent).names
-        keys = (EVERYTHING, server_key(names.index(rule) if rule in names else -1, server))
-        ledger = self._ledgers.get(agent, _EMPTY)
-        self._ledgers[agent] = ledger.add(keys, at, wakes=1, tokens=tokens)
+    def _occurrence(self, event: Occurred, agent: str) -> Occurrence:
+        return Occurrence(
+            event.server,
+            agent,
+            event.feature_set,
+            event.channel,
+            frozenset(event.tags),
+            event.from_agent,
+            self._causes.chain(event.server, agent),
+            tokens_of(event.size),
+        )
+
+    def _spend(self, wake: Wake) -> None:
+        ledger = self._ledgers.get(wake.agent, _EMPTY)
+        self._ledgers[wake.agent] = ledger.add(self._keys(wake), wake.at, wakes=1, tokens=wake.cost)
+
+    def _take_back(self, wake: Wake) -> None:
+        ledger = self._ledgers.get(wake.agent, _EMPTY)
+        self._ledgers[wake.agent] = ledger.take_back(self._keys(wake), wake.at, wakes=1, tokens=wake.cost)
+
+    def _keys(self, wake: Wake) -> tuple[str, str]:
+        """What a wake is spent on: everything of the agent, and its rule for one server."""
+        names = self._of(wake.agent).names
+        return EVERYTHING, server_key(names.index(wake.rule) if wake.rule in names else -1, wake.server)
 
 
 _EMPTY: Final = Ledger()
-
-
-def _occurrence(event: Occurred, agent: str) -> Occurrence:
-    return Occurrence(
-        event.server,
-        agent,
-        event.feature_set,
-        event.channel,
-        frozenset(event.tags),
-        event.from_agent,
-        (),
-        event.size // BYTES_PER_TOKEN + 1,
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
+from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
@@ -30,9 +31,6 @@ from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
 from interlock.wire.errors import Fault
-
-if TYPE_CHECKING:
-    from interlock.signatures.validate import Validator
 
 MAX_LEFT_OUT: Final = 5
 """How many tools that exceed the budget an answer names."""
@@ -72,19 +70,11 @@ class DiscoveryTools:
         self.contexts = Contexts(listings)
         self._needs = Needs(catalog, listings, search, self._callable)
         requests.settled = self._settled
-        self._validators: dict[str, Validator] = {}
+        self._arguments = ArgumentCheck(SCHEMAS)
 
     def check(self, name: str, arguments: object) -> None:
         """Refuse invalid arguments of one of the hub's own tools."""
-        validator = self._validators.get(name)
-        if validator is None:
-            from interlock.signatures.validate import Validator
-
-            validator = self._validators[name] = Validator(SCHEMAS[name])
-        problems = validator.check(arguments)
-        if problems:
-            reasons = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in problems[:5])
-            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:MAX_PROBLEM_CHARS]}")
+        self._arguments.check(name, arguments)
 
     async def discover(
         self, caller: Caller, session: Session | None, params: dict[str, Any], *, explain: bool = False
@@ -309,6 +299,5 @@ def _more(count: int) -> dict[str, object]:
     return {"reason": f"{count} more exceed the context budget"}
 
 
-MAX_PROBLEM_CHARS: Final = 400
 EXTRA_HITS: Final = 10
 """How many hits the search returns beyond the requested number, to replace tools that cannot be called."""

@@ -94,10 +94,8 @@ class EventFeeds:
         feed = self._feeds.get(server)
         if feed is None or not feed.id or len(params) > MAX_EVENT_BYTES or not self._bus.wants(ServerEmitted):
             return
-        now = time.monotonic()
-        if feed.meter.wait_s(now) > 0:
+        if feed.meter.take_if_allowed(time.monotonic()) > 0:
             return
-        feed.meter.take(now)
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = msgspec.json.decode(params, type=ServerEvent)
             if event.subscription_id == feed.id and any(p.matches(event.channel) for p in feed.patterns):

@@ -43,6 +43,16 @@ class Spent(msgspec.Struct, frozen=True):
             wakes, tokens = wakes + last[1], tokens + last[2]
         return Spent((*live, (minute, wakes, tokens)))
 
+    def take_back(self, at: float, wakes: int, tokens: int) -> Spent:
+        """Without a spend of that instant. One that was counted under a later minute stays."""
+        minute = _minute(at)
+        return Spent(
+            tuple(
+                (entry[0], max(0, entry[1] - wakes), max(0, entry[2] - tokens)) if entry[0] == minute else entry
+                for entry in self.minutes
+            )
+        )
+
 
 def fits(budget: Budget, spent: Spent, now: float, tokens: int) -> bool:
     """Whether one more wake, expected to take so many tokens, is within the budget."""
@@ -78,6 +88,10 @@ class Ledger(msgspec.Struct, frozen=True):
         if len(updated) > MOST_KEYS:
             updated = {key: spent for key, spent in updated.items() if key in keys or any(spent.at(now))}
         return Ledger(updated)
+
+    def take_back(self, keys: tuple[str, ...], at: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:
+        """Without a spend of that instant, under the same keys."""
+        return Ledger({**self.spent, **{key: self.of(key).take_back(at, wakes, tokens) for key in keys}})
 
 
 _NOTHING = Spent()

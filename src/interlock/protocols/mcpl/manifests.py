@@ -15,7 +15,6 @@ import msgspec
 import rfc8785
 
 from interlock.protocols.mcpl.decoding import LIMITS, Value
-from interlock.protocols.mcpl.negotiation import Offer
 from interlock.wire.errors import Fault
 from interlock.wire.messages import check_shape
 
@@ -31,16 +30,6 @@ class ManifestChanged(Value, frozen=True, forbid_unknown_fields=True):
 
     revision: Revision
     domains: Annotated[tuple[Domain, ...], msgspec.Meta(min_length=1, max_length=3)]
-
-
-class Impact(msgspec.Struct, frozen=True):
-    """One consequence of a changed manifest, in the host's own words (MCPL 0.5, The change receipt)."""
-
-    impact: Literal[
-        "capability-revoked", "capability-expansion-pending", "feature-degraded", "ontology-acceptance-invalidated"
-    ]
-    subject: str
-    disposition: Literal["applied", "decision-needed", "informational"]
 
 
 def digest(manifest: object) -> str:
@@ -66,34 +55,6 @@ def canonical(manifest: object) -> bytes:
         raise Fault("INVALID_PARAMS", f"the manifest has no canonical form: {cause}") from None
 
 
-def changed_domains(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Domain, ...]:
-    """The domains in which two manifests differ. An absent member and an empty one differ."""
-    found: list[Domain] = []
-    views: tuple[tuple[Domain, object, object], ...] = (
-        ("capabilities", _capability_members(old), _capability_members(new)),
-        ("featureSets", _sets_without_ontology(old), _sets_without_ontology(new)),
-        ("tagOntology", _ontologies(old), _ontologies(new)),
-    )
-    for domain, before, after in views:
-        if before != after:
-            found.append(domain)
-    return tuple(found)
-
-
-def impacts(old: Offer, new: Offer, granted: frozenset[str], enabled: frozenset[str]) -> tuple[Impact, ...]:
-    """The effect of a new manifest on the grants and feature sets of the old one."""
-    found = [Impact("capability-revoked", path, "applied") for path in sorted(granted - new.paths - {"tools"})]
-    found += [Impact("capability-expansion-pending", path, "decision-needed") for path in sorted(new.paths - old.paths)]
-    for name in sorted(enabled):
-        declared = new.feature_sets.get(name)
-        if declared is None or declared.problem or declared.needs - new.paths - {"tools"}:
-            found.append(Impact("feature-degraded", name, "applied"))
-    before, after = _ontologies(old.manifest), _ontologies(new.manifest)
-    changed = sorted(name for name in before if before[name] != after.get(name))
-    found += [Impact("ontology-acceptance-invalidated", name, "applied") for name in changed]
-    return tuple(found)
-
-
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._:*-]+\Z")
 _MATCHERS = ("tagsAny", "tagsAll", "tagsNone")
 
@@ -105,26 +66,6 @@ def _sets(manifest: Mapping[str, object]) -> Mapping[str, object]:
 
 def _capability_members(manifest: Mapping[str, object]) -> dict[str, object]:
     return {name: said for name, said in manifest.items() if name not in ("version", "revision", "featureSets")}
-
-
-def _sets_without_ontology(manifest: Mapping[str, object]) -> object:
-    declared = manifest.get("featureSets", msgspec.UNSET)
-    if not isinstance(declared, Mapping):
-        return declared
-    return {
-        name: {member: said for member, said in found.items() if member != "tagOntology"}
-        if isinstance(found, Mapping)
-        else found
-        for name, found in declared.items()
-    }
-
-
-def _ontologies(manifest: Mapping[str, object]) -> dict[str, object]:
-    carrier: dict[str, object] = {"": None} if "featureSets" in manifest else {}
-    for name, said in _sets(manifest).items():
-        if isinstance(said, Mapping) and "tagOntology" in said:
-            carrier[name] = said["tagOntology"]
-    return carrier
 
 
 def _with_sorted_sets(manifest: Mapping[str, object]) -> dict[str, object]:

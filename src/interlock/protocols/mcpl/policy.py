@@ -140,7 +140,7 @@ def update_message(active: Effective, dialect: Dialect, offered: Iterable[str]) 
 
 
 def names(patterns: Iterable[str], name: str, *, unusable: bool = False) -> bool:
-    """Whether one of these patterns names a feature set. `unusable` is what a pattern that is none counts as."""
+    """Whether one of these patterns names a feature set. `unusable`: the result for an invalid pattern."""
     for pattern in patterns:
         try:
             if compile_pattern(pattern, FEATURE_SETS).matches(name):

@@ -42,7 +42,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     from_agent: bool = False
     """Whether the hub knows that an agent wrote it."""
     chain: tuple[str, ...] = ()
-    """The agents whose turns led to it, as the hub traced them."""
+    """The agents whose wakes led to it, as the hub traced them."""
     tokens: int = 0
     """The expected cost of a wake."""
 
@@ -94,6 +94,10 @@ class WakePolicy(msgspec.Struct, frozen=True):
 Cause = Literal["rule", "no_rule", "loop", "quiet_hours", "budget"]
 
 EVERYTHING: Final = "*"
+MAX_ROUNDS: Final = 3
+"""Wakes of one agent that may lead to its next one."""
+SEPARATOR: Final = "\x1f"
+"""Between the parts of a key. No name holds it."""
 
 
 class WakeDecision(msgspec.Struct, frozen=True):
@@ -130,16 +134,6 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: date
     return WakeDecision(Verdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
 
 
-def spend(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime) -> Ledger:
-    """The ledger with a wake that begins now, at its expected tokens."""
-    return ledger.add(_keys(decision, occurrence), now.timestamp(), wakes=1, tokens=occurrence.tokens)
-
-
-def settle(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime, tokens: int) -> Ledger:
-    """The ledger after a wake took so many tokens. Fewer than expected give nothing back."""
-    return ledger.add(_keys(decision, occurrence), now.timestamp(), tokens=max(0, tokens - occurrence.tokens))
-
-
 def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
     """Whether a rule is about an event."""
     if not _one_of(rule.servers, occurrence.server) or not _one_of(rule.channels, occurrence.channel):
@@ -155,9 +149,9 @@ def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
 
 
 def is_loop(occurrence: Occurrence) -> bool:
-    """Whether agents are talking to each other: an agent wrote it, or a turn of the same agent led to it."""
+    """Whether agents go round in circles: an agent wrote it, or several wakes of the same agent led to it."""
     claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
-    return occurrence.from_agent or bool(claimed) or occurrence.principal in occurrence.chain
+    return occurrence.from_agent or bool(claimed) or occurrence.chain.count(occurrence.principal) >= MAX_ROUNDS
 
 
 def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
@@ -178,7 +172,7 @@ def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
 def coalescing_key(occurrence: Occurrence) -> str:
     """Events of one agent, server and channel belong together; without a channel, those of one feature set."""
     place = occurrence.channel if occurrence.channel is not None else occurrence.feature_set
-    return "\x1f".join(
+    return SEPARATOR.join(
         (occurrence.principal, occurrence.server, "c" if occurrence.channel is not None else "f", place or "")
     )
 
@@ -186,10 +180,6 @@ def coalescing_key(occurrence: Occurrence) -> str:
 def server_key(rule: int, server: str) -> str:
     """The ledger's key for what one rule spent on one server."""
     return f"{rule}:{server}"
-
-
-def _keys(decision: WakeDecision, occurrence: Occurrence) -> tuple[str, str]:
-    return EVERYTHING, server_key(decision.rule or 0, occurrence.server)
 
 
 def _one_of(patterns: tuple[str, ...] | None, subject: str | None) -> bool:

@@ -7,7 +7,6 @@ ask a person raises LOGIN_REQUIRED instead, and the request ends with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Final, Protocol
@@ -145,17 +144,20 @@ class AuthorizedCalls:
             self._again(call)
 
     async def _post(self, body: bytes, method: str) -> None:
-        # Without a token the server refuses it, and the refusal is counted.
-        with contextlib.suppress(Fault):
-            await self._authorization.renew()
-        self._heads.authorization = self._authorization.header
+        await self._try_to_renew()
         self._sender.send_post(body, method)
 
     async def _open_stream(self, standing: Reply, last_event_id: str | None) -> None:
-        with contextlib.suppress(Fault):
-            await self._authorization.renew()
-        self._heads.authorization = self._authorization.header
+        await self._try_to_renew()
         self._sender.send_stream(standing, last_event_id)
+
+    async def _try_to_renew(self) -> None:
+        """Renew the token. Without one the message is sent all the same: the server refuses it, and that is counted."""
+        try:
+            await self._authorization.renew()
+        except Exception as cause:
+            _fault_of(cause)  # logged unless it was foreseen
+        self._heads.authorization = self._authorization.header
 
     def _again(self, call: Call) -> None:
         """Send a call that still waits. It had no effect at the server before."""

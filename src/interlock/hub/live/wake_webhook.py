@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.live_tables import why_weak_secret
 from interlock.events import Bus, EventFilter, SubscriberTask
-from interlock.events.types import AgentWoken, Delivery
+from interlock.events.types import AgentWoken, Delivery, Gap
 from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
@@ -30,7 +30,7 @@ PAUSE_S: Final = 1.0
 MAX_BYTES: Final = 64 * 1024
 
 
-class OutgoingWebhook:
+class WakeWebhook:
     """Posts a message for each wake, in order."""
 
     def __init__(
@@ -41,6 +41,8 @@ class OutgoingWebhook:
         self._bus = bus
         self._log = log
         self._task: SubscriberTask | None = None
+        self._failing = False
+        """Whether the last wake could not be sent."""
 
     def start(self) -> None:
         """Tell of wakes from now on."""
@@ -52,8 +54,14 @@ class OutgoingWebhook:
 
     async def _tell(self, batch: Sequence[Delivery]) -> None:
         for event in batch:
-            if isinstance(event, AgentWoken) and (url := self._settings().url) is not None:
+            url = self._settings().url
+            if url is None:
+                continue
+            if isinstance(event, AgentWoken):
                 await self._post(url, event)
+            elif isinstance(event, Gap):
+                lost = event.last - event.first + 1
+                self._log("hub", f"the live webhook is too slow: {lost} wakes were not sent to it")
 
     async def _post(self, url: str, event: AgentWoken) -> None:
         secret = os.environ.get(self._settings().secret_env, "")
@@ -64,16 +72,19 @@ class OutgoingWebhook:
         data = {"agent": event.agent, "wake": event.wake, "server": event.server, "events": event.events}
         said = {"type": "agent.woken", "timestamp": at.isoformat(timespec="seconds"), "data": data}
         body, why = msgspec.json.encode(said), ""
-        for attempt in range(TRIES):
+        # An address that failed for the last wake gets one try, so that a dead one does not hold up those that follow.
+        for attempt in range(1 if self._failing else TRIES):
             if attempt:
                 await asyncio.sleep(PAUSE_S * 2 ** (attempt - 1))
             try:
                 await self._send(url, secret, event.wake, body)
+                self._failing = False
                 return
             except Fault as fault:
                 why, status = fault.message, fault.data.get("status")
                 if fault.name == "VALIDATION_BLOCKED" or (isinstance(status, int) and status < 500 and status != 429):
                     break
+        self._failing = True
         self._log("hub", f"the live webhook did not take the wake {event.wake} of {event.agent}: {why}")
 
     async def _send(self, url: str, secret: str, id: str, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Held events ride on the agent's next tool result, each in a content block of its own.
+"""Attaches held events to the agent's next tool result, each in a content block of its own.
 
 A result never becomes a failure for that: if the events cannot be had, the result goes without them.
 """
@@ -15,6 +15,7 @@ import msgspec
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call, ChunkFilter, EveryChunk, ResultProcessor
 from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.live.causes import Causes
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
 from interlock.wire.errors import ErrorObject
@@ -26,20 +27,31 @@ MAX_TEXT: Final = 4_000
 _log = logging.getLogger(__name__)
 
 
-class RidingEvents:
-    """Processes the results of one agent's calls, after the processor of their server."""
+class EventAttachment:
+    """Attaches held events to the results of one agent's calls, after the processor of their server."""
 
     def __init__(
-        self, inner: ResultProcessor | None, deliveries: Deliveries, judging: Judging, tasks: BackgroundTasks
+        self,
+        agent: str,
+        server: str,
+        inner: ResultProcessor | None,
+        deliveries: Deliveries,
+        causes: Causes,
+        judging: Judging,
+        tasks: BackgroundTasks,
     ) -> None:
+        self._agent = agent
+        self._server = server
         self._inner = inner
+        self._causes = causes
         self._deliveries = deliveries
         self._judging = judging
         self._tasks = tasks
 
     def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Process a result, with the events that wait for its agent."""
-        if self._deliveries.anything(call.caller.principal.id) and not call.exchange.dialect.rest:
+        self._causes.on_called(self._agent, self._server)
+        if self._deliveries.has_waiting(self._agent) and not call.exchange.dialect.rest:
             deliver = partial(self._begin, call, deliver)
         if self._inner is None:
             deliver(result)
@@ -47,29 +59,30 @@ class RidingEvents:
             self._inner.finish(call, result, deliver)
 
     def chunks(self, call: Call) -> ChunkFilter:
-        """Events do not ride on chunks."""
+        """Chunks carry no events."""
         return EveryChunk() if self._inner is None else self._inner.chunks(call)
 
     def error(self, error: ErrorObject) -> ErrorObject:
-        """Events do not ride on errors."""
+        """Errors carry no events."""
+        self._causes.on_called(self._agent, self._server)
         return error if self._inner is None else self._inner.error(error)
 
     def params(self, params: bytes) -> bytes:
-        """Events do not ride on notifications."""
+        """Notifications carry no events."""
         return params if self._inner is None else self._inner.params(params)
 
     def _begin(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
-        self._tasks.begin(self._ride(call, deliver, result), call)
+        self._tasks.begin(self._attach(call, deliver, result), call)
 
-    async def _ride(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
+    async def _attach(self, call: Call, deliver: Callable[[bytes], None], result: bytes) -> None:
         try:
             fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
             content = msgspec.json.decode(fields.get("content", b"null"), type=list[msgspec.Raw] | None)
             if content is not None and call.exchange.open:
-                events, left = await self._deliveries.take(call.caller.principal.id, MAX_EVENTS, MAX_BYTES)
+                events, left = await self._deliveries.take(self._agent, MAX_EVENTS, MAX_BYTES)
                 added: list[Any] = await self._judging.elsewhere(lambda: blocks(events, left, MAX_TEXT))
                 if added:
                     result = msgspec.json.encode({**fields, "content": [*content, *added]})
         except Exception:
-            _log.exception("events could not ride on a result")
+            _log.exception("events could not be attached to a result")
         deliver(result)

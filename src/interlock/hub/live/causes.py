@@ -1,0 +1,60 @@
+"""Traces which wakes led to an event: a woken agent calls a server, and that server pushes an event.
+
+Without the trace an agent and a server could wake each other for ever, also through other agents and servers.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import msgspec
+
+TURN_S: Final = 600.0
+"""Calls of an agent within this time after a wake belong to the turn that the wake began."""
+CAUSE_S: Final = 600.0
+"""Events of a server within this time after such a call count as caused by it."""
+MAX_CHAIN: Final = 32
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    """A turn that a wake began, or the latest call in one: when, and the agents whose wakes led to it."""
+
+    at: float
+    chain: tuple[str, ...]
+
+
+class Causes:
+    """The turns that wakes began, and the servers that were called in them. Kept in memory."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, _Turn] = {}
+        """By agent."""
+        self._calls: dict[str, dict[str, _Turn]] = {}
+        """By server, and by the agent that called it."""
+
+    def on_woken(self, agent: str, server: str) -> None:
+        """A server's event woke an agent: its turn begins now."""
+        self._turns[agent] = _Turn(time.monotonic(), (*self.chain(server, agent), agent)[-MAX_CHAIN:])
+
+    def on_called(self, agent: str, server: str) -> None:
+        """An agent called a server. Nothing is kept for a turn that a person began."""
+        turn = self._turns.get(agent)
+        if turn is None:
+            return
+        now = time.monotonic()
+        if now - turn.at > TURN_S:
+            del self._turns[agent]
+        else:
+            self._calls.setdefault(server, {})[agent] = _Turn(now, turn.chain)
+
+    def chain(self, server: str, agent: str) -> tuple[str, ...]:
+        """The agents whose wakes led to an event that a server pushes now, as far as it concerns this agent."""
+        calls = self._calls.get(server)
+        if not calls:
+            return ()
+        oldest = time.monotonic() - CAUSE_S
+        for caller in [caller for caller, call in calls.items() if call.at < oldest]:
+            del calls[caller]
+        chains = [call.chain for call in calls.values()]
+        return max(chains, key=lambda chain: (chain.count(agent), len(chain)), default=())

@@ -1,0 +1,44 @@
+"""Checks the arguments of the hub's own tools against their input schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
+
+MAX_PROBLEMS: Final = 5
+MAX_PROBLEM_CHARS: Final = 400
+
+
+class ArgumentCheck:
+    """The input schemas of some tools."""
+
+    def __init__(self, schemas: Mapping[str, dict[str, Any]]) -> None:
+        self._schemas = schemas
+        self._validators: dict[str, Validator] = {}
+
+    def read(self, name: str, raw: bytes) -> dict[str, Any]:
+        """The arguments of a call. Raises INVALID_TOOL_ARGS."""
+        try:
+            arguments = msgspec.json.decode(raw, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
+        self.check(name, arguments)
+        return arguments
+
+    def check(self, name: str, arguments: object) -> None:
+        """Refuse arguments that do not fit the schema of a tool. Raises INVALID_TOOL_ARGS."""
+        validator = self._validators.get(name)
+        if validator is None:
+            from interlock.signatures.validate import Validator  # imported late, as it takes six megabytes
+
+            validator = self._validators[name] = Validator(self._schemas[name])
+        if problems := validator.check(arguments):
+            reasons = "; ".join(f"{found.field or 'arguments'}: {found.reason}" for found in problems[:MAX_PROBLEMS])
+            raise Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {reasons[:MAX_PROBLEM_CHARS]}")

@@ -1,0 +1,220 @@
+"""Bounds and recoveries of MCP Live, against a server that misuses them. It runs in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from interlock.config.live_settings import Live, LiveRule, LiveWebhook
+from interlock.config.settings import Rate
+from interlock.config.settings import Server as Settings
+from interlock.events import Bus
+from interlock.events.types import AgentWoken, Gap
+from interlock.hub.live import connections, refusals, wake_webhook
+from interlock.hub.live.connections import LiveConnection
+from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.intake import Intake
+from interlock.hub.live.wake_webhook import WakeWebhook
+from interlock.protocols.mcpl.coalescing import Waiting
+from interlock.protocols.mcpl.events import PushResult
+from interlock.server import Server
+from interlock.store import Store, StoreUnavailable
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+
+from .running_hub import RunningHub, running_hub, until
+from .test_journal import entries
+from .test_live import event
+from .test_live_clients import client, texts, use
+
+FEATURE = "news.push"
+
+
+@contextlib.asynccontextmanager
+async def pushing(folder: Path, rule: LiveRule | None = None) -> AsyncIterator[tuple[RunningHub, Server]]:
+    """A hub of the stateless era's server `s`, whose events are enabled for the agent `mine`."""
+    server = Server("s")
+    server.feature(FEATURE, "News")
+
+    @server.tool
+    async def act(event: str) -> bool:
+        """Change something, and push that."""
+        return bool((await server.push(FEATURE, "Changed.", event_id=event))[0].inference_id)
+
+    live = Live(rules={} if rule is None else {"w": rule}, wakes_per_hour=None, ask_s=0)
+    async with (
+        server.http() as address,
+        running_hub(folder, {"s": Settings(url=address.url, era="modern")}, live=live) as hub,
+    ):
+        enable = {"server": "s", "features": [FEATURE], "agent": "mine", "terminal": True}
+        await hub.operate("features.enable", **enable)
+        yield hub, server
+
+
+def connection(hub: RunningHub) -> LiveConnection:
+    found = hub.hub_app.live.connections.of("s")
+    assert found is not None
+    return found
+
+
+def deliver(server: Server, *ids: str) -> None:
+    """Send pushes with these ids on the stream that the hub opened, as any program could."""
+    listeners = server._offers.listeners
+    owner = next(iter(listeners._streams)).exchange.caller.owner
+    for number, id_ in enumerate(ids):
+        params = msgspec.json.encode(event(f"{id_}-{number}", FEATURE))
+        assert listeners.deliver(owner, "push/event", FEATURE, params, id_)
+
+
+async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async def accept(*_: object) -> PushResult:
+        await go_on.wait()
+        return PushResult(True)
+
+    monkeypatch.setattr(connections, "MAX_OPEN", 3)
+    monkeypatch.setattr(refusals, "RATE", Rate(per_minute=15))
+    async with pushing(tmp_path) as (hub, server):
+        monkeypatch.setattr(Intake, "accept", accept)
+        live, refused = connection(hub), hub.hub_app.live.refusals.counts
+        deliver(server, *["same"] * 20)
+        await until(lambda: refused.get("s", 0) == 19)
+        assert live.open == {"same"}, "one id is one request"
+        deliver(server, *(f"n{number}" for number in range(20)))
+        await until(lambda: refused["s"] == 19 + 18)
+        assert len(live.open) == 3
+        await until(lambda: len(live.requests) == 3)
+        go_on.set()
+        await until(lambda: not live.open and not len(live.requests))
+        recorded = [found.record for found in await entries(hub, event="dev.interlock.live_refused")]
+        assert len(recorded) == 15, "a server cannot fill the audit log with what was refused"
+
+
+async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def accept(*_: object) -> PushResult:
+        raise StoreUnavailable("gone")
+
+    async with pushing(tmp_path) as (_, server):
+        monkeypatch.setattr(Intake, "accept", accept)
+        (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
+        assert "a fault of the hub" in str(answer.reason)
+
+
+async def test_a_server_that_goes_while_its_event_is_committed_still_wakes_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, go_on = asyncio.Event(), asyncio.Event()
+    transaction = Store.transaction
+
+    @contextlib.asynccontextmanager
+    async def slow(store: Store) -> AsyncIterator[Any]:
+        async with transaction(store) as open_:
+            yield open_
+        committed.set()
+        await go_on.wait()
+
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=0.5)) as (hub, server):
+        await server.push(FEATURE, "It rains.", event_id="e1")
+        live, found = hub.hub_app.live, connection(hub)
+        assert live.wakes.spent("mine")[0] == 1
+        monkeypatch.setattr(Store, "transaction", slow)
+        deliver(server, "x")
+        await committed.wait()
+        live.connections.on_closed("s", None, found.connection)
+        await asyncio.sleep(0)
+        go_on.set()
+        await until(lambda: live.wakes.spent("mine")[0] == 2)
+
+
+async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Path) -> None:
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=600, longest_s=600)) as (hub, server):
+        for number in range(2):
+            await server.push(FEATURE, f"Number {number}.", event_id=f"e{number}")
+        wakes = hub.hub_app.live.wakes
+        assert len(wakes._groups.groups) == 1, "the second event waits for its group's wake"
+        rules = Live(rules={"w": LiveRule(then="drop")})
+        await hub.hub_app.apply(replace(hub.hub_app.config, live=rules))
+        wakes._groups = Waiting({key: replace(group, first=0, last=0) for key, group in wakes._groups.groups.items()})
+        wakes._on_time()
+        await wakes._tasks.settled()
+        assert not wakes._groups.groups, "nor does it wait again, for ever"
+        assert "Number 1." in texts(await use(client(hub, "mine"), "read_events"))[1]
+        assert (await server.push(FEATURE, "Later.", event_id="e3"))[0].accepted is False
+
+
+async def test_a_wake_that_cannot_be_committed_is_not_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=60, wakes_per_hour=1)) as (hub, server):
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "transaction", lambda _: _failing())
+            assert (await server.push(FEATURE, "It rains.", event_id="e1"))[0].accepted is False
+        assert hub.hub_app.live.wakes.spent("mine") == (0, 0)
+        (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
+        assert answer.inference_id, "it wakes at once: no event of its group came before"
+
+
+@contextlib.asynccontextmanager
+async def _failing() -> AsyncIterator[Any]:
+    yield _Nothing()
+    raise StoreUnavailable("gone")
+
+
+class _Nothing:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+async def test_a_read_of_events_that_fails_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def take(*_: object) -> Any:
+        raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere")
+
+    async with pushing(tmp_path) as (hub, _):
+        monkeypatch.setattr(Deliveries, "take", take)
+        answer = await client(hub, "mine").modern("resources/read", {"uri": "interlock://events"})
+        assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+        found = [entry.record for entry in await entries(hub) if entry.record.name == "interlock://events"]
+        assert [entry.outcome and entry.outcome.tool for entry in found] == ["error"], found
+
+
+async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    logged: list[str] = []
+
+    async def send(_webhook: object, _url: str, _secret: str, id: str, _body: bytes) -> None:
+        sent.append(id)
+        if len(sent) <= wake_webhook.TRIES + 1:
+            raise Fault("UPSTREAM_UNAVAILABLE", "refused")
+
+    monkeypatch.setenv("OUT", "whsec_" + "a" * 48)
+    monkeypatch.setattr(wake_webhook, "PAUSE_S", 0)
+    monkeypatch.setattr(WakeWebhook, "_send", send)
+    settings = LiveWebhook("https://example.com/woken", "OUT")
+    webhook = WakeWebhook(lambda: settings, Resolver(), Bus(), lambda _, text: logged.append(text))
+    woken = [AgentWoken("live", number, 0, "mine", f"w{number}", "s", 1) for number in range(4)]
+    await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
+    assert sent == ["w0"] * wake_webhook.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
+    assert "5 wakes were not sent" in logged[-1]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+async def test_t114_an_agent_and_a_server_do_not_wake_each_other_for_ever(tmp_path: Path, loops: bool) -> None:
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=0, loops=loops)) as (hub, server):
+        woke = [bool((await server.push(FEATURE, "It rains.", event_id="first"))[0].inference_id)]
+        mine = client(hub, "mine")
+        for number in range(6):
+            result = await use(mine, "s__act", event=f"n{number}")
+            woke.append(texts(result)[0] == "true")
+        assert woke == ([True] * 7 if loops else [True] * 4 + [False] * 3)
+        cause = (await hub.operate("events.list"))["events"][0]["cause"]
+        assert cause == ("rule w" if loops else "loop, rule w")
