@@ -144,7 +144,7 @@ class FakeHub:
 
     def _serve(self, connection: socket.socket) -> None:
         stream = connection.makefile("rwb")
-        with connection, stream:
+        with contextlib.suppress(ConnectionError), connection, stream:
             for line in stream:
                 message = json.loads(line)
                 params = message.get("params", {})
@@ -157,10 +157,9 @@ class FakeHub:
                 if message["method"] == "interlock/hello" and relays:
                     stream.write(b"early bytes\n")  # in one piece with the answer: they must not be lost
                     stream.flush()
-                    with contextlib.suppress(ConnectionError):
-                        while not self.hangs_up and (chunk := stream.read1(65_536)):
-                            stream.write(chunk)
-                            stream.flush()
+                    while not self.hangs_up and (chunk := stream.read1(65_536)):
+                        stream.write(chunk)
+                        stream.flush()
                     return
                 if params.get("follow"):
                     late = [("hub/gap", gap) for gap in self.gaps] + [("hub/log", line) for line in self.lines]

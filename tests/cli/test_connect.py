@@ -282,7 +282,8 @@ def test_live_adds_one_hook_for_claude_code_and_undo_removes_it(user: User, hub:
 
 
 def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.hook.TIME_S", 30)
+    monkeypatch.setattr("interlock.cli.hook.REACH_S", 30)
+    monkeypatch.setattr("interlock.cli.hook.ANSWER_S", 30)
     assert user.run("hook", "claude-code").output == "", "it is not connected"
     user.run("connect", "claude-code", "--live")
     hub.answers["tools/call"] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hub.running_hub import RunningHub, until
 from hub.test_journal import entries
 from interlock.config.channel_settings import Channel as Table
 from interlock.config.live_settings import Live, LiveRule
-from interlock.config.settings import Scopes
+from interlock.config.settings import Agent, Rooms, Scopes, Topic
+from interlock.rooms.participant import Participant
 from interlock.server import (
     BeforeInference,
     Channel,
@@ -28,6 +30,7 @@ from interlock.wire.errors import Fault
 
 from . import test_hooks
 from .test_hooks import hooked_hub
+from .test_rollback import operate
 
 WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
 SCRIPT = [{"when": "status", "text": "All is well."}, {"text": "You said: {user}"}]
@@ -146,3 +149,33 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
         assert "UNKNOWN_CHANNEL" in reasons[0], "it may not be registered, so nothing is published to it"
         assert chat.published == []
+
+
+async def test_an_agent_takes_part_in_a_room(tmp_path: Path) -> None:
+    topic = Topic(members={"assistant": "response-only", "ann": "response-only"})
+    settings = {
+        "channels": {"build": Table(agent="assistant", room="build")},
+        "agents": {"assistant": Agent()},
+        "rooms": Rooms(topics={"build": topic}),
+    }
+    async with (
+        hooked_hub(tmp_path, {}, hub=settings) as hub,
+        Participant(hub.url, "build", await hub.new_key("ann")) as ann,
+    ):
+        said: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def listen() -> None:
+            async for envelope in ann:
+                if envelope.kind.type == "chat":
+                    await said.put(envelope)
+
+        listening = asyncio.ensure_future(listen())
+        await until(lambda: "assistant" in ann.participants)
+        await ann.chat("Hello, everyone.")
+        await ann.chat("What is the status?", to=["assistant"])
+        answer = await asyncio.wait_for(said.get(), 60)
+        assert answer.sender == "assistant"
+        assert json.loads(answer.payload)["text"] == "All is well."
+        (shown,) = (await operate(hub, "conversations.list"))["conversations"]
+        assert (shown["agent"], shown["turns"]) == ("assistant", 1), "a chat to everyone begins no turn"
+        listening.cancel()

@@ -27,6 +27,7 @@ from interlock.host import Host
 from interlock.host.hooks import NoHooks, Response
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
+from interlock.hub.conversations import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.web.control import ControlSocket
@@ -299,3 +300,30 @@ async def test_the_example_holds_a_conversation(tmp_path: Path, capsys: pytest.C
     assert '"words":7' in counted
     assert thanks == "You said: Thank you."
     assert "demo__text_figures" in capsys.readouterr().out
+
+
+async def test_conversations_are_bounded_in_number_length_and_age(tmp_path: Path) -> None:
+    script = tmp_path / "short.json"
+    script.write_text('[{"text": "{user}"}]')
+    models = {"short": Model(kind="scripted", script=str(script), context_window=2000, max_tokens=200)}
+    settings = HostSettings(model="short", conversations_per_agent=2)
+    async with talking_hub(tmp_path, models, host=settings) as hub:
+        first, second = await hub.host.create(), await hub.host.create()
+        for index in range(12):
+            await (await hub.host.send(first, f"Turn {index}. " + "So it goes. " * 40)).answer()
+        kept = (await hub.host.conversations.get(first.id)).stored
+        assert kept.turns == 12
+        assert 0 < kept.first < 12, "the oldest turns are left out of prompts, and stay to be shown"
+        assert len((await perform(hub, "conversations.show", id=first.id))["turns"]) == 12
+        third = await hub.host.create()
+        left = {row["id"] for row in (await perform(hub, "conversations.list"))["conversations"]}
+        assert left == {first.id, third.id}, "the one unused for longest gives way"
+        with pytest.raises(Fault, match="no conversation"):
+            await hub.host.send(second, "Hello?")
+        stored = (await hub.host.conversations.get(third.id)).stored
+        old = msgspec.structs.replace(stored, updated=stored.updated - 91 * 86_400)
+        async with hub.hub_app.store.transaction() as transaction:
+            transaction.put(CONVERSATIONS, old)
+        await hub.host.conversations.sweep()
+        left = {row["id"] for row in (await perform(hub, "conversations.list"))["conversations"]}
+        assert left == {first.id}

@@ -143,7 +143,7 @@ async def running_hub(
     endpoint = McpEndpoint(hub_app.service, hub_app.limits)
     gateway = Gateway(hub_app)
     metrics = MetricsPage(hub_app, rooms=gateway)
-    conversations = Host(hub_app)
+    conversations = Host(hub_app, rooms=gateway)
     operations = Operations(hub_app, lambda: None, gateway, conversations)
     web = make_app(hub_app, operations=operations, metrics=metrics)
     http = await start(

@@ -13,7 +13,7 @@ import pytest
 from interlock.config.live_settings import LiveRule
 from interlock.transports.stdio.server import StdioServer
 
-from .running_hub import RawClient, RunningHub
+from .running_hub import RawClient, RunningHub, until
 from .test_journal import entries
 from .test_live import disable, enable, event, live_hub, push
 
@@ -35,6 +35,12 @@ def texts(result: Any) -> list[str]:
 
 def client(hub: RunningHub, agent: str, path: str = "/mcp") -> RawClient:
     return RawClient(hub.url + path, hub.key(agent))
+
+
+def is_waiting(hub: RunningHub, agent: str) -> bool:
+    """Whether a call of an agent waits for events."""
+    found = hub.hub_app.live.deliveries._agents.get(agent)
+    return found is not None and bool(found.changed)
 
 
 async def test_the_tools_are_listed_only_where_something_is_enabled(tmp_path: Path) -> None:
@@ -59,8 +65,7 @@ async def test_t112_a_waiting_agent_is_woken_and_nobody_else_gets_its_events(tmp
         await enable(hub, "news.more", agent="other")
         mine, other = client(hub, "mine"), client(hub, "other")
         waiting = asyncio.create_task(use(mine, "wait_for_events", timeout_s=50))
-        while not hub.hub_app.live.deliveries._agents.get("mine"):  # the call has arrived
-            await asyncio.sleep(0.01)
+        await until(lambda: is_waiting(hub, "mine"))
         await push(hub, event("e1", text="The build failed."))
         (said,) = texts(await waiting)
         assert said.startswith("[Event e1 from s, feature set news.push, received ")
@@ -133,8 +138,7 @@ async def test_the_resource_tells_of_new_events(tmp_path: Path, modern: bool) ->
             await mine.initialize()
             await mine.legacy("resources/subscribe", {"uri": "interlock://events"})
             stream = asyncio.create_task(asyncio.sleep(0))
-        while (":live", "mine") not in notifier._subscribers:
-            await asyncio.sleep(0.01)
+        await until(lambda: (":live", "mine") in notifier._subscribers)
         for client_, subscriber in list(notifier._subscribers[":live", "mine"].items()):
             notifier.subscribe(":live", "mine", client_, lambda: told.put_nowait(1), subscriber.connection_key)
         await push(hub, event(text="Tea is ready."))

@@ -22,6 +22,7 @@ from interlock.hub.live.connections import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.wake_webhook import WakeWebhook
+from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.coalescing import Waiting
 from interlock.protocols.mcpl.events import PushResult
 from interlock.server import Server
@@ -153,13 +154,16 @@ async def test_a_rule_that_becomes_drop_leaves_accepted_events_held(tmp_path: Pa
 
 
 async def test_a_wake_that_cannot_be_committed_is_not_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=60, wakes_per_hour=1)) as (hub, server):
+    async with pushing(tmp_path, LiveRule(then="wake", quiet_s=600, wakes_per_hour=2)) as (hub, server):
         with monkeypatch.context() as patch:
             patch.setattr(Store, "transaction", lambda _: _failing())
             assert (await server.push(FEATURE, "It rains.", event_id="e1"))[0].accepted is False
         assert hub.hub_app.live.wakes.spent("mine") == (0, 0)
         (answer,) = await server.push(FEATURE, "It rains.", event_id="e1")
         assert answer.inference_id, "it wakes at once: no event of its group came before"
+        monkeypatch.setattr(coalescing, "MOST_KEYS", 0)
+        await server.push(FEATURE, "It pours.", event_id="e2")
+        await until(lambda: hub.hub_app.live.wakes.spent("mine")[0] == 2)  # no group takes it, so it wakes by itself
 
 
 @contextlib.asynccontextmanager

@@ -21,9 +21,9 @@ from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
 from interlock.hub.live import hooks
 
-from .running_hub import RawClient, RunningHub, running_hub
+from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_journal import entries
-from .test_live_clients import client, texts, use
+from .test_live_clients import client, is_waiting, texts, use
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 WAKE = {"w": LiveRule(then="wake", servers=("hook:*",), quiet_s=0)}
@@ -152,14 +152,12 @@ async def test_a_webhook_reaches_a_waiting_official_client_at_once(
 ) -> None:
     async with hook_hub(tmp_path, monkeypatch, agent="local") as hub:
         took: list[float] = []
-        waiting = hub.hub_app.live.deliveries
         async with Client(hub.url + "/mcp") as session:
             names = [tool.name for tool in (await session.list_tools()).tools]
             assert "wait_for_events" in names
             for number in range(12):
                 call = asyncio.create_task(session.call_tool("wait_for_events", {"timeout_s": 50}))
-                while not (found := waiting._agents.get("local")) or not found.changed:
-                    await asyncio.sleep(0.002)
+                await until(lambda: is_waiting(hub, "local"))
                 body = json.dumps({"type": "tick", "data": number}).encode()
                 began = time.perf_counter()
                 assert (await post(hub, body, signed(body, f"t{number}")))[0] == 200

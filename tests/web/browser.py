@@ -30,6 +30,8 @@ class _Pipe:
         self.source = source
         self.numbers = itertools.count(1)
         self.held = b""
+        self.pages: dict[str, Page] = {}
+        """By session: whose events they are."""
 
     def read(self) -> dict[str, Any]:
         while b"\0" not in self.held:
@@ -50,8 +52,18 @@ class Page:
         own = {"browserContextId": context} if context else {}
         target = self.ask("Target.createTarget", url="about:blank", **own)["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        pipe.pages[self._session] = self
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[Page]:
+        """Another page of the same person."""
+        other = Page(self._pipe)
+        try:
+            yield other
+        finally:
+            other.ask("Page.close")
 
     @contextlib.contextmanager
     def stranger(self) -> Iterator[Page]:
@@ -76,7 +88,7 @@ class Page:
             if said.get("id") == number:
                 assert "error" not in said, said
                 return dict(said["result"])
-            self.events.append(said)
+            self._pipe.pages.get(said.get("sessionId", ""), self).events.append(said)
 
     def open(self, url: str) -> None:
         """Go to an address and wait until it is there."""

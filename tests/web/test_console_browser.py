@@ -141,6 +141,22 @@ def test_a_reason_that_is_being_typed_survives_new_requests(page: Page, hub: Hub
     page.until("document.querySelectorAll('article.card').length === 1")
 
 
+def test_pages_share_one_stream_and_the_next_takes_it_over(page: Page, hub: HubInThread) -> None:
+    page.open(f"{hub.address}/approvals")
+    page.until("document.documentElement.dataset.live")
+    with page.beside() as other:
+        other.open(f"{hub.address}/approvals")
+        other.until("document.documentElement.dataset.live")
+        assert not [url for url in other.requested() if url.endswith("/events")], "the first page tells it"
+        hub.ask("shared")
+        for each in (page, other):
+            each.until("document.querySelectorAll('article.card').length === 1")
+        page.open("about:blank")
+        hub.ask("taken over")
+        other.until("document.querySelectorAll('article.card').length === 2")
+        assert [url for url in other.requested() if url.endswith("/events")]
+
+
 def test_everything_is_answered_without_a_script(page: Page, hub: HubInThread) -> None:
     hub.ask("plain one")
     hub.ask("plain two")

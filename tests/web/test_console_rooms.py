@@ -68,7 +68,7 @@ async def shown(visitor: Visitor, text: str, path: str = "/console/rooms/build/t
     raise AssertionError(page)
 
 
-async def test_a_person_watches_speaks_and_is_heard(hub: RunningHub, visitor: Visitor, coder: RawClient) -> None:
+async def test_t54_a_person_watches_speaks_and_is_heard(hub: RunningHub, visitor: Visitor, coder: RawClient) -> None:
     assert "build" in (await visitor.get("/console/rooms")).text
     page = (await visitor.get("/console/rooms/build")).text
     assert "coder" in page
@@ -121,7 +121,7 @@ async def test_a_person_proposes_and_leaves(hub: RunningHub, visitor: Visitor) -
     assert hub.operations.owner.id not in re.sub(r"<header>.*</header>", "", rows, flags=re.DOTALL)
 
 
-async def test_t54_a_private_room_is_closed_to_a_person_who_is_no_member(visitor: Visitor) -> None:
+async def test_a_private_room_is_closed_to_a_person_who_is_no_member(visitor: Visitor) -> None:
     for path in ("/console/rooms/secret", "/console/rooms/none", f"/console/rooms/{quote('<img src=x>')}"):
         answer = await visitor.get(path)
         assert answer.status == 404, path
@@ -129,7 +129,7 @@ async def test_t54_a_private_room_is_closed_to_a_person_who_is_no_member(visitor
     assert (await post(visitor, "/console/rooms/secret", command="say", text="hello")).status == 404
 
 
-async def test_t52_forms_of_rooms_and_live_need_the_token_and_the_right(hub: RunningHub, visitor: Visitor) -> None:
+async def test_t53_forms_of_rooms_and_live_need_the_token_and_the_right(hub: RunningHub, visitor: Visitor) -> None:
     for path in ("/console/rooms/build", "/console/live"):
         assert (await visitor.post(path, {"token": "x", "command": "say", "text": "hello"})).status == 403
     reader = await Visitor(hub).log_in_with(await hub.new_key("reader", "person", permissions=("admin_read",)))

@@ -14,6 +14,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, running_hub
 from interlock.hub.upstreams.states import ServerState
+from interlock.server import Server, Tool
 from protected_server import ProtectedServer, visit
 
 from .console_visitor import Answer, Visitor
@@ -112,7 +113,7 @@ async def test_a_command_is_split_into_words_and_runs_without_a_shell(place: Pla
         ({"server": "x", "where": ""}, "a URL or a command"),
     ],
 )
-async def test_t44_a_bad_server_changes_nothing(place: Place, fields: dict[str, str], problem: str) -> None:
+async def test_t45_a_bad_server_changes_nothing(place: Place, fields: dict[str, str], problem: str) -> None:
     before = place.file.read_bytes()
     answer = await place.post("/console/servers", **fields)
     assert answer.status == 400, answer.text
@@ -121,7 +122,7 @@ async def test_t44_a_bad_server_changes_nothing(place: Place, fields: dict[str, 
     assert place.file.read_bytes() == before
 
 
-async def test_t44_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: Place) -> None:
+async def test_t14_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_in(place: Place) -> None:
     ada = await Visitor(place.hub).log_in_with(
         await place.hub.new_key("ada", "person", permissions=("admin_read", "admin_write"))
     )
@@ -140,7 +141,37 @@ async def test_t44_only_the_hubs_own_user_adds_servers_switches_tools_and_logs_i
     assert place.file.read_bytes() == before
 
 
-async def test_t103_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
+async def test_t54_the_texts_of_a_hostile_server_are_shown_as_text_on_every_page(place: Place) -> None:
+    hostile = Server(HOSTILE, HOSTILE, instructions=HOSTILE)
+
+    def tool(word: str) -> str:
+        return HOSTILE
+
+    for name in ("plain", "flagged"):
+        hostile.add_tool(Tool(tool, name=name, title=HOSTILE, description=f"{name} {HOSTILE}"))
+    async with hostile.http() as address:
+        await place.post("/console/servers", server="evil", where=address.url)
+        await place.hub.state("evil", ServerState.CONNECTED)
+        place.hub.hub_app.logs.add("evil", "stderr", HOSTILE)
+        pages = ["/console", "/console/servers", "/console/servers/evil", "/console/servers/evil/log", "/console/tools"]
+        pages += [f"/console/tools/{row['name']}" for row in (await place.hub.operate("tools", server="evil"))["tools"]]
+        for page in pages:
+            answer = await place.visitor.get(page)
+            assert answer.status == 200, page
+            _is_harmless(answer.text)
+        shown = (await place.visitor.get("/console/servers/evil")).text
+        assert "&lt;img src=x onerror=alert(1)&gt;" in shown
+        assert "\\u202eevil" in shown
+        await place.post("/console/servers/evil", command="remove")
+
+
+def _is_harmless(page: str) -> None:
+    assert "<img" not in page
+    assert "alert(1)</script>" not in page
+    assert not {"\x1b", "\u202e", "\u2066"} & set(page)
+
+
+async def test_t54_a_login_page_that_is_no_web_address_is_not_linked(place: Place) -> None:
     async with ProtectedServer() as protected:
         protected.metadata = {"authorization_endpoint": "javascript:alert(1)//"}
         await place.post("/console/servers", server="liar", where=protected.url)

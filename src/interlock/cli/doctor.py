@@ -106,7 +106,7 @@ def _home(home: Path) -> Check:
 
 
 def _containment(loaded: Loaded) -> Iterator[Check]:
-    """What this kernel can contain. Only a configured server that cannot be contained is wrong."""
+    """Report whether this kernel can contain servers. Only a configured server that cannot be contained is wrong."""
     from interlock.containment.backends import landlock_abi, reports
 
     found = reports()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import click
@@ -15,8 +14,10 @@ import click
 from .failures import Failure
 from .show import as_dict, say
 
-TIME_S = 0.05
-"""How long a prompt waits for the hub."""
+REACH_S = 0.05
+"""How long a prompt waits for a hub to greet."""
+ANSWER_S = 3.0
+"""How long it waits for the events of a hub that greeted: those are handed out once."""
 MAX_EVENTS = 5
 MAX_CHARS = 9_000
 """Claude Code shows its model up to 10,000 characters of a hook's context."""
@@ -29,33 +30,32 @@ def hook(name: str) -> None:
     """Print the events that wait for a client, for its next turn.
 
     Claude Code runs this command after `interlock connect claude-code --live`. It never fails and asks for nothing: if
-    the hub does not answer within 50 ms, the prompt goes on without events.
+    no hub greets within 50 ms, the prompt goes on without events. A hub that greeted has 3 s to hand them over.
 
     \b
     Example:
       interlock hook claude-code
     """
-    if text := waiting_events(name, TIME_S):
+    if text := _waiting_events(name):
         added = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
         say(json.dumps({"hookSpecificOutput": added}))
 
 
-def waiting_events(name: str, within_s: float) -> str:
+def _waiting_events(name: str) -> str:
     """The events that wait for a client, as its model reads them; empty if there are none, or no hub answers."""
     from .clients import client
     from .connect import existing_entry
     from .hub_link import HubError, HubLink
 
-    ends = monotonic() + within_s
     sent = False
     try:
         env = as_dict((existing_entry(client(name)) or {}).get("env"))
         key, home = env.get("INTERLOCK_KEY"), env.get("INTERLOCK_HOME")
         if not isinstance(key, str):
             return ""
-        with HubLink.open(Path(str(home)) if home else None, role="stdio", key=key, timeout=within_s) as link:
+        with HubLink.open(Path(str(home)) if home else None, role="stdio", key=key, timeout=REACH_S) as link:
             sent = True
-            answer = link.ask("tools/call", _READ, timeout=max(0.001, ends - monotonic()))
+            answer = link.ask("tools/call", _READ, timeout=ANSWER_S)
     except HubError:
         return ""  # nothing is enabled for this client, or its rate is used up
     except (Failure, OSError, ValueError):

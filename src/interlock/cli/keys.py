@@ -97,7 +97,7 @@ def _row(key: Json) -> tuple[str, ...]:
 
 
 def _reach(key: Json) -> str:
-    """What a key permits: its profile, and its permissions where it names any."""
+    """The rights of a key: its profile, and its permissions where it names any."""
     permissions = key.get("permissions")
     within = f"profile {key['profile']}" if key.get("profile") else ""
     if permissions is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from .failures import Failure
@@ -61,9 +63,9 @@ def _show_plan(plan: Json) -> None:
         else:
             say(f"  cannot be taken back  {_named(step)}: {plain(step['reason'])}")
     if plan["lasting"]:
-        say(f"{counted(len(plan['lasting']), 'call')} left no checkpoint, and what they did stays:")
-        for call in plan["lasting"]:
-            say(f"  turn {call['turn']}  {plain(call['tool'])}")
+        say(f"What {counted(len(plan['lasting']), 'other call')} did stays:")
+        for (turn, tool), count in Counter((call["turn"], call["tool"]) for call in plan["lasting"]).items():
+            say(f"  turn {turn}  {plain(tool)}{f', {count} times' if count > 1 else ''}")
 
 
 def _named(step: Json) -> str:

@@ -91,7 +91,7 @@ def _opener(place: str) -> Opener:
 
 
 def _download(url: str, file: ModelFile) -> IO[bytes]:
-    """Opens an address. Redirections are followed: what comes is known by its hash."""
+    """Opens an address. Redirections are followed: the hash identifies the file."""
     import urllib.request
 
     request = urllib.request.Request(url, headers={"User-Agent": "interlock"})

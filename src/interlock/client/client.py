@@ -135,8 +135,8 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Json:
-        """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
-        held to its output schema."""
+        """Call a tool. One that failed says so in the result: `isError`. The result of a listed tool must fit its
+        output schema."""
         check_plain("progress", progress)
         asked: Json = {"name": name, "arguments": arguments or {}}
         if self.handlers.chunk is not None:
@@ -243,7 +243,7 @@ class Client:
     # Notifications of servers.
 
     async def watch(self) -> None:
-        """Hear of changed lists, as `heard` takes them, until the end."""
+        """Have `heard` called when lists change, until the end."""
         await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:

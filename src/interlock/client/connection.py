@@ -144,7 +144,7 @@ class Connection:
         return SessionRetry(self, outgoing, sink).adopt(id, session)
 
     def cancel(self, handle: Id, reason: str = "") -> None:
-        """Stop waiting, and tell the server. The sink hears nothing more."""
+        """Stop waiting, and notify the server. The sink gets no further calls."""
         moved = self.chances.get(handle)
         if moved is not None:
             moved.cancel(reason)
@@ -279,7 +279,7 @@ class Connection:
         tasks: frozenset[str] = frozenset(),
         live: bool = False,
     ) -> Mapping[str, Fault]:
-        """Hear of changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
+        """Follow changes of the lists, these resources and tasks until `close`. Replaces the last watch. Returns the
         resources that the server does not tell of, and why. The caller asks for what changed while a stream broke. With
         `live`, a server of the stateless era may speak first on the stream (MCPL)."""
         if self._watch is None:
@@ -325,7 +325,7 @@ class Connection:
             self._watch.renew()
 
     async def _greet(self, peer: Peer) -> None:
-        """Speak as agreed; in the handshake era the server must hear so before anything else comes."""
+        """Speak as agreed; in the handshake era the server must be notified before any other message."""
         self.peer = peer
         link = self.link
         if isinstance(link, HttpLink):
@@ -361,7 +361,7 @@ class Connection:
 
 
 class _ConnectionListener:
-    """Hears what belongs to no request. That a link closed is only told once the connection was open."""
+    """Forwards messages that belong to no request. It reports a closed link only once the connection was open."""
 
     __slots__ = ("_listener", "open")
 

@@ -35,8 +35,8 @@ class Handlers(msgspec.Struct, frozen=True):
     sampling: Handler | None = None
     """Asks the model. `Fault("USER_REJECTED", …)` says that the person would not have it."""
     elicit_form: Handler | None = None
-    """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. What was left out of the
-    content gets the schema's defaults."""
+    """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. Missing members get the
+    schema's defaults."""
     elicit_url: Handler | None = None
     """Asks the person to open `url`. It is theirs to decide; nothing is ever fetched here."""
     roots: Roots | None = None

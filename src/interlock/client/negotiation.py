@@ -28,15 +28,15 @@ _NO_POST: Final = (400, 404, 405)
 class Negotiation:
     """Dials a server and finds out what it speaks. `link` is what came of it, also when it failed."""
 
-    def __init__(self, dial: Dial, ears: Listener, identity: Identity) -> None:
+    def __init__(self, dial: Dial, listener: Listener, identity: Identity) -> None:
         self._dial = dial
-        self._ears = ears
+        self._listener = listener
         self._identity = identity
         self.link: Link | None = None
 
     async def meet(self, pin: Pin, patience: float) -> tuple[Link, Peer]:
         """The server, introduced. `patience` is how long the probe may go unanswered."""
-        link = self.link = await self._dial(self._ears)
+        link = self.link = await self._dial(self._listener)
         if pin == "legacy":
             return await self._old_way(link)
         if pin == "modern":
@@ -53,7 +53,7 @@ class Negotiation:
             if not isinstance(link, HttpLink):
                 # Some old servers end themselves over a first message that they do not know.
                 await link.close()
-                link = self.link = await self._dial(self._ears)
+                link = self.link = await self._dial(self._listener)
         return (link, peer) if peer is not None else await self._old_way(link)
 
     async def _old_way(self, link: Link) -> tuple[Link, Peer]:
@@ -68,7 +68,7 @@ class Negotiation:
         try:
             older = await link.legacy_sse()
         except Fault:
-            # It is not there either; what the server said first is the better answer.
+            # It is not there either; the server's first answer explains more.
             raise first from None
         self.link = older
         await link.close()

@@ -78,7 +78,7 @@ class Task:
             await self._client.ask_of_task("tasks/cancel", {"taskId": self.id})
 
     async def watch(self) -> None:
-        """Have changes of its state told to the client's `heard`, where the server tells of them."""
+        """Have the client's `heard` called when its state changes, where the server says so."""
         if self.id and self._client.connection.modern:
             await self._client.watch_task(self.id)
 
@@ -89,7 +89,7 @@ class Task:
         return await self._client.ask_of_task("tasks/result", {"taskId": self.id}, waits=True)
 
     async def _poll(self) -> Json:
-        """The form of the stateless era: whatever there is to know comes with a look."""
+        """The form of the stateless era: one request returns the whole state."""
         while True:
             said = await self._turn()
             assert self._state is not None

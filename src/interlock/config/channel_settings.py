@@ -15,6 +15,9 @@ class Channel(msgspec.Struct, frozen=True):
     incoming: tuple[str, ...] = ()
     """Channels whose messages belong to this conversation, as patterns over `server/channel` (`chat/**`). Of
     several tables the first that matches takes a message; the agent's first table takes all other events."""
+    room: str | None = None
+    """A topic of `[rooms]` that the agent joins: chats that are addressed to it begin turns, and get the answers there.
+    It holds from the next start of the hub."""
     threads: bool = False
     """Whether each thread of a channel is a conversation of its own."""
     publish: str | None = None

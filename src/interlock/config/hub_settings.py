@@ -204,7 +204,7 @@ class HubLogin(msgspec.Struct, frozen=True):
 
 
 class AuditLog(msgspec.Struct, frozen=True):
-    """`[audit]`: what the audit log holds of a call."""
+    """`[audit]`: how much of a call the audit log keeps."""
 
     arguments: Literal["redacted", "hash"] = "redacted"
     """`redacted`: the arguments of calls, without secrets and bounded. `hash`: only their SHA-256."""

@@ -30,7 +30,7 @@ _verified: dict[str, str] = {}
 
 
 class Install(msgspec.Struct, frozen=True):
-    """What was installed for one server."""
+    """The installation of one server."""
 
     command: tuple[str, ...]
     """The configured command that this stands for."""

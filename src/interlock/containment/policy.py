@@ -1,4 +1,4 @@
-"""What a contained server may use. Every limit is explicit: none is left to the default of a backend."""
+"""The limits of a contained server. Every limit is explicit: none is left to the default of a backend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 class Containment(msgspec.Struct, frozen=True):
-    """What one server may use, as an operator configured it."""
+    """The limits of one server, as an operator configured them."""
 
     folder: str
     """The server's own folder in the hub's home. Its HOME is inside, and nothing outside executes what is there."""
@@ -40,7 +40,7 @@ class Containment(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the hub asks of the launcher: to start a server, or to signal one."""
+    """A request of the hub to the launcher: to start a server, or to signal one."""
 
     id: int = 0
     plan: msgspec.Raw = msgspec.Raw()

@@ -77,7 +77,7 @@ class SessionTools:
         self.adopt(budget, pinned or {})
 
     def adopt(self, budget: Budget, pinned: Mapping[str, int]) -> None:
-        """A budget and pinned tools from now on; what was loaded stays as far as it has room."""
+        """Use this budget and these pinned tools from now on. Loaded tools stay as far as they fit."""
         for name, tokens in pinned.items():
             _check_tokens(name, tokens)
         _check_pinned(budget, pinned)

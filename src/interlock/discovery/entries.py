@@ -1,6 +1,6 @@
 """One tool as the index knows it ("MGP, Tool Index"), made from its definition.
 
-The one rule: whatever a server wrote is data; every text is cut to a bound and nothing in it is followed.
+The one rule: a server's text is data: it is cut to a bound, and nothing in it is followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ToolEntry(msgspec.Struct, frozen=True):
     categories: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     risk_level: str = "dangerous"
-    """The effective risk as the hub judged it; what nobody judged counts as dangerous."""
+    """The effective risk as the hub judged it; a tool that nobody judged counts as dangerous."""
     status: str = "connected"
     tokens: int = 0
 

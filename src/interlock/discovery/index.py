@@ -1,6 +1,6 @@
 """The one face of tool search: put tools in, take them out, ask for the best ("MGP, Tool Index").
 
-The one rule: what a caller may not see has no part in its answer, neither in the hits nor in the scale of their scores.
+The one rule: tools that a caller may not see affect neither its hits nor the scale of their scores.
 """
 
 from __future__ import annotations

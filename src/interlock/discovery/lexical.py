@@ -43,7 +43,7 @@ _MATCH_BYTES = 1024
 
 
 class Scope:
-    """The part of the corpus that a query is about: what its caller may see."""
+    """The part of the corpus that a query's caller may see."""
 
     __slots__ = ("key", "seen", "total")
     _last = 0
@@ -296,7 +296,7 @@ class _Posting:
 
 
 class _Match:
-    """One term of a query against the tools that hold it: what each gains."""
+    """The scores that one term of a query gives to the tools that hold it."""
 
     __slots__ = ("gains", "slots")
 

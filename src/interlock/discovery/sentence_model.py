@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DIMENSIONS: Final = 384
 MAX_PIECES: Final = 128
-"""Pieces of one text that are read; what a tool does is said before that."""
+"""Pieces of one text that are read. Texts say early enough what a tool does."""
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _BATCH = 32
 

@@ -97,7 +97,7 @@ def at_most(text: bytes) -> int:
 
 
 def at_least(text: bytes) -> int:
-    """Fewer tokens than this a text cannot cost: what is counted in one piece holds one word, or two (don't)."""
+    """Lower bound for the tokens of a text: a piece holds one word, or two (don't)."""
     return max(1 if text else 0, len(_WORD.findall(text)) - text.count(b"'"))
 
 

@@ -26,7 +26,7 @@ class WordPieces:
         self._pieces = lru_cache(maxsize=16_384)(self._split_word)
 
     def __call__(self, text: str, most: int) -> list[int]:
-        """The pieces of a text, at most so many with the marks; what is over is left out."""
+        """The pieces of a text, at most so many with the marks. The rest is left out."""
         numbers = [self._first]
         # No piece is shorter than a character, so further text cannot count.
         for word in _WORD.findall(_plain(text[: most * MAX_WORD])):

@@ -188,27 +188,39 @@ class ChannelConversations:
 
     async def _turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> None:
         """One turn for some events, and its answer to the channel."""
-        conversation = await self._conversation(name, table, thread)
-        ends = time.monotonic() + BUSY_S
-        text, context = said_in(events), await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
-        while True:
-            await self._host.idle(conversation, max(ends - time.monotonic(), 0))
-            self._places.set(conversation, table.publish, events)
-            try:
-                turn = await self._host.send(conversation, text, context.kept)
-                break
-            except Fault as fault:
-                if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
-                    raise
-                await asyncio.sleep(0.05)
+        context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
+        turn = await self.begin(name, table, thread, said_in(events), context.kept, events)
         try:
             answer = await turn.answer()
         except Fault:
             return  # The turn is stored with its error.
         finally:
-            target = self._places.take(conversation)
+            target = self._places.take(turn.conversation.id)
         if target is not None and answer:
             await self._publishing.publish(turn, target, answer)
+
+    async def begin(
+        self,
+        name: str,
+        table: Table,
+        thread: str | None,
+        text: str | None,
+        context: tuple[Sourced, ...] = (),
+        events: Sequence[Pending] = (),
+    ) -> Turn:
+        """Begin a turn in the conversation of a table, after the turn that is under way there. Raises a `Fault`."""
+        conversation = await self._conversation(name, table, thread)
+        ends = time.monotonic() + BUSY_S
+        while True:
+            await self._host.idle(conversation, max(ends - time.monotonic(), 0))
+            if events:
+                self._places.set(conversation, table.publish, events)
+            try:
+                return await self._host.send(conversation, text, context)
+            except Fault as fault:
+                if fault.name != "RESOURCE_EXHAUSTED" or time.monotonic() > ends:
+                    raise
+                await asyncio.sleep(0.05)
 
     async def _conversation(self, name: str, table: Table, thread: str | None) -> str:
         """The conversation of a table, or of a thread: begun with the first message, and kept."""

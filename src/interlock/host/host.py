@@ -20,6 +20,7 @@ from interlock.host.inference import ServerInference
 from interlock.host.models.model import Message, ToolResult, ToolUse
 from interlock.host.models.models import Models
 from interlock.host.rollback import Rollbacks
+from interlock.host.room_conversations import RoomConversations, Rooms
 from interlock.host.server_hooks import ServerHooks
 from interlock.host.states import States
 from interlock.host.tools import Tools
@@ -54,7 +55,7 @@ SWEEP_EVERY_S: Final = 3600.0
 class Host:
     """Conversations with the models of one hub (`hub.admin.conversations.ConversationHost`)."""
 
-    def __init__(self, hub_app: HubApp, hooks: Hooks | None = None) -> None:
+    def __init__(self, hub_app: HubApp, hooks: Hooks | None = None, rooms: Rooms | None = None) -> None:
         self._hub_app = hub_app
         self.models = Models(lambda: hub_app.config.models, hub_app.resolver)
         self.conversations = Conversations(hub_app)
@@ -66,6 +67,7 @@ class Host:
         servers = hooks or ServerHooks(hub_app, places)
         self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, servers)
         self._channels = ChannelConversations(hub_app, self, places)
+        self._rooms = RoomConversations(hub_app, self._channels, rooms)
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
         """By conversation. A turn that has ended is no longer in the way of the next."""
@@ -75,10 +77,12 @@ class Host:
         await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
         self._channels.start()
+        self._rooms.start()
         self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""
+        await self._rooms.close()
         await self._channels.close()
         tasks = [task for _, task in self._running.values()]
         for task in tasks:

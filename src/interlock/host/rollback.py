@@ -122,7 +122,7 @@ class Rollbacks:
         known = tree.checkpoints.get(target)
         opaque = known is None or known.opaque
         if opaque and live.agent is None:
-            why = 'the server keeps this state itself, on a connection that agents share; set share = "principal"'
+            why = f'only the server knows {target}, on a connection that agents share; set share = "principal"'
             return _Step(place, kept, target, why)
         return _Step(place, kept, target, "")
 

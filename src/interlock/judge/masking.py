@@ -36,7 +36,7 @@ class Masked(NamedTuple):
 
 
 class Masker:
-    """What to mask: secrets of every known form, the named patterns, and expressions of the operator."""
+    """The values to mask: secrets of every known form, the named patterns, and expressions of the operator."""
 
     def __init__(self, named: Iterable[str] = (), own: Mapping[str, str] | None = None) -> None:
         """`own` has expressions by the name that is shown in their place. Raises RegexError."""
@@ -136,7 +136,8 @@ class MaskedStream:
         return [Secret(each.kind, max(0, each.start - at), each.end - at) for each in found if each.end > at]
 
     def _safe_end(self, found: list[Secret]) -> int:
-        """The characters that can leave the buffer: nothing that begins in them goes on in the next piece."""
+        """The number of characters that can leave the buffer: no match that begins in them continues in the next
+        piece."""
         held = self._held
         last = found[-1] if found else None
         if last is not None and last.kind == "private_key" and last.end == len(held) and not _KEY_END.search(held):

@@ -1,4 +1,5 @@
-"""SQL that only reads. Parsed, in every dialect it could be meant for; whatever is not known to read is refused."""
+"""SQL that only reads. Parsed in every dialect it could be meant for. A statement that is not known to only read is
+refused."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 MAX_LENGTH = 5_000
-"""Characters parsed for one judgement, over all dialects tried: what keeps it within its time."""
+"""Upper bound for the characters parsed for one judgement, over all dialects. It bounds the time."""
 MAX_NESTING = 20
 MAX_STATEMENTS = 20
 MAX_MARKS = 800

@@ -125,7 +125,7 @@ _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]+|\r+(?!\n)"
 _ASCII_HIDDEN = re.compile(f"{_ANSI}|{_CONTROL}")
 _ASCII_SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-# Each rule with the characters it looks at; what follows a character is judged in runs.
+# Each rule with the characters it looks at. Characters that follow are judged in runs.
 _SETS = (
     ("text.line_break", r"\x0b\x0c\x85\u2028\u2029"),
     ("text.tag", r"\U000e0000-\U000e007f"),

@@ -140,7 +140,7 @@ def judge_redirect(
     target = _parse(location, url)
     if target is None:
         return "", (Finding("url.invalid", "The redirect leads to something that is not a URL."),)
-    # The text as sent is judged too: what a laxer client would have made of it must not differ unseen.
+    # The text as sent is judged too: a laxer client may read it differently.
     absolute = _parse(location, None) is not None
     found = judge_url(location if absolute else target.href, rules)
     return target.href, found

@@ -1,4 +1,4 @@
-"""The C library's allocator, where it is glibc's: what it keeps for later, and what it gives back."""
+"""Sets how much memory the allocator of glibc keeps, and has it return free pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in one topic, for the audit log."""
+"""Records of one topic for the audit log."""
 
 from __future__ import annotations
 

@@ -207,11 +207,12 @@ class Gateway:
                 self._told[name] = room.activity
                 bus.publish(ResourceUpdated(ROOMS, bus.next(), now_us(), ROOM_URI + name))
 
-    def join_locally(self, topic: str, by: Principal) -> LocalParticipant:
-        """Join a topic in this process, beside other connections of the same principal. Raises Fault."""
+    def join_locally(self, topic: str, by: Principal, *, apart: bool = True) -> LocalParticipant:
+        """Join a topic in this process: `apart`, or under the principal's own id if nobody has it. Raises Fault."""
         from interlock.rooms.local_participant import LocalParticipant
 
-        return LocalParticipant(self.admit(topic, Admitted(by, apart=True), Mode.DIRECTED))
+        taken = apart or by.id in self.participants(topic)
+        return LocalParticipant(self.admit(topic, Admitted(by, apart=taken), Mode.DIRECTED))
 
     async def answer_proposal(self, by: Principal, decision: Decision, given: ProposalAnswer) -> msgspec.Raw | None:
         """Fulfil or reject a proposal in a person's name. Returns the payload of the response, if one came in time."""
@@ -323,7 +324,7 @@ class Gateway:
     # Authority.
 
     def capabilities(self, topic: str, id: str, principal: Principal | None) -> CapabilitySet:
-        """What a participant may send, connected or not."""
+        """The capabilities of a participant, connected or not."""
         rooms = self._applied
         try:
             return capabilities_of(rooms.topics[topic], rooms.profiles, principal, self._changes.get(topic, id))

@@ -78,7 +78,7 @@ class History:
         return self._cursor(subject, self.offset)
 
     def missed(self, cursor: str, subject: str, participant: Participant) -> list[bytes] | None:
-        """What a participant missed since its cursor, in order; None where that is not known."""
+        """The envelopes since a participant's cursor, in order; None where they are not known."""
         epoch, _, rest = cursor.partition(".")
         number = rest.partition(".")[0]
         if not (number.isascii() and number.isdigit() and len(number) < 19):

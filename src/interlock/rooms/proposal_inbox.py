@@ -234,7 +234,7 @@ class ProposalInbox:
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
-    """Everything that a person approves: what is done, and by whom."""
+    """The action that a person approves, and its performer."""
     payload = msgspec.json.decode(entry.envelope.payload, type=dict[str, Any])
     return {"to": list(entry.envelope.to), "method": payload["method"], "params": payload.get("params", {})}
 

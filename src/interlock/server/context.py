@@ -88,7 +88,7 @@ class Context:
         return msgspec.json.decode(self._work.exchange.request.params, type=_WithState).checkpoint
 
     def permission(self, name: str) -> Grant | None:
-        """What the client decided about a permission that the server needs; None where it said nothing (MGP)."""
+        """The client's decision about a permission that the server needs; None without one (MGP)."""
         return self.server.permissions.grant(self._work.owner, name)
 
     @property

@@ -39,7 +39,7 @@ class _Stream(msgspec.Struct, eq=False):
     """Notification methods, each with the address or the task id it must be about."""
     meta: Members
     live: LiveFilter | None = None
-    """What the server may say first on it (MCPL)."""
+    """The messages that the server may start on it (MCPL)."""
 
     def notify(self, method: str, about: str, params: Members) -> None:
         if (method, about) in self.wanted:

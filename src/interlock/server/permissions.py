@@ -39,7 +39,7 @@ class ServerPermissions:
         return {**dict.fromkeys(REQUEST, self._await), **dict.fromkeys(RESPONSE, self._decided)}
 
     def grant(self, owner: str, permission: str) -> Grant | None:
-        """What a client decided about a permission; None where it said nothing."""
+        """A client's decision about a permission; None without one."""
         return self._grants.get(owner, {}).get(permission)
 
     def _await(self, exchange: Exchange) -> None:

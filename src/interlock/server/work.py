@@ -33,10 +33,10 @@ MAX_ATTEMPTS: Final = 3
 
 
 class Decisions(Protocol):
-    """What clients decided about permissions."""
+    """The decisions of clients about permissions."""
 
     def grant(self, owner: str, permission: str) -> Grant | None:
-        """What a client decided about a permission; None where it said nothing."""
+        """A client's decision about a permission; None without one."""
 
 
 class Callbacks(Protocol):
@@ -60,7 +60,7 @@ class Host(Protocol):
 
     @property
     def permissions(self) -> Decisions:
-        """What clients decided about the permissions that the server needs."""
+        """The decisions of clients about the permissions that the server needs."""
 
     @property
     def callbacks(self) -> Callbacks:

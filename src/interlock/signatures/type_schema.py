@@ -243,7 +243,7 @@ def _dump(value: object) -> object:
 
 
 def _definition_name(annotation: Any) -> str:
-    """`Page[int]` as `Page_int`: what a JSON pointer holds without escaping."""
+    """`Page[int]` as `Page_int`, which a JSON pointer holds without escaping."""
     name = getattr(annotation, "__name__", None) or _spelled(annotation)
     if arguments := typing.get_args(annotation):
         name = "_".join(_name_of(part) or "x" for part in (typing.get_origin(annotation), *arguments))

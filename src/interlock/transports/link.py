@@ -35,7 +35,7 @@ class Outgoing(msgspec.Struct):
     patience: float = 0.0
     """The seconds until the deadline that progress starts anew."""
     rest: bytes | None = None
-    """Where the params are in two parts: what follows on the link's progress token, which is a member of `_meta`."""
+    """The second part of params in two parts: it follows the link's progress token, a member of `_meta`."""
     again: bool = False
     """Whether it may be sent twice."""
     accepts: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class Recovery(Protocol):
     """Opens sessions with a server."""
 
     def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
-        """A request was refused because its session is gone. True where its sink will hear of it from here."""
+        """A request was refused because its session is gone. True where this object answers its sink."""
 
 
 class Listener(Protocol):
@@ -85,7 +85,7 @@ class Listener(Protocol):
         """The link is gone for good. Called once, after every sink was told."""
 
     def on_log(self, stream: str, text: str) -> None:
-        """A line for the operator: what the server wrote to stderr, or rubbish on stdout."""
+        """A line for the operator: output on stderr, or unreadable output on stdout."""
 
 
 class Link(abc.ABC):
@@ -99,7 +99,7 @@ class Link(abc.ABC):
 
     @abc.abstractmethod
     def cancel(self, handle: Id, reason: str) -> None:
-        """Stop waiting, and tell the server as the era says. The sink hears nothing more."""
+        """Stop waiting, and notify the server as the era says. The sink gets no further calls."""
 
     @abc.abstractmethod
     def extend(self, handle: Id, deadline: float) -> None:

@@ -142,7 +142,7 @@ class MemoryLink(Link):
         self._loop.call_soon(action, *arguments)
 
     def ask(self, dialect: Dialect, method: str, params: bytes, hear: Callable[[Request], None]) -> ClientAnswer:
-        """A request of the service, for whoever hears it."""
+        """A request of the service for the listener."""
         if dialect.modern:
             raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
         check_capability(dialect, method, params)

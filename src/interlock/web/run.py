@@ -89,7 +89,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     hub_app = HubApp(config, home)
     readiness = hub_app.readiness
     rooms = Gateway(hub_app)
-    conversations = Host(hub_app)
+    conversations = Host(hub_app, rooms=rooms)
     operations = Operations(hub_app, readiness.stop, rooms, conversations)
     control = ControlSocket(hub_app, operations)
     bounds = HttpBounds(sse_streams=config.hub.limits.sessions, connections=for_clients(raise_limit()))

@@ -107,7 +107,7 @@ class Conversation(Generic[W, E]):
         self._limits = limits
         self._next = 0
         self.waiting: dict[Id, tuple[W, float]] = {}
-        """Our requests that have no answer yet: what waits for it, and until when."""
+        """Our requests that have no answer yet: the receiver of each answer, and its deadline."""
         self.owed: dict[Id, E | None] = {}
         """The other side's requests that have no answer yet."""
 

@@ -21,7 +21,7 @@ class ErrorDialect(enum.Enum):
     NEW_MCP = "new"
     MGP = "mgp"
     NEW_MGP = "new_mgp"
-    """MGP in the stateless era: what MGP has no number for has that of the new revision."""
+    """MGP in the stateless era: errors without a number of MGP have that of the new revision."""
     MCPL = "mcpl"
     REST = "rest"
 

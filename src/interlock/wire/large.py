@@ -1,4 +1,4 @@
-"""JSON from a large message: what is known of it is kept with it, so that nobody reads it twice."""
+"""JSON from a large message, with the facts that reading it gave, so that nobody reads it twice."""
 
 from __future__ import annotations
 

@@ -376,7 +376,7 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def _unreadable(data: bytes, cause: Exception) -> BadMessage:
-    """JSON that is no message is an invalid request; what is not JSON at all is a parse error."""
+    """JSON that is no message is an invalid request; any other text is a parse error."""
     if isinstance(cause, msgspec.ValidationError):
         return BadMessage("INVALID_REQUEST", f"not a JSON-RPC message: {cause}", _salvage_id(data))
     if isinstance(cause, RecursionError):

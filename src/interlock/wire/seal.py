@@ -1,5 +1,5 @@
 """Text that goes out, comes back through somebody else's hands, and must be what it was: sealed with a key that only
-this process has. One text per value: nothing that was not handed out, to the last character, opens."""
+this process has. One text per value: only a text that was handed out opens, unchanged to the last character."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Endpoints:
         )
 
     def _guard(self, url: str) -> Guard:
-        """The operator's own hosts may be private ones; what they name must be public."""
+        """The operator's own hosts may be private; hosts that they name must be public."""
         host = _host(url)
         local = is_loopback(host) and any(map(is_loopback, self._trusted))
         if host in self._trusted or local:

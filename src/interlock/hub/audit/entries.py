@@ -20,7 +20,7 @@ from interlock.wire.large import Read
 
 
 class Judged(NamedTuple):
-    """What the hub knew of a target when a call was made (MGP, Audit Event Format)."""
+    """The hub's knowledge of a target when a call was made (MGP, Audit Event Format)."""
 
     risk_level: str = ""
     validator_applied: str = ""

@@ -44,7 +44,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     profile: str | None = None
     expires_at: datetime | None = None
     permissions: tuple[str, ...] | None = None
-    """None: whatever its kind permits."""
+    """None: everything that its kind permits."""
     rate: Rate = Rate()
 
     def expired(self, now: datetime) -> bool:

@@ -135,7 +135,7 @@ class RegistrationMethods:
         return DiscoveredServers(found[:LISTED])
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
-        """Register a server; what an agent registers waits for a person's approval."""
+        """Register a server. The server of an agent waits for a person's approval."""
         answer = await self._registrations.register(by, params, self._config(), trace)
         self._journal.operated(by, "discovery.register", answer.server_id, params.justification, trace)
         return answer

@@ -144,7 +144,7 @@ class Deliveries:
         return self._touched.get(agent, 0.0)
 
     def touch(self, agent: str) -> None:
-        """An agent is given a message from outside that is no event."""
+        """An agent was given something from outside in another way: its tools ask, as after an event."""
         self._touch(agent, now())
 
     # Delivery

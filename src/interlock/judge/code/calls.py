@@ -130,7 +130,7 @@ class CallJudge:
         return False
 
     def note_handed_over(self, node: ast.Call) -> None:
-        """A disguised text given to a function of the code itself, or beside one: what it looks up is hidden."""
+        """Note a disguised text given to a function of the code itself, or beside one, which hides a look-up."""
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         own = isinstance(node.func, ast.Lambda) or any(
             isinstance(each, ast.Lambda) or (isinstance(each, ast.Name) and each.id in self._origins.functions)

@@ -1,7 +1,7 @@
 """Python judged on its syntax tree, without running any of it.
 
-Names are followed to where they come from, over every assignment in the text and in no order: what a name may be, it is
-taken to be.
+Names are followed to where they come from, over every assignment in the text and in no order. A name counts as
+everything that it may be.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _READING: dict[type[ast.AST], _Reading] = {
 
 
 def _reading(kind: type[ast.AST]) -> _Reading:
-    """How a kind of node is read: what notes the names it binds, what gives its inner nodes, and whether just one."""
+    """How a kind of node is read: the function that notes its bindings, the getter of its inner nodes, and whether it
+    has just one."""
     # `case True:` holds the value itself where other patterns hold nodes.
     fields = [field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS]
     _READING[kind] = Origins.BINDINGS.get(kind), attrgetter(*fields) if fields else None, len(fields) == 1
@@ -48,7 +49,7 @@ def _reading(kind: type[ast.AST]) -> _Reading:
 
 
 class TreeJudge:
-    """One judgement of one tree. Ask once; what is wrong is in the answer."""
+    """Judges one tree, once."""
 
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
         self._judgement = Judgement(code, rules, examples_judged=examples_judged)
@@ -122,7 +123,7 @@ class TreeJudge:
             )
 
     def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
-        """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
+        """The nodes worth judging with their parents, level by level. Bindings of names are noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
         origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
         names = self.names

@@ -166,7 +166,7 @@ _LIKELY = (
 
 
 def _match_glob(name: str) -> str:
-    """What a pattern for a program most likely stands for: `/???/rm`, `/bin/c?t`."""
+    """The program that a pattern most likely stands for: `/???/rm`, `/bin/c?t`."""
     last = name.rpartition("/")[2]
     if len(last) > 16:
         return last

@@ -49,7 +49,7 @@ class Redirect(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """A simple command: what is run, with what, under which assignments."""
+    """A simple command: its program, its arguments and its assignments."""
 
     words: list[Word]
     assignments: list[tuple[str, Word]]
@@ -75,7 +75,7 @@ class Script(msgspec.Struct):
 
 
 def parse(text: str) -> Script:
-    """Parse one shell text. Never raises; what cannot be read has `error` set."""
+    """Parse one shell text. Never raises: an unreadable text has `error` set."""
     try:
         source = text.encode()
     except UnicodeEncodeError:

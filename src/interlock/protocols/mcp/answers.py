@@ -181,7 +181,7 @@ def plain_answer(data: bytes) -> ReadResult | None:
         return None
     result = data[start:end]
     try:
-        # Nothing but the result is left to be read.
+        # Only the result is left to read.
         members = _decode(result)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None

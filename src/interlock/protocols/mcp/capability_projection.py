@@ -65,6 +65,6 @@ def request_meta(
 
 
 def with_request_meta(own: bytes | None, said: Mapping[str, object]) -> bytes:
-    """A request's own `_meta` with that put in; what it says of the reserved keys itself does not count."""
+    """A request's own `_meta` with these members. Its own values of the reserved keys do not count."""
     kept = {} if own is None else {key: value for key, value in members(own).items() if key not in MODERN_KEYS}
     return msgspec.json.encode({**kept, **said})

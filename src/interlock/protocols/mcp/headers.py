@@ -123,7 +123,7 @@ def _same(said: str, value: object) -> bool:
     if isinstance(value, bool):
         return said == ("true" if value else "false")
     if isinstance(value, int | float):
-        # Numbers are compared as numbers, and exactly: what a proxy reads in the header is what is done.
+        # Numbers are compared exactly: a proxy must read in the header the number that is used.
         return _NUMBER.match(said) is not None and Decimal(said) == Decimal(str(value))
     return said == value
 

@@ -18,8 +18,8 @@ LONGEST_WAIT_MS: Final = 86_400_000
 """Upper bound for a server's `retry_after_ms`: a day."""
 
 _OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external"})
-"""Categories that a client of the hub can take as its own. What a server holds against its caller's rights or
-credentials is said of the hub, not of the client."""
+"""Categories that a client of the hub can take as its own. A server's complaint about rights or credentials concerns
+the hub, not the client."""
 
 
 def _by_code() -> dict[int, Kind]:

@@ -14,7 +14,7 @@ MOST_RETRIES: Final = 5
 USUAL_RETRIES: Final = 3
 JITTER: Final = 0.25
 """Pauses are made longer by up to this part, so that those who failed together do not come back together. Never
-shorter: what an error says is the least."""
+shorter: the error names the least."""
 
 
 def pause_s(recovery: Recovery, tried: int, chance: float) -> float | None:

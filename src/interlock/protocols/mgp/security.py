@@ -12,7 +12,7 @@ from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand, expa
 from interlock.wire.errors import Fault
 
 VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
-"""The standard validators. Any other name denies: what cannot be checked is not let through."""
+"""The standard validators. Any other name denies every call: the hub cannot check it."""
 
 
 class Trust(enum.IntEnum):

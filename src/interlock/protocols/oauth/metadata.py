@@ -22,7 +22,7 @@ MAX_BYTES: Final = 256 * 1024
 
 
 class ResourceMetadata(msgspec.Struct, frozen=True):
-    """What an MCP server says about who guards it."""
+    """The metadata of a protected MCP server."""
 
     resource: str
     authorization_servers: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class ResourceMetadata(msgspec.Struct, frozen=True):
 
 
 class ServerMetadata(msgspec.Struct, frozen=True):
-    """What an authorization server says about itself."""
+    """The metadata of an authorization server."""
 
     issuer: str
     authorization_endpoint: str | None = None

@@ -23,7 +23,7 @@ def initial_scopes(
 
 
 def stepped_up(requested: Iterable[str], challenged: str | None) -> tuple[str, ...] | None:
-    """What was asked for before, and what a request needs besides. None if nothing new would be asked for."""
+    """The scopes asked for before, with those that a request needs. None if none is new."""
     before = tuple(dict.fromkeys(requested))
     new = [scope for scope in (challenged or "").split() if scope not in before]
     return (*before, *dict.fromkeys(new)) if new else None

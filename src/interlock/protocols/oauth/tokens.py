@@ -172,7 +172,7 @@ def is_token(text: str) -> bool:
 
 
 class DeviceCode(msgspec.Struct, frozen=True):
-    """What a person types where they have a browser (RFC 8628)."""
+    """The code that a person types in a browser (RFC 8628)."""
 
     device_code: str
     user_code: str

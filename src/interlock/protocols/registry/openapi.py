@@ -43,7 +43,7 @@ def openapi(
     description: str = "",
     examples: Examples = examples_of,
 ) -> Json:
-    """The document. Only the tools given are in it: whoever may not see a tool finds no trace of it."""
+    """The document, with the given tools alone: a caller finds no trace of tools that it may not see."""
     paths: Json = {"/tools": {"get": _listing()}}
     schemas: Json = {"Error": _ERROR, "Result": _RESULT, "Tool": _TOOL, "Validity": _VALIDITY}
     tags: dict[str, None] = {}
@@ -165,7 +165,7 @@ def _at(component: str) -> str:
 
 
 def _embedded(schema: object, component: str) -> Json:
-    """A tool's schema where the document holds it: what pointed to its own root now points to its place here."""
+    """A tool's schema in the document. References to its root point to its place there."""
     if not isinstance(schema, dict):
         return {"type": "object"}
     try:

@@ -1,7 +1,7 @@
 """The client half of Streamable HTTP: a `Link` to a server at a URL, in either era.
 
-Each request is a POST of its own, so what comes on its response belongs to it. Nothing that may have had an effect is
-ever sent twice.
+Each request is a POST of its own, so the messages on its response belong to it. A request that may have had an effect
+is never sent twice.
 """
 
 from __future__ import annotations

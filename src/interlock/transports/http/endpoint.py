@@ -1,6 +1,6 @@
-"""The rules of Streamable HTTP in both eras: what a POST, GET or DELETE on an MCP path means, and what it is answered.
+"""The rules of Streamable HTTP in both eras: the meaning of POST, GET and DELETE on an MCP path, and their answers.
 
-Bytes and connections are the protocol's affair, who may ask and what is answered the service's.
+The protocol handles bytes and connections; the service decides who may ask, and answers.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class McpEndpoint:
             exchange.end_listening("the server is shutting down")
 
     def close(self) -> None:
-        """End every session; what stands alone ends with its connection."""
+        """End every session. Requests without one end with their connection."""
         self.legacy_sse.close()
         self.sessions.end_all("the server is shutting down")
 

@@ -103,7 +103,7 @@ class LegacySse:
         server = StdioServer(self._service, caller, limits=self._limits, admit=admit, transport="sse")
         turn.begin_stream()
         turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
-        # It writes as to any transport; what it never does is read.
+        # It only writes, and never reads.
         server.write_to(cast("asyncio.WriteTransport", _EventWriter(turn)))
         self._streams[id_] = _Stream(id_, turn.head.path, turn.head.headers, caller, server)
         self._owners[caller.owner] += 1

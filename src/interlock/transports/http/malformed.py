@@ -1,6 +1,5 @@
-"""Malformed requests, counted for whoever sent them: by key where there is one, by address where not.
-
-A sender who has used up what it may send badly is told so, and no large message of it is read.
+"""Counts malformed requests by key, or by address where there is no key. A sender over the limit is refused, and no
+large message of it is read.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ class Call(msgspec.Struct, eq=False):
                 return
 
     def _read_large(self, data: bytes) -> None:
-        """Have a large message read beside the loop; what comes behind it waits."""
+        """Have a large message read beside the loop. Events behind it wait."""
 
         def read(outcome: Outcome) -> None:
             waiting, self._waiting = self._waiting, None

@@ -19,7 +19,7 @@ _MOST_VARYING: Final = 16
 
 
 class Template:
-    """A head that was parsed, in pieces: what must be equal, and between the pieces what may differ."""
+    """A parsed head in pieces that must be equal. Values may differ between the pieces."""
 
     __slots__ = ("_head", "_parts", "_tail", "_whole")
 
@@ -80,4 +80,4 @@ class Template:
 
 
 _is_plain = re.compile(rb"[!-~](?:[ -~]*[!-~])?").fullmatch
-"""Visible ASCII with spaces only inside: what the parser takes as it stands."""
+"""Visible ASCII with spaces only inside, which the parser accepts unchanged."""

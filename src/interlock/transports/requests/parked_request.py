@@ -206,7 +206,7 @@ class ParkedRequest(abc.ABC):
             answers = self._read(members(given))
             self._answered = (round, digest)
             if self._outcome is not None:
-                # It ended without waiting for the answers; this is the first to hear of it.
+                # It ended without waiting for the answers; this request gets the outcome.
                 _answer(exchange, self._outcome)
                 return
             self._parking.stop_clock(place)
@@ -225,7 +225,7 @@ class ParkedRequest(abc.ABC):
             self.attach(exchange)
 
     def attach(self, exchange: Exchange) -> None:
-        """One more request waits for the outcome, and is the one that is told how it goes on."""
+        """One more request waits for the outcome, and takes the place of the one before it."""
         self.exchange = exchange
         self.dialect = exchange.dialect
         self._waiting.append(exchange)

@@ -143,7 +143,7 @@ class StdioLink(OneStreamLink):
         self._batching.settle()
         if self._fault is not None:
             return
-        # An exit closes them too, and explains itself better; it is heard in a moment.
+        # An exit closes them too. It is reported in a moment, and explains more.
         if fd in (STDIN, STDOUT):
             name = "stdin" if fd == STDIN else "stdout"
             fault = Fault("UPSTREAM_UNAVAILABLE", f"the server closed its {name}")

@@ -1,4 +1,4 @@
-"""The messages of one client on a stream, in both eras: what each of them means, and the answer to each request.
+"""Reads the messages of one client on a stream, in both eras, and has each request answered.
 
 Every message that asks for something gets exactly one answer, however bad it was. The stream only carries bytes.
 """

@@ -61,7 +61,7 @@ class Command(msgspec.Struct, frozen=True):
     """On top of the few variables that every server inherits."""
     cwd: str | None = None
     containment: Containment | None = None
-    """What it may use, if it runs contained."""
+    """Its limits, if it runs contained."""
 
 
 class Owner(Protocol):
@@ -179,7 +179,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self._contained:
             as_given(self.pid)
         self.stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
-        # One that ended at once has closed it already, which uvloop minds; its end is told in its own time.
+        # One that ended at once has closed it already, which uvloop minds. Its end is reported later.
         with contextlib.suppress(RuntimeError):
             self.stdin.set_write_buffer_limits(high=self._write_limit)
 
@@ -224,7 +224,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def _signal(self, number: int) -> None:
         if sys.platform == "win32":
-            # Once it is gone its number may be anyone's; what it left behind cannot be found by it any more.
+            # Once it is gone, another process may have its number, so its children cannot be found by it.
             if self._transport.get_returncode() is None:
                 _end_tree(self.pid, self._transport)
             return

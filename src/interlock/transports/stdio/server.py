@@ -28,7 +28,7 @@ HELD_BYTES: Final = 1024 * 1024
 """How much is kept for a client that does not read before notifications are dropped. Answers never are."""
 
 DRAIN_BYTES: Final = 64 * 1024
-"""What waits for the end of a turn of the loop is written before more than this is sent."""
+"""More unwritten bytes than this are written at once, to see whether the client keeps up."""
 
 TURN_S: Final = 0.001
 """How much of the loop's time a client's lines may take at once."""

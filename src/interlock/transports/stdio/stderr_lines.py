@@ -30,7 +30,7 @@ class StderrLines:
         """The lines that these bytes complete and that the rate allows."""
         said = self._renew(now)
         if self._allowance == 0 and data.count(b"\n") > REMEMBERED:
-            # A flood: none of it is told any more, and only its end is remembered.
+            # A flood: it is no longer reported, and only its end is kept.
             kept = data.rsplit(b"\n", REMEMBERED + 1)[1:]
             self._dropped += data.count(b"\n") - REMEMBERED
             self._held, self._cut, data = b"", False, b"\n".join(kept)

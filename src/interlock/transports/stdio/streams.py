@@ -67,7 +67,7 @@ class _WriterEvents(asyncio.BaseProtocol):
 def _own_streams() -> Iterator[tuple[int, int]]:
     """Private copies of standard input and output; the public ones become nothing and standard error.
 
-    They stay so: what is printed after the end is no message either.
+    They stay so: text printed after the end is no message either.
     """
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)

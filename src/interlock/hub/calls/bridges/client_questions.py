@@ -107,7 +107,7 @@ class ClientQuestions:
             future.cancel()
 
     def completed(self) -> None:
-        """The server is content: whatever the person was sent away for is done (2025-11-25, Elicitation)."""
+        """The server asks no more, so the pages that the person opened are done with (2025-11-25, Elicitation)."""
         for elicitation_id in self._visits.values():
             params = msgspec.json.encode({"elicitationId": elicitation_id})
             self._exchange.notify("notifications/elicitation/complete", params)

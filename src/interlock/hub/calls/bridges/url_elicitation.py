@@ -38,7 +38,7 @@ def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes |
 
 
 def questions_in(error: ErrorObject) -> list[tuple[str, bytes]]:
-    """What an error asks a person for, one question for each page. An error that cannot be read is one question."""
+    """The questions in an error, one for each page to open. An error that cannot be read is one question."""
     try:
         pages = msgspec.json.decode(error.data, type=_Data).elicitations
     except msgspec.DecodeError:

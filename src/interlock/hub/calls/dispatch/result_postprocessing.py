@@ -168,7 +168,7 @@ class ResultPostprocessor:
 
 
 class _Long(NamedTuple):
-    """A result that may be too long: what it says, in the order in which it is shown."""
+    """The texts of a result that may be too long, in the order in which they are shown."""
 
     fields: dict[str, msgspec.Raw]
     blocks: list[object]

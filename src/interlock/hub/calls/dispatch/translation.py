@@ -42,7 +42,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 HUB_MEMBERS: Final = ("scope", "state", "checkpoint")
-"""Members of a call beside its arguments that MCPL gives the host alone. What a client writes there is removed."""
+"""Members of a call that only the host sets (MCPL). The hub removes those of a client."""
 
 
 class Translation:
@@ -180,7 +180,7 @@ class Translation:
         return self._states.open(token, self._call.caller.owner, self._purpose(), asyncio.get_running_loop().time())
 
     def _purpose(self) -> str:
-        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
+        """The purpose of a sealed state: this method of this target with these arguments, in any order."""
         return binding_of(self._call).hex()
 
     def _translate(self, fields: Members) -> None:
@@ -211,7 +211,7 @@ class Translation:
             fields["_meta"] = msgspec.Raw(kept)
 
     def _introduction(self) -> Mapping[str, object]:
-        """What this call's client said when its session was opened, as a new server wants it with each request."""
+        """The client's introduction from its session, which a new server needs with each request."""
         dialect = self._call.exchange.dialect
         level = log_level_of(self._call.exchange)
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)

@@ -1,6 +1,6 @@
 """The masking gate: replaces secrets in arguments before they leave for a server (`mask.arguments`).
 
-It refuses nothing. What it replaced is judged, recorded and sent in place of the client's arguments.
+It refuses nothing. The masked arguments are judged, recorded and sent in place of the client's.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class RequestsGate:
         return Refuse(fault, rule)
 
     def check(self, target: Target) -> Check | None:
-        """Whatever the request contains."""
+        """The contents of the request do not matter."""
         return None
 
     def _policy(self, target: Target) -> RequestPolicy:

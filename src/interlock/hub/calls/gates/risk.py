@@ -20,7 +20,7 @@ from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Hints, Trust, effective_risk, read_security
 
 Note = Callable[[str, str], None]
-"""Hears, for the record, of a server and what a stricter mode would have asked of it."""
+"""Records, for a server, the approval that a stricter mode would have asked for."""
 
 
 class JudgedRisk(NamedTuple):

@@ -42,7 +42,7 @@ class SchemaGate:
         return Refuse(fault, "a schema must be usable as it stands")
 
     def check(self, target: Target) -> Check | None:
-        """The compiled schema, asked first whether all is well; what is wrong is only worked out when something is."""
+        """The check with the compiled schema. It looks for the problems only where arguments do not fit."""
         if target.tool is None:
             return None
         validator = target.tool.validator()

@@ -93,7 +93,7 @@ class ToolCheck:
         self._local = local
         """Whether the server runs on this machine, so that links on the way of a path can be followed here."""
         self._cwd = cwd
-        """The folder in which it was set to run: what it takes a relative path to start from."""
+        """The folder in which it runs, and from which relative paths start."""
         self._attended = attended
         """Whether somebody is there to be asked about what was only inferred. None where that is never asked."""
         self._network = next((use for use in chosen.uses if use.validator in _NETWORK), None)

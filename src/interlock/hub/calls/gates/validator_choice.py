@@ -216,7 +216,7 @@ def _use(name: str, origin: Origin, rules: Rules, operator: Validation, mode: Mo
             rules = msgspec.structs.replace(rules, code=plain.code)
         # An inferred command is enforced in `locked` alone, and judged as a simple command there.
         rules = msgspec.structs.replace(rules, inferred=mode != "locked")
-        # Of `metadata` nothing is left to enforce: what it is about is refused in any case.
+        # `metadata` needs no enforcement: its addresses are refused in any case.
         return Use(name, origin, rules, mode == "locked" and name != "metadata")
     return Use(name, origin, rules, mode != "observe")
 

@@ -49,7 +49,7 @@ class DryRun(msgspec.Struct, frozen=True):
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
-    """What one gate says of a call by itself."""
+    """The verdict of one gate on a call."""
 
     gate: str
     outcome: Literal["passed", "refused", "asked"]
@@ -58,7 +58,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
 
 async def each_gate(pipeline: Pipeline, caller: Caller, tool: str, arguments: bytes) -> list[GateVerdict]:
-    """What each gate says, in their order, also those behind the one that decides. Empty for an unknown name."""
+    """The verdicts of all gates in their order, also behind the one that decides. Empty for an unknown name."""
     try:
         plan = pipeline.plan(caller, _kind(caller, tool), tool)
     except Fault:

@@ -128,29 +128,63 @@ function single(refresh) {
   };
 }
 
-function listen() {
-  const events = new EventSource("/console/events");
-  const approvals = single(refreshApprovals);
-  const rows = single(() => refreshParts("[data-topic=audit]")), servers = single(() => refreshParts("[data-topic=servers]"));
-  events.addEventListener("approvals", approvals);
-  events.addEventListener("audit", rows);
-  events.addEventListener("servers", servers);
-  events.addEventListener("ended", () => {
-    events.close();
-    state.textContent = "Your session has ended. Log in again.";
-  });
-  events.addEventListener("open", () => {
+// All open pages share one stream: a browser has few connections to one host. The page with the lock listens and tells
+// the others. When it closes, the next one gets the lock.
+const pages = new BroadcastChannel("interlock-console");
+const approvals = single(refreshApprovals);
+const changes = {
+  approvals,
+  audit: single(() => refreshParts("[data-topic=audit]")),
+  servers: single(() => refreshParts("[data-topic=servers]")),
+};
+
+function hear(topic) {
+  if (topic === "open") {
     state.textContent = "";
     document.documentElement.dataset.live = "yes";
     // Changes from while there was no connection.
-    approvals();
-    rows();
-    servers();
-  });
-  events.addEventListener("error", () => {
+    for (const refresh of Object.values(changes)) refresh();
+  } else if (topic === "ended") {
+    state.textContent = "Your session has ended. Log in again.";
+  } else if (topic === "error") {
     delete document.documentElement.dataset.live;
     state.textContent = "The hub does not answer. Trying again…";
+  } else {
+    changes[topic]?.();
+  }
+}
+
+function tell(topic) {
+  pages.postMessage(topic);
+  hear(topic);
+}
+
+// Until the stream has ended for good: then the lock is free for a page of another session.
+function listen() {
+  const events = new EventSource("/console/events");
+  for (const topic of [...Object.keys(changes), "open", "error"]) events.addEventListener(topic, () => tell(topic));
+  pages.addEventListener("message", ({ data }) => {
+    if (data === "hello" && events.readyState === EventSource.OPEN) pages.postMessage("open");
   });
+  return new Promise((over) => {
+    events.addEventListener("ended", () => {
+      events.close();
+      tell("ended");
+      over();
+    });
+    events.addEventListener("error", () => {
+      if (events.readyState !== EventSource.CLOSED) return;
+      changes.approvals(); // finds out whether the session has ended
+      over();
+    });
+  });
+}
+
+function follow() {
+  pages.addEventListener("message", ({ data }) => hear(data));
+  pages.postMessage("hello");
+  if (navigator.locks) navigator.locks.request("interlock-console", listen);
+  else listen();
 }
 
 document.addEventListener("keydown", moveByKeys);
@@ -159,4 +193,4 @@ document.querySelector("header nav [aria-current]")?.scrollIntoView({ inline: "c
 for (const each of document.querySelectorAll("[data-tail]")) each.scrollTop = each.scrollHeight;
 offerNotifications();
 refreshByTime();
-listen();
+follow();

@@ -1,0 +1,123 @@
+"""Conversations that take part in rooms: a chat that is addressed to their agent begins a turn, and gets the answer.
+
+The agent is a member like any other, with its own capabilities in the topic. Chats to everyone begin no turn, so that
+agents do not answer each other for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from interlock.config.channel_settings import Channel as Table
+from interlock.host.channels import ChannelConversations
+from interlock.hub.admin.agents import principal_of
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.judge.text import show_hidden
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.errors import Refusal
+from interlock.wire.errors import Fault
+
+PAUSE_S: Final = 5.0
+"""Before a topic is joined again."""
+MAX_CHARS: Final = 64 * 1024
+
+
+class Participant(Protocol):
+    """A member of a topic in this process."""
+
+    ended: str
+
+    def read(self) -> Envelope | None:
+        """The next envelope; None where none waits."""
+
+    async def wait(self) -> None:
+        """Wait until an envelope can be read, or the participant is no longer in the topic."""
+
+    def chat(self, text: str, to: tuple[str, ...] = (), reply_to: str | None = None) -> str:
+        """Say something. Raises Refusal."""
+
+    def leave(self) -> None:
+        """Leave the topic."""
+
+
+class Rooms(Protocol):
+    """The gateway of the hub's rooms."""
+
+    def join_locally(self, topic: str, by: Principal, *, apart: bool = True) -> Participant:
+        """Join a topic in this process. Raises Fault."""
+
+
+class RoomConversations:
+    """The tables of `[channels]` that name a room."""
+
+    def __init__(self, hub_app: HubApp, conversations: ChannelConversations, rooms: Rooms | None) -> None:
+        self._hub_app = hub_app
+        self._conversations = conversations
+        self._rooms = rooms
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Join the topics."""
+        if self._rooms is None:
+            return
+        for name, table in self._hub_app.config.channels.items():
+            if table.room is not None:
+                self._tasks.append(asyncio.ensure_future(self._take_part(self._rooms, name, table, table.room)))
+
+    async def close(self) -> None:
+        """Leave them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take_part(self, rooms: Rooms, name: str, table: Table, topic: str) -> None:
+        told = ""
+        while True:
+            try:
+                member = rooms.join_locally(topic, principal_of(self._hub_app, table.agent), apart=False)
+                try:
+                    await self._listen(member, name, table, topic)
+                finally:
+                    member.leave()
+            except Fault as fault:
+                if fault.message != told:
+                    told = fault.message
+                    self._hub_app.logs.add("hub", "hub", f"[channels.{name}] is not in {topic}: {told}"[:500])
+            await asyncio.sleep(PAUSE_S)
+
+    async def _listen(self, member: Participant, name: str, table: Table, topic: str) -> None:
+        while not member.ended:
+            await member.wait()
+            while (envelope := member.read()) is not None:
+                text = _said(envelope)
+                if text is not None:
+                    await self._answer(member, name, table, topic, envelope, text)
+
+    async def _answer(
+        self, member: Participant, name: str, table: Table, topic: str, envelope: Envelope, text: str
+    ) -> None:
+        self._hub_app.live.deliveries.touch(table.agent)
+        conversation, outcome, reason = "", "delivered", ""
+        try:
+            turn = await self._conversations.begin(name, table, None, f"{envelope.sender}: {show_hidden(text)}")
+            conversation = turn.conversation.id
+            member.chat(await turn.answer(), (envelope.sender,), envelope.id)
+        except Refusal as refusal:
+            outcome, reason = "failed", refusal.message
+        except Fault as fault:
+            outcome, reason = "failed", f"{fault.name}: {fault.message}"
+        self._hub_app.journal.live_published(f"room:{topic}", envelope.sender, conversation, outcome, reason[:500])
+
+
+def _said(envelope: Envelope) -> str | None:
+    """The text of a chat that is addressed to somebody; None for everything else."""
+    if envelope.kind.type != kinds.CHAT or not envelope.to or len(envelope.payload) > MAX_CHARS:
+        return None
+    payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
+    text = payload.get("text")
+    return text if isinstance(text, str) and text else None
