@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit conformance bench soak faults format lock clean
+.PHONY: up venv test check types unit browser conformance bench soak faults format lock clean
 
 up: venv
 	$(BIN)/interlock up
@@ -45,6 +45,11 @@ unit: venv
 	$(BIN)/pytest -n $(WORKERS)
 
 # The official suite: our server, the hub in front of it and of the official SDK's, and our client.
+# `make unit` runs the tests in a browser where there is one, and skips them elsewhere.
+browser: venv
+	@command -v chromium >/dev/null || apt-get install -y -qq chromium || echo "no chromium here: its tests are skipped"
+	$(BIN)/pytest -q tests/web/test_console_browser.py tests/web/test_docs_page.py
+
 conformance: venv
 	$(BIN)/python tests/conformance/run.py
 

@@ -22,8 +22,10 @@ def calls(source: Path) -> list[tuple[str, ast.Call]]:
         if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name in _CALLS:
-            found.append((str(node.args[0].value).removeprefix(_CALLS[name]), node))
+        asked = str(node.args[0].value)
+        # `interlock hook` speaks MCP on its link.
+        if name in _CALLS and asked.startswith(_CALLS[name]):
+            found.append((asked.removeprefix(_CALLS[name]), node))
     return found
 
 

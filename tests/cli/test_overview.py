@@ -41,7 +41,7 @@ def test_the_help_of_every_command_has_an_example(name: str, user: User) -> None
     assert f"interlock {name}" in result.output.split("Example")[1]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("stdio", "completion")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("stdio", "completion", "hook")])
 def test_every_command_that_answers_can_answer_in_json(name: str) -> None:
     found = command(name)
     answering = list(found.commands.values()) if isinstance(found, click.Group) else [found]

@@ -194,7 +194,7 @@ async def test_a_blocking_hook_that_fails_withholds_the_answer_only_where_the_op
             assert not any("1234567890" in piece.text for piece in pieces)
 
 
-async def test_t_hooks_end_when_the_feature_set_is_disabled_and_reach_no_other_agent(tmp_path: Path) -> None:
+async def test_hooks_end_when_the_feature_set_is_disabled_and_reach_no_other_agent(tmp_path: Path) -> None:
     async with hooked_hub(tmp_path, {"s": before("Recalled.")}) as hub:
         assert "Recalled." in await say(hub, "Hello.")
         from interlock.hub.auth.principals import Principal

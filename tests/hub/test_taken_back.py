@@ -48,12 +48,12 @@ async def stream(hub: RunningHub, head: str, body: bytes = b"") -> AsyncIterator
     reader, writer = await asyncio.open_connection(host, int(port))
     said = f"host: {host}:{port}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n"
     writer.write(f"{head}\r\n{said}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
-    ear = RecordingListener(reader)
+    listener = RecordingListener(reader)
     try:
-        yield ear
+        yield listener
     finally:
         writer.close()
-        await ear._reading
+        await listener._reading
 
 
 @contextlib.asynccontextmanager
@@ -62,9 +62,9 @@ async def listening(hub: RunningHub, key: str, **wanted: Any) -> AsyncIterator[R
     params = {"notifications": {"resourceSubscriptions": [URI], **wanted}, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}).encode()
     head = f"POST /mcp HTTP/1.1\r\nmcp-protocol-version: {MODERN}\r\nmcp-method: subscriptions/listen\r\n"
-    async with stream(hub, f"{head}authorization: Bearer {key}", body) as ear:
-        await until(lambda: ear.methods() == ["notifications/subscriptions/acknowledged"])
-        yield ear
+    async with stream(hub, f"{head}authorization: Bearer {key}", body) as listener:
+        await until(lambda: listener.methods() == ["notifications/subscriptions/acknowledged"])
+        yield listener
 
 
 @contextlib.asynccontextmanager
@@ -74,9 +74,9 @@ async def in_session(hub: RunningHub, key: str) -> AsyncIterator[RecordingListen
     await client.initialize()
     assert "result" in await client.legacy("resources/subscribe", {"uri": URI})
     head = f"GET /mcp HTTP/1.1\r\nauthorization: Bearer {key}\r\nmcp-session-id: {client.session}"
-    async with stream(hub, f"{head}\r\nmcp-protocol-version: 2025-11-25") as ear:
-        await until(lambda: b"200 OK" in ear.heard)
-        yield ear
+    async with stream(hub, f"{head}\r\nmcp-protocol-version: 2025-11-25") as listener:
+        await until(lambda: b"200 OK" in listener.heard)
+        yield listener
 
 
 async def touch(hub: RunningHub, told: RecordingListener) -> None:

@@ -81,11 +81,11 @@ class Bench:
                 self.stopped.set()
 
     def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, RecordingListener]:
-        ear = RecordingListener()
+        sink = RecordingListener()
         steps = {"steps": more.pop("steps")} if "steps" in more else {}
         params = msgspec.json.encode({"name": name, "arguments": steps, "_meta": META})
         deadline = asyncio.get_running_loop().time() + seconds
-        return self.link.send(Outgoing("tools/call", params, deadline, **more), ear), ear
+        return self.link.send(Outgoing("tools/call", params, deadline, **more), sink), sink
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -95,10 +95,10 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def test_an_answer_never_comes_before_send_has_returned() -> None:
     bench = Bench()
-    handle, ear = bench.send("quick")
-    assert not ear.ended.done()
+    handle, sink = bench.send("quick")
+    assert not sink.ended.done()
     assert bench.link.pending == 1
-    answer = await ear.ended
+    answer = await sink.ended
     assert isinstance(answer, Result)
     assert answer.id == handle
     assert bench.link.pending == 0
@@ -106,25 +106,25 @@ async def test_an_answer_never_comes_before_send_has_returned() -> None:
 
 async def test_a_cancelled_request_stops_the_work_and_the_sink_hears_nothing() -> None:
     bench = Bench()
-    handle, ear = bench.send("slow", steps=1)
+    handle, sink = bench.send("slow", steps=1)
     await bench.started.wait()
     bench.link.cancel(handle, "enough")
     await bench.stopped.wait()
-    assert not ear.ended.done()
-    handle, ear = bench.send("quick")
+    assert not sink.ended.done()
+    handle, sink = bench.send("quick")
     bench.link.cancel(handle, "at once")
-    _, next_ear = bench.send("quick")
-    await next_ear.ended
-    assert not ear.ended.done()
+    _, next_sink = bench.send("quick")
+    await next_sink.ended
+    assert not sink.ended.done()
 
 
 async def test_a_deadline_ends_the_request_and_the_work() -> None:
     bench = Bench()
-    _, ear = bench.send("slow", seconds=60)
+    _, sink = bench.send("slow", seconds=60)
     await bench.started.wait()
-    assert not ear.ended.done()
+    assert not sink.ended.done()
     advance(61)
-    lost = await ear.ended
+    lost = await sink.ended
     assert isinstance(lost, Fault)
     assert lost.name == "UPSTREAM_TIMEOUT"
     await bench.stopped.wait()
@@ -133,23 +133,23 @@ async def test_a_deadline_ends_the_request_and_the_work() -> None:
 async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
     bench = Bench()
     latest = asyncio.get_running_loop().time() + 12 * SECONDS_A_STEP
-    _, ear = bench.send("slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest)
+    _, sink = bench.send("slow", seconds=4 * SECONDS_A_STEP, steps=100, wants_progress=True, max_deadline=latest)
     for step in range(1, 12):
-        await until(lambda step=step: len(ear.notes) == step)
-        assert not ear.ended.done()
+        await until(lambda step=step: len(sink.notes) == step)
+        assert not sink.ended.done()
         advance(SECONDS_A_STEP)
     advance(SECONDS_A_STEP)
-    lost = await ear.ended
+    lost = await sink.ended
     assert isinstance(lost, Fault)
-    assert [note[1]["progress"] for note in ear.notes[:3]] == [1, 2, 3]
+    assert [note[1]["progress"] for note in sink.notes[:3]] == [1, 2, 3]
 
 
 async def test_closing_tells_every_sink_first_and_then_the_listener_once() -> None:
     bench = Bench()
-    _, ear = bench.send("slow")
+    _, sink = bench.send("slow")
     await asyncio.sleep(0)
     await bench.link.close()
-    lost = await ear.ended
+    lost = await sink.ended
     assert isinstance(lost, Fault)
     assert lost.name == "OUTCOME_UNKNOWN"
     await bench.link.close()
@@ -176,8 +176,8 @@ async def test_requests_that_may_not_be_served_are_refused_in_the_words_of_their
         ("initialize", b"{}", -32602),
         ("tools/list", b'{"_meta":1}', -32602),
     ):
-        ear = RecordingListener()
-        bench.link.send(Outgoing(method, params, deadline), ear)
-        answer = await ear.ended
+        sink = RecordingListener()
+        bench.link.send(Outgoing(method, params, deadline), sink)
+        answer = await sink.ended
         assert isinstance(answer, Failure)
         assert answer.error.code == code

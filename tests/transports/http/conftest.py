@@ -1,4 +1,4 @@
-"""A desk behind a real listening address, for every test that wants one."""
+"""A service behind a real listening address, for every test that wants one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-from http_peer import Desk, Place, opened
+from http_peer import Place, WaitingService, opened
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
-    async with opened(Desk()) as place:
+    async with opened(WaitingService()) as place:
         yield place

@@ -33,7 +33,7 @@ class Someone(msgspec.Struct, frozen=True):
     owner: str
 
 
-class Desk:
+class WaitingService:
     """Answers `echo` at once; every other request waits in `asked` for the test."""
 
     def __init__(self, limits: SessionLimits | None = None) -> None:
@@ -62,7 +62,7 @@ class Desk:
         session = Session(Worker("ntest").new_id(), channel, caller, dialect)
         self.registry.open(session)
         version = dialect.revision.name
-        result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "desk"}}
+        result = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "service"}}
         return session, msgspec.json.encode(result)
 
     def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
@@ -102,9 +102,9 @@ class Desk:
 
 
 class Place(msgspec.Struct):
-    """A desk and where it listens."""
+    """A service and where it listens."""
 
-    desk: Desk
+    service: WaitingService
     server: HttpServer
     endpoint: McpEndpoint
 
@@ -137,14 +137,14 @@ class Place(msgspec.Struct):
 
 @contextlib.asynccontextmanager
 async def opened(
-    desk: Desk, bounds: HttpBounds | None = None, limits: Limits = DEFAULT, **more: Any
+    service: WaitingService, bounds: HttpBounds | None = None, limits: Limits = DEFAULT, **more: Any
 ) -> AsyncIterator[Place]:
-    """A desk that listens."""
+    """A service that listens."""
     bounds = bounds or HttpBounds()
-    endpoint = McpEndpoint(desk, limits, bounds)
+    endpoint = McpEndpoint(service, limits, bounds)
     server = await start(endpoint, app, bounds=bounds, limits=limits, **more)
     try:
-        yield Place(desk, server, endpoint)
+        yield Place(service, server, endpoint)
     finally:
         await server.stop(0)
 

@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 import pytest
-from http_peer import Desk, Place, app, call, modern, opened, post
+from http_peer import Place, WaitingService, app, call, modern, opened, post
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,30 +45,30 @@ async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Pla
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow", id=1) + get("/a", place.host) + modern(place.host, id=2))
         peer.send(get("/b", place.host) + get("/c", place.host) + modern(place.host, "slow", id=3))
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         assert (await peer.answer()).json["id"] == 1
         assert (await peer.answer()).body == b"/a "
         assert (await peer.answer()).json["id"] == 2
         assert (await peer.answer()).body == b"/b "
         assert (await peer.answer()).body == b"/c "
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         assert (await peer.answer()).json["id"] == 3
 
 
 async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "first") + modern(place.host, "second"))
-        first = await place.desk.next()
+        first = await place.service.next()
         await asyncio.sleep(0)
-        assert place.desk.asked.empty()
+        assert place.service.asked.empty()
         first.result(b"{}")
-        assert (await place.desk.next()).preview.name == "second"
+        assert (await place.service.next()).preview.name == "second"
 
 
 async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow") + b"rubbish\r\n\r\n")
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         everything = await peer.rest()
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
@@ -77,7 +77,7 @@ async def test_a_refusal_is_told_in_the_words_of_its_own_address_whatever_comes_
     async with place.peer() as peer:
         refused = modern(place.host, Origin="http://evil.example")
         peer.send(modern(place.host, "slow") + refused + get("/elsewhere", place.host))
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         assert (await peer.answer()).status == 200
         answer = await peer.answer()
     assert answer.status == 403
@@ -93,13 +93,13 @@ async def test_whoever_sent_more_behind_a_request_that_is_turned_away_can_read_w
         peer.send(more[100_000:])
         await peer.writer.drain()
         assert await peer.rest() == b""
-        assert place.desk.served == 0
+        assert place.service.served == 0
 
 
 async def test_more_pipelined_requests_than_may_wait_end_the_connection_after_those_that_may() -> None:
-    async with opened(Desk(), HttpBounds(pipelined=4)) as place, place.peer() as peer:
+    async with opened(WaitingService(), HttpBounds(pipelined=4)) as place, place.peer() as peer:
         peer.send(modern(place.host, "slow") + b"".join(modern(place.host, id=i) for i in range(10)))
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         assert (await peer.rest()).count(b"HTTP/1.1 200") == 5
 
 
@@ -127,7 +127,7 @@ async def test_http_1_0_is_answered_once_and_closed(place: Place) -> None:
 async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow").replace(b"HTTP/1.1", b"HTTP/1.0"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         exchange.notify("notifications/message", b"{}")
         exchange.result(b"{}")
         head, _, body = (await peer.rest()).partition(b"\r\n\r\n")
@@ -149,7 +149,7 @@ async def test_expect_continue_behind_another_request_waits_for_its_turn(place: 
     async with place.peer() as peer:
         head, _, body = modern(place.host, id=2, Expect="100-continue").partition(b"\r\n\r\n")
         peer.send(modern(place.host, "slow") + head + b"\r\n\r\n")
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         assert (await peer.answer()).json["id"] == 1
         assert (await peer.answer()).status == 100
         peer.send(body)
@@ -175,7 +175,7 @@ async def test_a_chunked_body_is_read(place: Place) -> None:
 
 @pytest.mark.parametrize("path", [b"/mcp", b"/app"])
 async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
-    async with opened(Desk(), limits=Limits(message_bytes=1000)) as place, place.peer() as peer:
+    async with opened(WaitingService(), limits=Limits(message_bytes=1000)) as place, place.peer() as peer:
         more = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         peer.send(b"POST %b HTTP/1.1\r\nHost: %b\r\n%b" % (path, place.host.encode(), more))
         peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
@@ -197,7 +197,7 @@ async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: Place, le
 
 async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
     bounds = HttpBounds(held_bytes=2500, early_bytes=1000)
-    async with opened(Desk(), bounds) as place, place.peer() as one, place.peer() as two:
+    async with opened(WaitingService(), bounds) as place, place.peer() as one, place.peer() as two:
         head = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
         begun = head % place.host.encode() + b"a" * 1500
         one.send(begun)
@@ -215,7 +215,7 @@ async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
 async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow") + get("/a", place.host) + get("//b", place.host))
-        (await place.desk.next()).result(b"{}")
+        (await place.service.next()).result(b"{}")
         everything = await peer.rest()
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
 
@@ -232,7 +232,7 @@ async def test_everything_else_goes_to_the_app(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(post(place.host, b"hello", path="/app?x=1"))
         assert (await peer.answer()).body == b"/app hello"
-    assert place.desk.paths == []
+    assert place.service.paths == []
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/servers/git/mcp", "/profiles/work/mcp"])
@@ -240,7 +240,7 @@ async def test_the_service_is_told_the_path(place: Place, path: str) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host).replace(b"/mcp", path.encode(), 1))
         assert (await peer.answer()).status == 200
-    assert place.desk.paths == [path]
+    assert place.service.paths == [path]
 
 
 @pytest.mark.parametrize(
@@ -252,14 +252,14 @@ async def test_the_service_is_told_the_path(place: Place, path: str) -> None:
     ],
 )
 async def test_a_request_that_does_not_come_in_time_is_refused(sent: bytes) -> None:
-    async with opened(Desk(), IMPATIENT) as place, place.peer() as peer:
+    async with opened(WaitingService(), IMPATIENT) as place, place.peer() as peer:
         peer.send(sent.replace(b"HOST", place.host.encode()))
         assert (await peer.rest()).startswith(b"HTTP/1.1 408 ")
         assert place.server.listener.timed_out == 1
 
 
 async def test_a_request_that_trickles_in_is_refused_too() -> None:
-    async with opened(Desk(), IMPATIENT) as place, place.peer() as peer:
+    async with opened(WaitingService(), IMPATIENT) as place, place.peer() as peer:
 
         async def trickle() -> None:
             for byte in b"POST /mcp HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 1000:
@@ -272,7 +272,7 @@ async def test_a_request_that_trickles_in_is_refused_too() -> None:
 
 
 async def test_a_connection_without_requests_is_closed_silently() -> None:
-    async with opened(Desk(), IMPATIENT) as place, place.peer() as fresh, place.peer() as used:
+    async with opened(WaitingService(), IMPATIENT) as place, place.peer() as fresh, place.peer() as used:
         used.send(modern(place.host))
         await used.answer()
         assert await fresh.rest() == b""
@@ -280,34 +280,34 @@ async def test_a_connection_without_requests_is_closed_silently() -> None:
 
 
 async def test_a_call_that_takes_longer_than_every_patience_is_answered() -> None:
-    async with opened(Desk(), IMPATIENT) as place, place.peer() as waiting, place.peer() as idle:
+    async with opened(WaitingService(), IMPATIENT) as place, place.peer() as waiting, place.peer() as idle:
         waiting.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         await idle.rest()
         exchange.result(b"{}")
         assert (await waiting.answer()).status == 200
 
 
 async def test_a_client_that_never_reads_is_cut_off() -> None:
-    async with opened(Desk(), IMPATIENT) as place:
+    async with opened(WaitingService(), IMPATIENT) as place:
         with socket.create_connection(("127.0.0.1", place.server.port)) as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lazy.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(lazy, modern(place.host, "slow") + modern(place.host, "slow"))
-            (await place.desk.next()).result(b'"%b"' % (b"a" * 8_000_000))
+            (await place.service.next()).result(b'"%b"' % (b"a" * 8_000_000))
             while place.server.listener.connections:
                 await asyncio.sleep(0.05)
         assert place.server.listener.timed_out == 1
-        assert place.desk.asked.empty(), "nothing is served while the client does not read"
+        assert place.service.asked.empty(), "nothing is served while the client does not read"
 
 
 async def test_a_stream_that_nobody_reads_is_closed_and_counted() -> None:
-    async with opened(Desk(), HttpBounds(stream_bytes=100_000)) as place:
+    async with opened(WaitingService(), HttpBounds(stream_bytes=100_000)) as place:
         with socket.create_connection(("127.0.0.1", place.server.port)) as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             lazy.sendall(modern(place.host, "slow"))
-            exchange = await place.desk.next()
+            exchange = await place.service.next()
             gone = asyncio.Event()
             exchange.on_cancel = lambda reason: gone.set()
             for _ in range(1000):
@@ -318,22 +318,26 @@ async def test_a_stream_that_nobody_reads_is_closed_and_counted() -> None:
 
 
 async def test_more_connections_than_allowed_are_turned_away() -> None:
-    async with opened(Desk(), HttpBounds(connections=1)) as place, place.peer() as first, place.peer() as second:
+    async with (
+        opened(WaitingService(), HttpBounds(connections=1)) as place,
+        place.peer() as first,
+        place.peer() as second,
+    ):
         assert (await second.rest()).startswith(b"HTTP/1.1 503 ")
         first.send(modern(place.host))
         assert (await first.answer()).status == 200
 
 
 async def test_stopping_lets_calls_finish_and_ends_everything_else() -> None:
-    async with opened(Desk()) as place:
+    async with opened(WaitingService()) as place:
         client = await place.handshake()
         async with place.peer() as calling, place.peer() as subscribed, place.peer() as idle:
             listening = await client.listen()
             await listening.answer()
             calling.send(modern(place.host, "slow"))
-            call_under_way = await place.desk.next()
+            call_under_way = await place.service.next()
             subscribed.send(modern(place.host, method="subscriptions/listen", name="all", Mcp_Name=""))
-            subscription = await place.desk.next()
+            subscription = await place.service.next()
             subscription.notify("notifications/subscriptions/acknowledged", b"{}")
             idle.send(modern(place.host))
             await idle.answer()
@@ -345,13 +349,13 @@ async def test_stopping_lets_calls_finish_and_ends_everything_else() -> None:
             call_under_way.result(b"{}")
             assert (await calling.rest()).startswith(b"HTTP/1.1 200 ")
             await stopping
-    assert place.desk.over == place.desk.sessions
+    assert place.service.over == place.service.sessions
 
 
 async def test_stopping_waits_no_longer_than_it_may() -> None:
-    async with opened(Desk()) as place, place.peer() as peer:
+    async with opened(WaitingService()) as place, place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         reasons: list[str] = []
         exchange.on_cancel = reasons.append
         async with asyncio.timeout(120):
@@ -362,7 +366,7 @@ async def test_stopping_waits_no_longer_than_it_may() -> None:
 
 async def test_a_socket_of_the_callers_own_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = await start(McpEndpoint(Desk()), app, sock=listening)
+        server = await start(McpEndpoint(WaitingService()), app, sock=listening)
         assert server.port == listening.getsockname()[1]
         await server.stop(0)
 
@@ -408,7 +412,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
 
     async def feed() -> bytes:
         listener = HttpListener(
-            McpEndpoint(Desk()), allowed_hosts_for("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths
+            McpEndpoint(WaitingService()), allowed_hosts_for("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths
         )
         listener.ok_head = listener.ok_head.replace(listener.ok_head.split(b"\r\n")[1], b"date: now")
         protocol = HubProtocol(listener, Config(app, log_config=None, ws="none"), ServerState(), {})

@@ -204,14 +204,14 @@ async def test_a_bad_request_gets_one_refusal_and_the_connection_closes(place: P
         everything = await peer.rest()
     assert everything.startswith(b"HTTP/1.1 %d " % expected)
     assert everything.count(b"HTTP/1.1 ") == 1
-    assert place.desk.served == 0
+    assert place.service.served == 0
 
 
 async def test_nothing_sent_behind_a_refusal_is_heard(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(b"GET /mcp/../x HTTP/1.1\r\nHost: %b\r\n\r\n" % place.host.encode() + modern(place.host))
         assert (await peer.rest()).count(b"HTTP/1.1 ") == 1
-    assert place.desk.paths == []
+    assert place.service.paths == []
 
 
 async def test_a_refusal_is_a_json_rpc_error_without_id(place: Place) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from http_peer import Client, Desk, Peer, Place, call, opened, post, request
+from http_peer import Client, Peer, Place, WaitingService, call, opened, post, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.sessions.registry import SessionLimits
@@ -32,11 +32,11 @@ async def data(peer: Peer) -> dict[str, object]:
 
 async def test_initialize_opens_a_session(place: Place) -> None:
     client = await place.handshake()
-    session = place.desk.sessions[0]
+    session = place.service.sessions[0]
     assert client.headers["Mcp-Session-Id"] == session.id
     assert len(session.id) >= 22, "at least 128 bits"
     assert session.initialized
-    assert [heard.method for heard in place.desk.heard] == ["notifications/initialized"]
+    assert [heard.method for heard in place.service.heard] == ["notifications/initialized"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_requests_of_a_session_are_served(place: Place) -> None:
 async def test_ping_is_answered_here(place: Place) -> None:
     client = await place.handshake()
     assert (await client.post({"jsonrpc": "2.0", "id": 1, "method": "ping"})).json["result"] == {}
-    assert place.desk.asked.empty()
+    assert place.service.asked.empty()
 
 
 async def test_a_served_request_that_fails_is_answered_200(place: Place) -> None:
@@ -110,13 +110,13 @@ async def test_delete_ends_the_session_and_what_is_open_in_it(place: Place) -> N
     listening = await client.listen()
     await listening.answer()
     waiting = await client.open(call("slow"))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     reasons: list[str] = []
     exchange.on_cancel = reasons.append
     async with place.peer() as peer:
         peer.send(request("DELETE", place.host, client.headers))
         assert (await peer.answer()).status == 204
-    assert place.desk.over == place.desk.sessions
+    assert place.service.over == place.service.sessions
     assert reasons == ["the client ended the session"]
     answer = await waiting.answer()
     assert (answer.json["id"], answer.json["error"]["data"]["name"]) == (1, "SESSION_UNKNOWN")
@@ -128,7 +128,7 @@ async def test_delete_ends_the_session_and_what_is_open_in_it(place: Place) -> N
 async def test_an_id_in_use_cannot_be_used_again(place: Place) -> None:
     client = await place.handshake()
     first = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     answer = await client.post(call("echo", id=1))
     assert (answer.status, answer.json["error"]["code"], answer.json["id"]) == (400, -32600, 1)
     exchange.result(b"{}")
@@ -139,10 +139,10 @@ async def test_an_id_in_use_cannot_be_used_again(place: Place) -> None:
 async def test_two_sessions_may_use_the_same_id(place: Place) -> None:
     one, two = await place.handshake(), await place.handshake()
     first, second = await one.open(call("slow", id=1)), await two.open(call("slow", id=1))
-    exchanges = [await place.desk.next(), await place.desk.next()]
+    exchanges = [await place.service.next(), await place.service.next()]
     by_session = {exchange.session: exchange for exchange in exchanges}
-    by_session[place.desk.sessions[0]].result(b"1")
-    by_session[place.desk.sessions[1]].result(b"2")
+    by_session[place.service.sessions[0]].result(b"1")
+    by_session[place.service.sessions[1]].result(b"2")
     assert (await first.answer()).json["result"] == 1
     assert (await second.answer()).json["result"] == 2
 
@@ -150,7 +150,7 @@ async def test_two_sessions_may_use_the_same_id(place: Place) -> None:
 async def test_cancelling_withdraws_the_request(place: Place) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     reasons: list[str] = []
     exchange.on_cancel = reasons.append
     assert (await client.post(cancelled(2))).status == 202
@@ -165,7 +165,7 @@ async def test_cancelling_withdraws_the_request(place: Place) -> None:
 async def test_cancelling_ends_the_stream(place: Place) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=1))
-    (await place.desk.next()).notify("notifications/message", b"{}")
+    (await place.service.next()).notify("notifications/message", b"{}")
     await waiting.answer()
     await data(waiting)
     await client.post(cancelled(1))
@@ -176,7 +176,7 @@ async def test_cancelling_ends_the_stream(place: Place) -> None:
 async def test_a_stream_is_primed_where_clients_understand_it(place: Place, version: str, primed: bool) -> None:
     client = await place.handshake(version)
     peer = await client.open(call("slow"))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     exchange.notify("notifications/message", b"{}")
     assert (await peer.answer()).streams
     first = await peer.event()
@@ -195,7 +195,7 @@ async def test_a_stream_is_primed_where_clients_understand_it(place: Place, vers
 async def test_a_stream_that_was_cut_is_resumed_where_it_was(place: Place) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     cancels: list[str] = []
     exchange.on_cancel = cancels.append
     exchange.notify("notifications/message", b'{"n":1}')
@@ -220,7 +220,7 @@ async def test_a_stream_that_was_cut_is_resumed_where_it_was(place: Place) -> No
 async def test_an_answer_given_while_the_client_was_away_is_replayed(place: Place) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     exchange.notify("notifications/message", b"{}")
     await peer.answer()
     primer = (await peer.event())["id"]
@@ -237,7 +237,7 @@ async def test_an_answer_given_while_the_client_was_away_is_replayed(place: Plac
 async def test_an_event_id_of_another_session_replays_nothing(place: Place) -> None:
     alice, mallory = await place.handshake(owner="alice"), await place.handshake(owner="mallory")
     peer = await alice.open(call("slow"))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     exchange.notify("notifications/message", b'{"secret":1}')
     await peer.answer()
     primer = (await peer.event())["id"]
@@ -248,7 +248,7 @@ async def test_an_event_id_of_another_session_replays_nothing(place: Place) -> N
 async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop(place: Place) -> None:
     client = await place.handshake()
     peer = await client.open(call("slow"))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     exchange.notify("notifications/message", b'{"n":1}')
     await peer.answer()
     primer = (await peer.event())["id"]
@@ -262,7 +262,7 @@ async def test_a_client_that_comes_back_to_a_stream_that_is_over_is_told_to_stop
     missed = await client.listen(primer)
     assert (await missed.answer()).streams, "what was missed is still told"
     for event in range(300):
-        place.desk.sessions[0].notify("notifications/message", b'{"n":%d}' % event)
+        place.service.sessions[0].notify("notifications/message", b'{"n":%d}' % event)
     forgotten = await client.listen(primer)
     assert (await forgotten.answer()).status == 405, "also once nothing of it is kept"
     standalone = await client.listen()
@@ -276,13 +276,13 @@ async def test_an_event_id_that_is_none_opens_the_standalone_stream(place: Place
     raw = request("GET", place.host, client.headers)
     peer.send(raw[:-2] + b"Last-Event-ID: " + last.encode("latin-1") + b"\r\n\r\n")
     assert (await peer.answer()).streams
-    place.desk.sessions[0].notify("notifications/message", b"{}")
+    place.service.sessions[0].notify("notifications/message", b"{}")
     assert (await data(peer))["method"] == "notifications/message"
 
 
 async def test_the_standalone_stream_carries_what_belongs_to_no_request(place: Place) -> None:
     client = await place.handshake()
-    session = place.desk.sessions[0]
+    session = place.service.sessions[0]
     session.notify("notifications/message", b'{"n":1}')
     first = await client.listen()
     assert (await first.answer()).streams
@@ -297,10 +297,10 @@ async def test_the_standalone_stream_carries_what_belongs_to_no_request(place: P
 
 
 async def test_replay_keeps_no_more_than_it_may() -> None:
-    async with opened(Desk(), HttpBounds(replay_events=3)) as place:
+    async with opened(WaitingService(), HttpBounds(replay_events=3)) as place:
         client = await place.handshake()
         for number in range(10):
-            place.desk.sessions[0].notify("notifications/message", b'{"n":%d}' % number)
+            place.service.sessions[0].notify("notifications/message", b'{"n":%d}' % number)
         peer = await client.listen()
         await peer.answer()
         assert [(await data(peer))["params"] for _ in range(3)] == [{"n": 7}, {"n": 8}, {"n": 9}]
@@ -309,7 +309,7 @@ async def test_replay_keeps_no_more_than_it_may() -> None:
 async def test_the_client_is_asked_on_the_requests_own_stream(place: Place) -> None:
     client = await place.handshake(roots={})
     peer = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     roots = exchange.ask("roots/list", b"{}")
     assert (await peer.answer()).streams
     asked = await data(peer)
@@ -324,7 +324,7 @@ async def test_the_client_is_asked_on_the_requests_own_stream(place: Place) -> N
 async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
     client = await place.handshake(sampling={})
     peer = await client.open(call("slow", id=1))
-    sampling = (await place.desk.next()).ask("sampling/createMessage", b"{}")
+    sampling = (await place.service.next()).ask("sampling/createMessage", b"{}")
     await peer.answer()
     asked = await data(peer)
     error = {"code": -1, "message": "the user said no", "data": {"why": "x"}}
@@ -338,7 +338,7 @@ async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
 async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place) -> None:
     client = await place.handshake(elicitation={})
     peer = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     with pytest.raises(Fault) as refused:
         exchange.ask("sampling/createMessage", b"{}")
     assert refused.value.name == "MISSING_CAPABILITY"
@@ -351,7 +351,7 @@ async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(pl
     client = await place.handshake(roots={})
     async with place.peer() as peer:
         peer.send(post(place.host, call("slow"), client.headers))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
     await client.post(call("echo", id=2))  # by now the server has seen it go
     with pytest.raises(Fault, match="went before"):
         exchange.ask("roots/list", b"{}")
@@ -363,7 +363,7 @@ async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(pl
 async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
     alice, mallory = await place.handshake(owner="alice", roots={}), await place.handshake(owner="mallory", roots={})
     peer = await alice.open(call("slow", id=1))
-    roots = (await place.desk.next()).ask("roots/list", b"{}")
+    roots = (await place.service.next()).ask("roots/list", b"{}")
     await peer.answer()
     asked = await data(peer)
     assert (await mallory.post({"jsonrpc": "2.0", "id": asked["id"], "result": {}})).status == 202
@@ -373,7 +373,7 @@ async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
 async def test_what_was_asked_is_withdrawn_with_the_request(place: Place) -> None:
     client = await place.handshake(roots={})
     peer = await client.open(call("slow", id=1))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     roots = exchange.ask("roots/list", b"{}")
     await peer.answer()
     asked = await data(peer)
@@ -387,7 +387,7 @@ async def test_what_was_asked_is_withdrawn_with_the_request(place: Place) -> Non
 
 async def test_a_session_can_ask_on_the_standalone_stream(place: Place) -> None:
     client = await place.handshake(roots={})
-    session = place.desk.sessions[0]
+    session = place.service.sessions[0]
     with pytest.raises(Fault, match="no stream"):
         session.ask("roots/list", b"{}")
     peer = await client.listen()
@@ -403,18 +403,18 @@ async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
     note = {"jsonrpc": "2.0", "method": "notifications/other"}
     initialize = {"jsonrpc": "2.0", "id": 4, "method": "initialize", "params": {}}
     sent = await client.open([call("echo", id=1), note, call("slow", id=2), {"bad": 1}, call("echo", id=1), initialize])
-    (await place.desk.next()).result(b"{}")
+    (await place.service.next()).result(b"{}")
     answer = await sent.answer()
     assert answer.status == 200
     by_id = [(item.get("id"), "result" in item) for item in answer.json]
     assert sorted(by_id, key=str) == sorted([(1, True), (1, True), (2, True), (4, False), (None, False)], key=str)
-    assert place.desk.heard[-1].method == "notifications/other"
+    assert place.service.heard[-1].method == "notifications/other"
 
 
 async def test_a_batch_becomes_a_stream_at_the_first_notification(place: Place) -> None:
     client = await place.handshake("2025-03-26")
     peer = await client.open([call("echo", id=1), call("slow", id=2)])
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     exchange.notify("notifications/message", b"{}")
     assert (await peer.answer()).streams
     assert (await data(peer))["id"] == 1
@@ -438,7 +438,7 @@ async def test_other_revisions_have_no_batches(place: Place, version: str) -> No
 
 @pytest.mark.parametrize("count", [0, 5])
 async def test_a_batch_has_at_least_one_message_and_not_too_many(count: int) -> None:
-    async with opened(Desk(), limits=Limits(batch=4)) as place:
+    async with opened(WaitingService(), limits=Limits(batch=4)) as place:
         client = await place.handshake("2025-03-26")
         assert (await client.post([call("echo", id=i) for i in range(count)])).status in (400, 413)
 
@@ -451,7 +451,7 @@ async def test_a_listener_must_welcome_streams(place: Place) -> None:
 
 
 async def test_the_longest_idle_session_gives_its_place_to_a_new_one() -> None:
-    async with opened(Desk(SessionLimits(total=3, per_owner=2))) as place:
+    async with opened(WaitingService(SessionLimits(total=3, per_owner=2))) as place:
         first, second = await place.handshake(owner="a"), await place.handshake(owner="a")
         await first.post(call("echo"))
         third = await place.handshake(owner="a")
@@ -463,10 +463,10 @@ async def test_the_longest_idle_session_gives_its_place_to_a_new_one() -> None:
 
 
 async def test_a_session_with_an_open_call_keeps_its_place() -> None:
-    async with opened(Desk(SessionLimits(total=3, per_owner=2))) as place:
+    async with opened(WaitingService(SessionLimits(total=3, per_owner=2))) as place:
         busy = [await place.handshake(owner="a") for _ in range(2)]
         waiting = [await client.open(call("slow")) for client in busy]
-        exchanges = [await place.desk.next() for _ in busy]
+        exchanges = [await place.service.next() for _ in busy]
         initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
         answer = await Client(place, "a", "2025-11-25").post(initialize)
         assert (answer.status, answer.headers["retry-after"], answer.json["id"]) == (503, "10", 1)
@@ -479,26 +479,26 @@ async def test_a_session_with_an_open_call_keeps_its_place() -> None:
 async def test_the_open_calls_of_an_ended_session_are_cancelled_and_answered(place: Place) -> None:
     client = await place.handshake()
     waiting = await client.open(call("slow", id=7))
-    exchange = await place.desk.next()
+    exchange = await place.service.next()
     reasons: list[str] = []
     exchange.on_cancel = reasons.append
-    place.desk.registry.end(place.desk.sessions[0], SessionEvent.TERMINATE, "an operator ended it")
+    place.service.registry.end(place.service.sessions[0], SessionEvent.TERMINATE, "an operator ended it")
     answer = await waiting.answer()
     assert (answer.json["id"], "an operator ended it" in answer.json["error"]["message"]) == (7, True)
     assert len(reasons) == 1
     assert (await client.post(call("echo"))).status == 404
-    assert len(place.endpoint.sessions) == len(place.desk.registry) == 0
+    assert len(place.endpoint.sessions) == len(place.service.registry) == 0
 
 
 async def test_a_session_that_nobody_uses_ends() -> None:
-    async with opened(Desk(), HttpBounds(session_idle_s=0.1, linger_s=0.1)) as place:
+    async with opened(WaitingService(), HttpBounds(session_idle_s=0.1, linger_s=0.1)) as place:
         idle, listening, calling = [await place.handshake() for _ in range(3)]
         peer = await listening.listen()
         await peer.answer()
         waiting = await calling.open(call("slow"))
-        exchange = await place.desk.next()
-        await asyncio.wait_for(place.desk.one_over.wait(), 120)
-        assert place.desk.over == [place.desk.sessions[0]]
+        exchange = await place.service.next()
+        await asyncio.wait_for(place.service.one_over.wait(), 120)
+        assert place.service.over == [place.service.sessions[0]]
         assert (await idle.post(call("echo"))).status == 404
         exchange.result(b"{}")
         assert (await waiting.answer()).status == 200
@@ -508,7 +508,7 @@ async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> Non
     def refuse(*_: object) -> Any:
         raise Fault("ACCESS_DENIED", "not you")
 
-    place.desk.open_session = refuse  # type: ignore[method-assign]
+    place.service.open_session = refuse  # type: ignore[method-assign]
     client = Client(place, "a", "2025-11-25")
     params = {"protocolVersion": "2025-11-25"}
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})

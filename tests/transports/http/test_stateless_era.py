@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 import pytest
-from http_peer import MODERN, Answer, Desk, Place, modern, opened, post, request
+from http_peer import MODERN, Answer, Place, WaitingService, modern, opened, post, request
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.wire.errors import ErrorObject, Fault
@@ -28,7 +28,7 @@ async def test_a_request_is_answered_with_one_json_body(place: Place) -> None:
 async def test_an_answer_may_come_later(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         assert exchange.open
         exchange.result(b'{"at":"last"}')
         assert not exchange.open
@@ -41,7 +41,7 @@ async def test_an_answer_may_come_later(place: Place) -> None:
 async def test_the_first_notification_makes_it_a_stream(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         exchange.notify("notifications/progress", b'{\n"progressToken":1,\r\n"progress":1}')
         answer = await peer.answer()
         assert answer.streams
@@ -61,7 +61,7 @@ async def test_the_first_notification_makes_it_a_stream(place: Place) -> None:
 async def test_a_failure_on_a_stream_is_its_last_event(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         exchange.notify("notifications/message", b"{}")
         exchange.fail(Fault("UPSTREAM_TIMEOUT", "too slow"))
         await peer.answer()
@@ -71,9 +71,9 @@ async def test_a_failure_on_a_stream_is_its_last_event(place: Place) -> None:
 
 
 async def test_open_streams_get_comments() -> None:
-    async with opened(Desk(), HttpBounds(keep_alive_s=0.05)) as place, place.peer() as peer:
+    async with opened(WaitingService(), HttpBounds(keep_alive_s=0.05)) as place, place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        (await place.desk.next()).notify("notifications/message", b"{}")
+        (await place.service.next()).notify("notifications/message", b"{}")
         await peer.answer()
         await peer.chunk()
         assert await peer.chunk() == b":\n\n"
@@ -85,7 +85,7 @@ async def test_closing_the_connection_cancels(place: Place, streaming: bool) -> 
     cancelled = asyncio.Event()
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         exchange.on_cancel = lambda reason: cancelled.set()
         if streaming:
             exchange.notify("notifications/message", b"{}")
@@ -98,7 +98,7 @@ async def test_closing_the_connection_cancels(place: Place, streaming: bool) -> 
 async def test_the_client_cannot_be_asked(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         with pytest.raises(Fault):
             exchange.ask("roots/list", b"{}")
         assert exchange.open
@@ -129,7 +129,7 @@ async def test_the_answer_to_head_has_no_body(place: Place) -> None:
 async def test_a_result_that_is_no_text_fails_on_a_stream(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        exchange = await place.desk.next()
+        exchange = await place.service.next()
         exchange.notify("notifications/message", b"{}")
         with pytest.raises(Fault, match="UTF-8"):
             exchange.notify("notifications/message", b'"\xff\xfe"')
@@ -202,7 +202,7 @@ async def test_a_served_request_that_fails_has_the_status_the_revision_names(
 ) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        (await place.desk.next()).fail(fault)
+        (await place.service.next()).fail(fault)
         answer = await peer.answer()
     assert answer.status == status
     assert answer.json["error"]["message"] == "x"
@@ -211,7 +211,7 @@ async def test_a_served_request_that_fails_has_the_status_the_revision_names(
 async def test_an_error_of_a_server_behind_is_passed_on_as_it_came(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(modern(place.host, "slow"))
-        (await place.desk.next()).pass_failure(ErrorObject(-1, "odd", msgspec.Raw(b'{"a":[1]}')))
+        (await place.service.next()).pass_failure(ErrorObject(-1, "odd", msgspec.Raw(b'{"a":[1]}')))
         answer = await peer.answer()
     assert answer.status == 200
     assert answer.json["error"] == {"code": -1, "message": "odd", "data": {"a": [1]}}
@@ -257,7 +257,7 @@ async def test_a_notification_is_accepted(place: Place) -> None:
     message = {"jsonrpc": "2.0", "method": "notifications/other"}
     answer = await sent(place, post(place.host, message, {"MCP-Protocol-Version": MODERN}))
     assert (answer.status, answer.body) == (202, b"")
-    assert [heard.method for heard in place.desk.heard] == ["notifications/other"]
+    assert [heard.method for heard in place.service.heard] == ["notifications/other"]
 
 
 async def test_a_response_is_refused(place: Place) -> None:

@@ -9,7 +9,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from web_peer import Desk, RecordingListener, until
+from web_peer import LinkPeer, RecordingListener, until
 
 from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.http.channel import PIECE, keep_alive_seconds
@@ -31,17 +31,17 @@ async def closing_after_the_first(visit) -> None:
 
 
 async def test_an_idempotent_request_that_met_a_closing_connection_is_sent_again(at) -> None:
-    desk = await at(closing_after_the_first)
-    await desk.ask("tools/list")
-    assert await desk.ask("tools/list") == {"on": 2}
-    assert desk.web.methods() == ["tools/list"] * 3
+    linked = await at(closing_after_the_first)
+    await linked.ask("tools/list")
+    assert await linked.ask("tools/list") == {"on": 2}
+    assert linked.web.methods() == ["tools/list"] * 3
 
 
 async def test_a_tool_call_that_met_a_closing_connection_is_never_sent_again(at) -> None:
-    desk = await at(closing_after_the_first)
-    await desk.ask("tools/list")
-    assert (await desk.lose("tools/call")).name == "OUTCOME_UNKNOWN"
-    assert desk.web.methods().count("tools/call") == 1
+    linked = await at(closing_after_the_first)
+    await linked.ask("tools/list")
+    assert (await linked.lose("tools/call")).name == "OUTCOME_UNKNOWN"
+    assert linked.web.methods().count("tools/call") == 1
 
 
 async def test_a_request_is_sent_again_only_once_and_only_when_nothing_came_back(at) -> None:
@@ -54,22 +54,22 @@ async def test_a_request_is_sent_again_only_once_and_only_when_nothing_came_back
             await visit.raw(b"HTTP/1.1 200 OK\r\n")
             visit.hang_up()
 
-    desk = await at(script)
-    await desk.ask("tools/list")
-    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
-    assert desk.web.methods() == ["tools/list"] * 3
-    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
-    assert desk.web.methods() == ["tools/list"] * 4
+    linked = await at(script)
+    await linked.ask("tools/list")
+    assert (await linked.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert linked.web.methods() == ["tools/list"] * 3
+    assert (await linked.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert linked.web.methods() == ["tools/list"] * 4
 
 
 async def test_a_server_that_is_not_there_was_never_asked() -> None:
-    listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    listener.close()
-    await listener.wait_closed()
-    ear = RecordingListener()
-    link = HttpLink(f"http://127.0.0.1:{port}/", ear)
-    fault = await Desk(None, link, ear).lose()
+    closing_server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = closing_server.sockets[0].getsockname()[1]
+    closing_server.close()
+    await closing_server.wait_closed()
+    listener = RecordingListener()
+    link = HttpLink(f"http://127.0.0.1:{port}/", listener)
+    fault = await LinkPeer(None, link, listener).lose()
     assert fault.name == "UPSTREAM_UNAVAILABLE"
     assert f"127.0.0.1:{port}" in fault.message
     await link.close()
@@ -92,8 +92,8 @@ async def test_a_response_that_is_no_http_loses_the_request(at, sent: bytes) -> 
         await visit.raw(sent)
         await visit.gone()
 
-    desk = await at(script)
-    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
+    linked = await at(script)
+    assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
 
 
 WRONG = {
@@ -117,9 +117,9 @@ async def test_an_answer_that_is_none_fails_its_own_request(at, body: bytes, kin
         else:
             await visit.reply(202)
 
-    desk = await at(script)
-    assert (await desk.lose()).name == "UPSTREAM_ERROR"
-    assert await desk.ask("tools/list") == {}
+    linked = await at(script)
+    assert (await linked.lose()).name == "UPSTREAM_ERROR"
+    assert await linked.ask("tools/list") == {}
 
 
 async def test_a_compressed_answer_is_refused(at) -> None:
@@ -166,8 +166,8 @@ async def test_a_body_that_drips_for_ever_ends_by_the_deadline(at) -> None:
             await visit.raw(b" ")
             await asyncio.sleep(0.01)
 
-    desk = await at(script)
-    assert (await desk.lose(seconds=0.2)).name == "UPSTREAM_TIMEOUT"
+    linked = await at(script)
+    assert (await linked.lose(seconds=0.2)).name == "UPSTREAM_TIMEOUT"
 
 
 async def test_rubbish_on_a_stream_is_reported_and_bounded(at) -> None:
@@ -178,9 +178,9 @@ async def test_rubbish_on_a_stream_is_reported_and_bounded(at) -> None:
         await visit.answer()
         await visit.end()
 
-    desk = await at(script)
-    assert (await desk.lose()).name == "UPSTREAM_ERROR"
-    assert 0 < len(desk.ear.lines) < 50
+    linked = await at(script)
+    assert (await linked.lose()).name == "UPSTREAM_ERROR"
+    assert 0 < len(linked.listener.lines) < 50
 
 
 async def test_a_response_that_nobody_asked_for_is_never_taken_for_an_answer(at) -> None:
@@ -191,11 +191,11 @@ async def test_a_response_that_nobody_asked_for_is_never_taken_for_an_answer(at)
         if visit.id == 1:
             await visit.raw(extra + forged)
 
-    desk = await at(script)
-    assert await desk.ask() == {"on": 1}
+    linked = await at(script)
+    assert await linked.ask() == {"on": 1}
     for _ in range(20):
         await asyncio.sleep(0.005)
-    assert await desk.ask() == {"on": 2}
+    assert await linked.ask() == {"on": 2}
 
 
 async def test_a_response_glued_to_another_is_never_taken_for_an_answer(at) -> None:
@@ -207,9 +207,9 @@ async def test_a_response_glued_to_another_is_never_taken_for_an_answer(at) -> N
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         await visit.raw(head % len(good) + good + head % len(forged) + forged)
 
-    desk = await at(script)
-    assert await desk.ask() == {}
-    assert await desk.ask() == {"on": 2}
+    linked = await at(script)
+    assert await linked.ask() == {}
+    assert await linked.ask() == {"on": 2}
 
 
 async def test_interim_responses_are_passed_over(at) -> None:
@@ -217,10 +217,10 @@ async def test_interim_responses_are_passed_over(at) -> None:
         await visit.raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
         await visit.result({"n": 1})
 
-    desk = await at(script)
-    assert await desk.ask() == {"n": 1}
-    assert await desk.ask() == {"n": 1}
-    assert desk.web.connections == 1
+    linked = await at(script)
+    assert await linked.ask() == {"n": 1}
+    assert await linked.ask() == {"n": 1}
+    assert linked.web.connections == 1
 
 
 async def test_a_body_may_end_with_the_connection(at) -> None:
@@ -229,9 +229,9 @@ async def test_a_body_may_end_with_the_connection(at) -> None:
         await visit.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
         visit.hang_up()
 
-    desk = await at(script)
-    assert await desk.ask() == {"n": 1}
-    assert await desk.ask() == {"n": 2}
+    linked = await at(script)
+    assert await linked.ask() == {"n": 1}
+    assert await linked.ask() == {"n": 2}
 
 
 async def test_a_cut_body_is_no_answer(at) -> None:
@@ -250,12 +250,12 @@ async def test_nothing_is_left_behind(at) -> None:
             await visit.result()
 
     async def one() -> None:
-        desk = await at(script)
-        await desk.ask()
-        desk.start()
-        desk.link.listen()
-        await desk.link.close()
-        await until(lambda: not desk.web.open)
+        linked = await at(script)
+        await linked.ask()
+        linked.start()
+        linked.link.listen()
+        await linked.link.close()
+        await until(lambda: not linked.web.open)
 
     await one()
     gc.collect()
@@ -368,23 +368,23 @@ async def test_a_stream_is_gone_through_a_little_at_a_time_and_nothing_of_it_is_
             return
         await visit.stream()
         await visit.chunk(NOTE)
-        await until(lambda: desk.notes)
+        await until(lambda: linked.notes)
         await visit.chunk(NOTE * 10_000)
         await visit.answer()
         await visit.end()
 
-    desk = await at(script)
+    linked = await at(script)
     loop, most = asyncio.get_running_loop(), 0
-    call = desk.start()
+    call = linked.start()
     while not call.future.done():
-        before = len(desk.notes)
+        before = len(linked.notes)
         turn = loop.create_future()
         loop.call_soon(turn.set_result, None)
         await turn
-        most = max(most, len(desk.notes) - before)
-        if len(desk.notes) % 7 == 0:
-            assert await desk.ask("resources/list") == {"x": 1}
-    assert len(desk.notes) == 10_001
+        most = max(most, len(linked.notes) - before)
+        if len(linked.notes) % 7 == 0:
+            assert await linked.ask("resources/list") == {"x": 1}
+    assert len(linked.notes) == 10_001
     assert most < 1_000, "one read of the socket holds thousands"
 
 
@@ -395,7 +395,7 @@ async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next
             return
         await visit.stream()
         await visit.chunk(NOTE)
-        await until(lambda: desk.notes)
+        await until(lambda: linked.notes)
         answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % visit.id
         forged = b'{"jsonrpc":"2.0","id":%d,"result":{"from":"a forger"}}' % (visit.id + 1)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(forged)
@@ -403,8 +403,8 @@ async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next
         event = answer + b":" + b" " * padding + b"\n"  # so the response ends where a piece of what is read does
         await visit.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) + head + forged)
 
-    desk = await at(script, connections=1)
-    first, second = desk.start(), desk.start()
+    linked = await at(script, connections=1)
+    first, second = linked.start(), linked.start()
     await first.future
     answer = await second.future
     assert b"forger" not in answer.result

@@ -21,11 +21,11 @@ async def echo(visit) -> None:
 
 
 async def test_requests_of_the_stateless_era_say_what_they_are_in_their_headers(at) -> None:
-    desk = await at(echo, headers={"Authorization": "Bearer t"})
-    desk.link.revision = R2026_07_28
-    desk.link.session_id = "never-sent"
-    await desk.ask("tools/call", {"name": "grüße"}, name="grüße", param_headers=(("Mcp-Param-Region", "eu"),))
-    [visit] = desk.web.visits
+    linked = await at(echo, headers={"Authorization": "Bearer t"})
+    linked.link.revision = R2026_07_28
+    linked.link.session_id = "never-sent"
+    await linked.ask("tools/call", {"name": "grüße"}, name="grüße", param_headers=(("Mcp-Param-Region", "eu"),))
+    [visit] = linked.web.visits
     assert visit.headers["mcp-protocol-version"] == "2026-07-28"
     assert visit.headers["mcp-method"] == "tools/call"
     assert visit.headers["mcp-name"] == "=?base64?Z3LDvMOfZQ==?="
@@ -44,44 +44,44 @@ async def test_requests_of_a_session_carry_it_and_initialize_does_not(at) -> Non
         else:
             await visit.reply(202)
 
-    desk = await at(script)
-    await desk.ask("initialize")
-    assert desk.link.offered_session == "s-1"
-    desk.link.revision, desk.link.session_id = R2025_11_25, "s-1"
-    await desk.ask("tools/list")
-    desk.link.tell("notifications/initialized", b"{}")
-    await desk.link.settled()
-    await desk.ask("initialize")
-    first, listed, told, again = desk.web.visits
+    linked = await at(script)
+    await linked.ask("initialize")
+    assert linked.link.offered_session == "s-1"
+    linked.link.revision, linked.link.session_id = R2025_11_25, "s-1"
+    await linked.ask("tools/list")
+    linked.link.tell("notifications/initialized", b"{}")
+    await linked.link.settled()
+    await linked.ask("initialize")
+    first, listed, told, again = linked.web.visits
     assert "mcp-session-id" not in first.headers
     assert listed.headers["mcp-session-id"] == told.headers["mcp-session-id"] == "s-1"
     assert listed.headers["mcp-protocol-version"] == "2025-11-25"
     assert "mcp-method" not in listed.headers
     assert "mcp-session-id" not in again.headers
-    await desk.link.close()
-    assert desk.web.visits[-1].verb == "DELETE"
-    assert len(desk.ear.ends) == 1
+    await linked.link.close()
+    assert linked.web.visits[-1].verb == "DELETE"
+    assert len(linked.listener.ends) == 1
 
 
 async def test_the_version_header_is_not_sent_in_revisions_that_do_not_know_it(at) -> None:
-    desk = await at(echo)
-    desk.link.revision = R2025_03_26
-    await desk.ask()
-    assert "mcp-protocol-version" not in desk.web.visits[0].headers
+    linked = await at(echo)
+    linked.link.revision = R2025_03_26
+    await linked.ask()
+    assert "mcp-protocol-version" not in linked.web.visits[0].headers
 
 
 async def test_one_connection_serves_call_after_call(at) -> None:
-    desk = await at(echo)
+    linked = await at(echo)
     for number in range(20):
-        assert await desk.ask("tools/call", {"n": number}) == {"n": number}
-    assert desk.web.connections == 1
+        assert await linked.ask("tools/call", {"n": number}) == {"n": number}
+    assert linked.web.connections == 1
 
 
 async def test_many_calls_share_few_connections_and_none_gets_anothers_answer(at) -> None:
-    desk = await at(echo, connections=4)
-    answers = await asyncio.gather(*(desk.ask("tools/call", {"n": number}) for number in range(100)))
+    linked = await at(echo, connections=4)
+    answers = await asyncio.gather(*(linked.ask("tools/call", {"n": number}) for number in range(100)))
     assert [answer["n"] for answer in answers] == list(range(100))
-    assert desk.web.connections <= 4
+    assert linked.web.connections <= 4
 
 
 async def test_a_stream_gives_notifications_and_questions_before_the_answer(at) -> None:
@@ -99,12 +99,12 @@ async def test_a_stream_gives_notifications_and_questions_before_the_answer(at) 
         await visit.answer({"done": True})
         await visit.end()
 
-    desk = await at(script)
-    waiting = desk.start()
-    question = await desk.questions.get()
-    desk.link.answer(question.id, b'{"roots":[]}')
+    linked = await at(script)
+    waiting = linked.start()
+    question = await linked.questions.get()
+    linked.link.answer(question.id, b'{"roots":[]}')
     assert msgspec.json.decode((await waiting.future).result) == {"done": True}
-    assert desk.notes == [("notifications/message", b'{"data":1}')]
+    assert linked.notes == [("notifications/message", b'{"data":1}')]
     assert (await asked)["result"] == {"roots": []}
 
 
@@ -117,9 +117,9 @@ async def test_a_stream_in_single_bytes_means_the_same(at) -> None:
             await visit.chunk(bytes([byte]))
         await visit.end()
 
-    desk = await at(script)
-    assert await desk.ask() == {}
-    assert desk.notes == [("n", b"{}")]
+    linked = await at(script)
+    assert await linked.ask() == {}
+    assert linked.notes == [("n", b"{}")]
 
 
 async def test_a_connection_whose_stream_ended_with_the_answer_is_used_again(at) -> None:
@@ -128,12 +128,12 @@ async def test_a_connection_whose_stream_ended_with_the_answer_is_used_again(at)
         await visit.answer()
         await visit.end()
 
-    desk = await at(script)
-    await desk.ask()
+    linked = await at(script)
+    await linked.ask()
     await asyncio.sleep(0)
-    await until(lambda: desk.link._pool._idle.connections)
-    await desk.ask()
-    assert desk.web.connections == 1
+    await until(lambda: linked.link._pool._idle.connections)
+    await linked.ask()
+    assert linked.web.connections == 1
 
 
 async def test_a_stream_that_goes_on_after_the_answer_is_given_up(at, monkeypatch) -> None:
@@ -146,8 +146,8 @@ async def test_a_stream_that_goes_on_after_the_answer_is_given_up(at, monkeypatc
         await visit.gone()
         over.set()
 
-    desk = await at(script)
-    await desk.ask()
+    linked = await at(script)
+    await linked.ask()
     async with asyncio.timeout(120):
         await over.wait()
 
@@ -162,10 +162,10 @@ async def test_pings_are_answered_without_asking_anyone(at) -> None:
         await visit.answer()
         await visit.end()
 
-    desk = await at(script)
-    await desk.ask()
-    await desk.link.settled()
-    assert desk.web.visits[-1].message == {"jsonrpc": "2.0", "id": 7, "result": {}}
+    linked = await at(script)
+    await linked.ask()
+    await linked.link.settled()
+    assert linked.web.visits[-1].message == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
 
 async def test_cancelling_in_the_stateless_era_hangs_up(at) -> None:
@@ -177,15 +177,15 @@ async def test_cancelling_in_the_stateless_era_hangs_up(at) -> None:
         await visit.gone()
         gone.set()
 
-    desk = await at(script)
-    desk.link.revision = R2026_07_28
-    waiting = desk.start()
-    await until(lambda: desk.notes)
-    desk.link.cancel(desk.handle, "enough")
+    linked = await at(script)
+    linked.link.revision = R2026_07_28
+    waiting = linked.start()
+    await until(lambda: linked.notes)
+    linked.link.cancel(linked.handle, "enough")
     async with asyncio.timeout(120):
         await gone.wait()
     assert not waiting.future.done()
-    assert desk.web.methods() == ["tools/call"]
+    assert linked.web.methods() == ["tools/call"]
 
 
 async def test_cancelling_in_the_handshake_era_tells_the_server(at) -> None:
@@ -193,13 +193,13 @@ async def test_cancelling_in_the_handshake_era_tells_the_server(at) -> None:
         if "id" not in visit.message:
             await visit.reply(202)
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    desk.start()
-    await until(lambda: desk.web.visits)
-    desk.link.cancel(desk.handle, "enough")
-    await desk.link.settled()
-    assert desk.web.visits[-1].message["params"] == {"requestId": 1, "reason": "enough"}
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    linked.start()
+    await until(lambda: linked.web.visits)
+    linked.link.cancel(linked.handle, "enough")
+    await linked.link.settled()
+    assert linked.web.visits[-1].message["params"] == {"requestId": 1, "reason": "enough"}
 
 
 async def test_a_deadline_ends_the_wait_and_progress_moves_it_on(at) -> None:
@@ -215,11 +215,11 @@ async def test_a_deadline_ends_the_wait_and_progress_moves_it_on(at) -> None:
             await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
         await visit.gone()
 
-    desk = await at(script)
+    linked = await at(script)
     loop = asyncio.get_running_loop()
-    fault = await desk.lose(seconds=1.5, wants_progress=True, max_deadline=loop.time() + 600)
+    fault = await linked.lose(seconds=1.5, wants_progress=True, max_deadline=loop.time() + 600)
     assert fault.name == "UPSTREAM_TIMEOUT"
-    assert len(desk.notes) == 7, "each of them gave it more time"
+    assert len(linked.notes) == 7, "each of them gave it more time"
 
 
 async def test_a_refusal_with_a_json_rpc_error_is_that_answer(at) -> None:
@@ -227,8 +227,8 @@ async def test_a_refusal_with_a_json_rpc_error_is_that_answer(at) -> None:
         error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32020, "message": "Header mismatch"}}
         await visit.reply(400, msgspec.json.encode(error), Content_Type="application/json")
 
-    desk = await at(script)
-    answer = await desk.start().future
+    linked = await at(script)
+    answer = await linked.start().future
     assert isinstance(answer, Failure)
     assert (answer.id, answer.error.code) == (1, -32020)
 
@@ -248,11 +248,11 @@ async def test_an_unknown_session_is_told_apart_from_an_unknown_address(at) -> N
     async def script(visit) -> None:
         await visit.reply(404, b"not here")
 
-    desk = await at(script)
-    fault = await desk.lose()
+    linked = await at(script)
+    fault = await linked.lose()
     assert (fault.name, fault.data) == ("UPSTREAM_ERROR", {"status": 404})
-    desk.link.revision, desk.link.session_id = R2025_11_25, "old"
-    assert (await desk.lose()).name == "SESSION_UNKNOWN"
+    linked.link.revision, linked.link.session_id = R2025_11_25, "old"
+    assert (await linked.lose()).name == "SESSION_UNKNOWN"
 
 
 async def test_a_busy_server_says_when_to_come_back(at) -> None:
@@ -269,10 +269,10 @@ async def test_a_redirect_on_the_same_origin_is_followed_and_remembered(at) -> N
         else:
             await visit.result({"at": visit.target})
 
-    desk = await at(script)
-    assert await desk.ask() == {"at": "/mcp/"}
-    await desk.ask()
-    assert [visit.target for visit in desk.web.visits] == ["/mcp", "/mcp/", "/mcp/"]
+    linked = await at(script)
+    assert await linked.ask() == {"at": "/mcp/"}
+    await linked.ask()
+    assert [visit.target for visit in linked.web.visits] == ["/mcp", "/mcp/", "/mcp/"]
 
 
 @pytest.mark.parametrize("where", ["http://127.0.0.1:1/mcp", "https://example.invalid/", "//evil.invalid/", "", "/mcp"])
@@ -290,20 +290,20 @@ async def test_a_redirect_that_asks_for_a_get_is_told_and_not_followed(at, statu
     async def script(visit) -> None:
         await visit.reply(status, Location="/mcp/")
 
-    desk = await at(script)
-    fault = await desk.lose()
+    linked = await at(script)
+    fault = await linked.lose()
     assert "'/mcp/'" in fault.message
     assert fault.hint == "configure that address, if it is right"
-    assert len(desk.web.visits) == 1
+    assert len(linked.web.visits) == 1
 
 
 async def test_an_idle_connection_is_closed_after_a_while(at, monkeypatch) -> None:
     monkeypatch.setattr("interlock.transports.http.channel.IDLE_SECONDS", 0.05)
-    desk = await at(echo)
-    await desk.ask()
-    await until(lambda: not desk.web.open)
-    assert await desk.ask("tools/call", {"n": 1}) == {"n": 1}
-    assert desk.web.connections == 2
+    linked = await at(echo)
+    await linked.ask()
+    await until(lambda: not linked.web.open)
+    assert await linked.ask("tools/call", {"n": 1}) == {"n": 1}
+    assert linked.web.connections == 2
 
 
 async def test_the_link_refuses_when_too_many_wait_and_after_it_is_closed(at) -> None:
@@ -312,15 +312,15 @@ async def test_the_link_refuses_when_too_many_wait_and_after_it_is_closed(at) ->
     async def silent(visit) -> None:
         pass
 
-    desk = await at(silent, limits=Limits(pending=3))
-    waits = [desk.start() for _ in range(3)]
+    linked = await at(silent, limits=Limits(pending=3))
+    waits = [linked.start() for _ in range(3)]
     with pytest.raises(Fault) as refused:
-        desk.start()
+        linked.start()
     assert refused.value.name == "RESOURCE_EXHAUSTED"
-    await until(lambda: len(desk.web.visits) == 3)
-    await desk.link.close()
+    await until(lambda: len(linked.web.visits) == 3)
+    await linked.link.close()
     for waiting in waits:
         assert waiting.future.exception().name == "OUTCOME_UNKNOWN"
     with pytest.raises(Fault) as closed:
-        desk.start()
+        linked.start()
     assert closed.value.name == "UPSTREAM_UNAVAILABLE"

@@ -25,11 +25,11 @@ async def test_a_broken_stream_is_asked_for_again_after_the_time_the_server_name
             await visit.event({"jsonrpc": "2.0", "id": 1, "result": {"late": True}})
             await visit.end()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    assert await desk.ask() == {"late": True}
-    assert desk.web.visits[1].headers["last-event-id"] == "e-1"
-    assert desk.web.visits[1].headers["accept"] == "text/event-stream"
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    assert await linked.ask() == {"late": True}
+    assert linked.web.visits[1].headers["last-event-id"] == "e-1"
+    assert linked.web.visits[1].headers["accept"] == "text/event-stream"
     assert left[1] - left[0] >= 0.19
 
 
@@ -44,10 +44,10 @@ async def test_a_stream_is_asked_for_again_as_often_as_something_new_comes(at) -
             await visit.event({"jsonrpc": "2.0", "id": 1, "result": {}})
             await visit.end()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    assert await desk.ask() == {}
-    assert len(desk.web.visits) == 16
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    assert await linked.ask() == {}
+    assert len(linked.web.visits) == 16
 
 
 async def test_a_stream_that_gives_nothing_new_is_given_up(at) -> None:
@@ -57,10 +57,10 @@ async def test_a_stream_that_gives_nothing_new_is_given_up(at) -> None:
             await visit.event(id="1", retry=1)
         visit.hang_up()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
-    assert len(desk.web.visits) == 11
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(linked.web.visits) == 11
 
 
 async def test_a_broken_stream_without_an_event_id_is_lost(at) -> None:
@@ -69,10 +69,10 @@ async def test_a_broken_stream_without_an_event_id_is_lost(at) -> None:
         await visit.event({"jsonrpc": "2.0", "method": "n"})
         await visit.end()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
-    assert len(desk.web.visits) == 1
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    assert (await linked.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert len(linked.web.visits) == 1
 
 
 async def test_streams_of_the_stateless_era_are_not_resumed(at) -> None:
@@ -81,10 +81,10 @@ async def test_streams_of_the_stateless_era_are_not_resumed(at) -> None:
         await visit.event(id="1", retry=1)
         await visit.end()
 
-    desk = await at(script)
-    desk.link.revision = R2026_07_28
-    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
-    assert len(desk.web.visits) == 1
+    linked = await at(script)
+    linked.link.revision = R2026_07_28
+    assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(linked.web.visits) == 1
 
 
 async def test_an_event_id_cannot_smuggle_a_header(at) -> None:
@@ -94,10 +94,10 @@ async def test_an_event_id_cannot_smuggle_a_header(at) -> None:
             await visit.chunk(b"id: a\x01b\nretry: 1\ndata:\n\n")
             await visit.end()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
-    assert len(desk.web.visits) == 1
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    assert (await linked.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(linked.web.visits) == 1
 
 
 async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> None:
@@ -110,25 +110,25 @@ async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> Non
             await visit.event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
             await visit.gone()
 
-    desk = await at(script)
-    desk.link.revision, desk.link.session_id = R2025_11_25, None
-    desk.link.listen()
-    question = await asyncio.wait_for(desk.ear.questions.get(), 120)
+    linked = await at(script)
+    linked.link.revision, linked.link.session_id = R2025_11_25, None
+    linked.link.listen()
+    question = await asyncio.wait_for(linked.listener.questions.get(), 120)
     assert question.method == "roots/list"
-    assert desk.ear.notes == [("notifications/tools/list_changed", b"{}")]
-    assert [visit.headers.get("last-event-id") for visit in desk.web.visits] == [None, "7"]
+    assert linked.listener.notes == [("notifications/tools/list_changed", b"{}")]
+    assert [visit.headers.get("last-event-id") for visit in linked.web.visits] == [None, "7"]
 
 
 async def test_a_server_without_a_standing_stream_is_asked_once(at) -> None:
     async def script(visit) -> None:
         await visit.reply(405 if visit.verb == "GET" else 200)
 
-    desk = await at(script)
-    desk.link.listen()
-    desk.link.listen()
-    await until(lambda: desk.link._standing and desk.link._standing.refused)
-    assert desk.web.methods() == ["GET"]
-    assert desk.ear.lines == []
+    linked = await at(script)
+    linked.link.listen()
+    linked.link.listen()
+    await until(lambda: linked.link._standing and linked.link._standing.refused)
+    assert linked.web.methods() == ["GET"]
+    assert linked.listener.lines == []
 
 
 async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> None:
@@ -138,7 +138,7 @@ async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> No
         if visit.verb == "GET":
             await visit.stream()
             note = {"progressToken": 1, "progress": 1}
-            await until(lambda: desk.link.pending)
+            await until(lambda: linked.link.pending)
             await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
             noted.set()
             await visit.gone()
@@ -147,8 +147,8 @@ async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> No
             await asyncio.sleep(0.02)
             await visit.result()
 
-    desk = await at(script)
-    desk.link.revision = R2025_11_25
-    desk.link.listen()
-    await desk.ask(wants_progress=True)
-    assert [method for method, _ in desk.notes] == ["notifications/progress"]
+    linked = await at(script)
+    linked.link.revision = R2025_11_25
+    linked.link.listen()
+    await linked.ask(wants_progress=True)
+    assert [method for method, _ in linked.notes] == ["notifications/progress"]

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from web_peer import Desk, RecordingListener, Web
+from web_peer import LinkPeer, RecordingListener, Web
 
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.pool import default_context
@@ -56,14 +56,14 @@ async def test_only_a_server_whose_certificate_is_trusted_gets_a_request(certifi
     context = default_context()
     if trusted:
         context.load_verify_locations(certificate)
-    ear = RecordingListener()
+    listener = RecordingListener()
     port = server.sockets[0].getsockname()[1]
-    link = HttpLink(f"https://127.0.0.1:{port}/mcp", ear, context=context)
+    link = HttpLink(f"https://127.0.0.1:{port}/mcp", listener, context=context)
     try:
         if trusted:
-            assert await Desk(web, link, ear).ask() == {"n": 1}
+            assert await LinkPeer(web, link, listener).ask() == {"n": 1}
         else:
-            fault = await Desk(web, link, ear).lose()
+            fault = await LinkPeer(web, link, listener).lose()
             assert fault.name == "UPSTREAM_UNAVAILABLE"
             assert "certificate" in fault.message
             assert web.visits == []

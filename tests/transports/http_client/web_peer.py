@@ -147,13 +147,13 @@ class RecordingListener:
         self.lines.append(text)
 
 
-class Desk:
+class LinkPeer:
     """A link to such a server."""
 
-    def __init__(self, web: Web, link: HttpLink, ear: RecordingListener) -> None:
+    def __init__(self, web: Web, link: HttpLink, listener: RecordingListener) -> None:
         self.web = web
         self.link = link
-        self.ear = ear
+        self.listener = listener
         self.notes: list[tuple[str, bytes]] = []
         self.questions: asyncio.Queue[Request] = asyncio.Queue()
         self.handle: object = None
@@ -181,18 +181,18 @@ class Desk:
         return lost.value
 
 
-Open = Callable[..., Awaitable[Desk]]
+Open = Callable[..., Awaitable[LinkPeer]]
 
 
 @asynccontextmanager
-async def opened(script: Script, **options: object) -> AsyncIterator[Desk]:
+async def opened(script: Script, **options: object) -> AsyncIterator[LinkPeer]:
     web = Web(script)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-    ear = RecordingListener()
-    link = HttpLink(web.url, ear, **options)
+    listener = RecordingListener()
+    link = HttpLink(web.url, listener, **options)
     try:
-        yield Desk(web, link, ear)
+        yield LinkPeer(web, link, listener)
     finally:
         await link.close()
         server.close()

@@ -49,9 +49,9 @@ class RecordingListener:
 class Server:
     """A running server, its link, and what was heard of it."""
 
-    def __init__(self, link: StdioLink, ear: RecordingListener) -> None:
+    def __init__(self, link: StdioLink, listener: RecordingListener) -> None:
         self.link = link
-        self.ear = ear
+        self.listener = listener
         self.notes: list[tuple[str, bytes]] = []
         self.questions: list[Request] = []
 
@@ -91,9 +91,9 @@ async def run() -> AsyncIterator[Start]:
         cwd: str | None = None,
         **more: object,
     ) -> Server:
-        ear = RecordingListener()
+        listener = RecordingListener()
         command = Command((*program, *flags), env or {}, cwd)
-        server = Server(await StdioLink.spawn(command, ear, **more), ear)
+        server = Server(await StdioLink.spawn(command, listener, **more), listener)
         servers.append(server)
         return server
 

@@ -65,7 +65,7 @@ async def test_rubbish_is_reported_and_passed_over(run) -> None:
     server = await run()
     assert await server.ask("rubbish") == {}
     assert server.link.complaints.counts["line"] == 4
-    assert any("Welcome to my server!" in text for stream, text in server.ear.lines if stream == "stdout")
+    assert any("Welcome to my server!" in text for stream, text in server.listener.lines if stream == "stdout")
 
 
 async def test_wrong_and_repeated_ids_belong_to_nobody(run) -> None:
@@ -111,19 +111,19 @@ async def test_a_flood_of_rubbish_ends_the_server_and_is_not_repeated_to_the_ope
     server = await run()
     fault = await lost(server.start("flood", {"lines": 5000}))
     assert "flood" in fault.message
-    assert len(server.ear.lines) < 50
+    assert len(server.listener.lines) < 50
 
 
 async def test_nobody_reads_the_rest_of_a_flood(run) -> None:
     server = await run()
     await lost(server.start("flood", {"lines": 500_000}))
-    await server.ear.end
+    await server.listener.end
     assert server.link.complaints.counts["line"] == BAD_LINES + 1
 
 
 async def test_what_nobody_asked_for_is_taken_a_little_at_a_time_and_nothing_of_it_is_lost(run) -> None:
     babbler, neighbour = await run(), await run()
-    loop, notes, most = asyncio.get_running_loop(), babbler.ear.notes, 0
+    loop, notes, most = asyncio.get_running_loop(), babbler.listener.notes, 0
     babble = babbler.start("babble", {"lines": 10_000})
     while not babble.future.done():
         before = len(notes)
@@ -142,7 +142,7 @@ async def test_a_server_that_babbles_and_dies_has_said_everything_first(run) -> 
     server.start("babble", {"lines": 3_000})
     died = server.start("die")
     await lost(died)
-    assert len(server.ear.notes) == 3_000
+    assert len(server.listener.notes) == 3_000
 
 
 async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:
@@ -152,7 +152,7 @@ async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(r
         fault = await lost(waiting)
         assert fault.name == "OUTCOME_UNKNOWN"
         assert "exited with code 3" in fault.message
-    assert (await server.ear.end).message == "the server exited with code 3"
+    assert (await server.listener.end).message == "the server exited with code 3"
     with pytest.raises(Fault) as refused:
         server.start("echo")
     assert refused.value.name == "UPSTREAM_UNAVAILABLE"
@@ -162,7 +162,7 @@ async def test_the_last_words_on_stderr_explain_an_exit(run) -> None:
     server = await run()
     fault = await lost(server.start("die", {"code": 7}))
     assert fault.message == "the server exited with code 7: out of cheese"
-    assert ("stderr", "out of cheese") in server.ear.lines
+    assert ("stderr", "out of cheese") in server.listener.lines
 
 
 async def test_a_request_that_was_never_written_is_known_not_to_have_run(run) -> None:
@@ -190,7 +190,7 @@ async def test_a_server_that_does_not_read_is_refused_more_and_ended_when_answer
     assert refused.value.retry_after_ms
     for _ in range(20):
         server.link.tell("notifications/x", b'{"x":"' + b"y" * 60_000 + b'"}')
-    assert "does not read" in (await server.ear.end).message
+    assert "does not read" in (await server.listener.end).message
 
 
 async def test_a_server_that_reads_again_is_sent_to_again(run) -> None:
@@ -218,7 +218,7 @@ async def test_grandchildren_do_not_survive_a_server_that_exits_by_itself(run) -
     server = await run()
     child = (await server.ask("child"))["pid"]
     await lost(server.start("die"))
-    await server.ear.end
+    await server.listener.end
     await until(lambda: not alive(child))
 
 
@@ -284,7 +284,7 @@ async def test_a_good_server_is_closed_without_signals_and_quickly(run) -> None:
     before = time.monotonic()
     await server.link.close()
     assert time.monotonic() - before < 1.5
-    assert server.ear.end.done()
+    assert server.listener.end.done()
     await server.link.close()
 
 
@@ -309,7 +309,7 @@ async def test_stderr_is_cut_into_bounded_lines(run) -> None:
     server = await run()
     await server.ask("shout", {"lines": 1000, "width": 10})
     await server.link.close()
-    lines = [text for stream, text in server.ear.lines if stream == "stderr"]
+    lines = [text for stream, text in server.listener.lines if stream == "stderr"]
     assert len(lines) < 3 * LINES_PER_SECOND
     assert any("dropped" in line for line in lines)
 
@@ -412,7 +412,7 @@ def test_on_windows_no_server_opens_a_window_and_none_is_marked(monkeypatch: pyt
 
 async def test_a_process_that_is_gone_is_not_ended_by_its_number(run, as_windows) -> None:
     server = await run("-c", "exit 3", program=("/bin/sh",))
-    await server.ear.end
+    await server.listener.end
     await server.link.close()
     assert not as_windows.exists()
 
@@ -422,4 +422,4 @@ async def test_where_the_system_wants_the_whole_name_a_program_is_looked_up(run,
     script.write_text("#!/bin/sh\nexit 7\n")
     script.chmod(0o755)
     server = await run(program=("only-here",), env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert (await server.ear.end).message == "the server exited with code 7"
+    assert (await server.listener.end).message == "the server exited with code 7"

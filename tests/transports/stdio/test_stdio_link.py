@@ -110,7 +110,7 @@ async def test_a_cancelled_request_hears_nothing_more(run) -> None:
 
 async def test_pings_are_answered_at_once_and_other_questions_by_the_listener(run) -> None:
     server = await run()
-    server.ear.on_question = lambda request: server.link.answer(request.id, b'{"roots":[]}')
+    server.listener.on_question = lambda request: server.link.answer(request.id, b'{"roots":[]}')
     result = await server.ask("ask")
     assert result["pong"] == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert result["answer"] == {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}
@@ -119,7 +119,7 @@ async def test_pings_are_answered_at_once_and_other_questions_by_the_listener(ru
 async def test_a_question_is_answered_once(run) -> None:
     server = await run()
     await server.ask("ask twice")
-    assert len(server.ear.questions) == 1
+    assert len(server.listener.questions) == 1
     assert server.link.complaints.counts["refused"] == 1
     server.link.answer("q", EMPTY_OBJECT)
     server.link.answer("q", EMPTY_OBJECT)
@@ -135,13 +135,13 @@ async def test_notifications_of_a_subscription_go_to_it_and_others_to_the_listen
         "notifications/subscriptions/acknowledged",
         "notifications/tools/list_changed",
     ]
-    assert [method for method, _ in server.ear.notes] == ["notifications/tools/list_changed"]
+    assert [method for method, _ in server.listener.notes] == ["notifications/tools/list_changed"]
 
 
 async def test_a_batch_is_taken_apart(run) -> None:
     server = await run()
     assert await server.ask("batch") == {}
-    assert server.ear.notes == [("notifications/message", b"{}")]
+    assert server.listener.notes == [("notifications/message", b"{}")]
 
 
 @pytest.mark.parametrize(

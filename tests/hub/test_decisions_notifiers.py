@@ -56,12 +56,12 @@ def settings(url: str | None, *, desktop: bool = False) -> Hub:
 async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     async with (
-        RecordingListener() as ear,
-        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener() as listener,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(listener.url), agents=AGENTS) as hub,
     ):
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
-        await until(lambda: bool(ear.heard))
-        headers, body = ear.heard[0]
+        await until(lambda: bool(listener.heard))
+        headers, body = listener.heard[0]
         signed = headers["x-interlock-timestamp"].encode() + b"." + body
         assert (
             headers["x-interlock-signature"]
@@ -77,17 +77,17 @@ async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
 ) -> None:
     monkeypatch.delenv("HOOK_SECRET", raising=False)
     async with (
-        RecordingListener(302) as ear,
-        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener(302) as listener,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(listener.url), agents=AGENTS) as hub,
     ):
         client = RawClient(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", CALL)
         await until(lambda: any("unsigned" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
-        assert not ear.heard
+        assert not listener.heard
         monkeypatch.setenv("HOOK_SECRET", SECRET)
         await client.modern("tools/call", {**CALL, "arguments": {"text": "b"}})
         await until(lambda: any("status 302" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
-        assert len(ear.heard) == 1
+        assert len(listener.heard) == 1
 
 
 async def test_the_desktop_is_told_where_it_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +122,12 @@ async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     monkeypatch.setattr(notifiers, "PAUSE_S", 0.01)
     async with (
-        RecordingListener(503, 429, 204) as ear,
-        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+        RecordingListener(503, 429, 204) as listener,
+        running_hub(tmp_path, {"busy": child("busy_server.py")}, hub=settings(listener.url), agents=AGENTS) as hub,
     ):
         await RawClient(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
-        await until(lambda: len(ear.heard) == 3)
-        for headers, body in ear.heard:
+        await until(lambda: len(listener.heard) == 3)
+        for headers, body in listener.heard:
             expected = notifiers.signature(SECRET, headers["x-interlock-timestamp"], body)
             assert headers["x-interlock-signature"] == expected
         assert not [line for line in hub.hub_app.logs.tail("hub", 10) if "not told" in line.text]

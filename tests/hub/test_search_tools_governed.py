@@ -1,4 +1,4 @@
-"""The kernel's own tools and methods are governed like any tool: counted, recorded, foreseen by `why`."""
+"""The tools and methods for finding tools are governed like any tool: counted, recorded, foreseen by `why`."""
 
 from __future__ import annotations
 
