@@ -44,12 +44,12 @@ WORKERS ?= 4
 unit: venv
 	$(BIN)/pytest -n $(WORKERS)
 
-# The official suite: our server, the hub in front of it and of the official SDK's, and our client.
 # `make unit` runs the tests in a browser where there is one, and skips them elsewhere.
 browser: venv
 	@command -v chromium >/dev/null || apt-get install -y -qq chromium || echo "no chromium here: its tests are skipped"
 	$(BIN)/pytest -q tests/web/test_console_browser.py tests/web/test_docs_page.py
 
+# The official suite: our server, the hub in front of it and of the official SDK's, and our client.
 conformance: venv
 	$(BIN)/python tests/conformance/run.py
 

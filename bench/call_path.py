@@ -26,6 +26,8 @@ from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
+from interlock.transports.stdio import server as stdio_server
+from interlock.transports.stdio import server_lines
 from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app
 from workload import BARE, FIRST_ID, MIX, Era, Shape, Shot, context_headers, lines, shots, upstream_path
@@ -110,6 +112,8 @@ class Follower:
 async def followed(way: Way, shape: Shape) -> Counted:
     """The shortest way of a call of this shape."""
     best: Counted | None = None
+    # Following a call takes longer than a peer's share of one turn of the loop.
+    stdio_server.TURN_S = server_lines.TURN_S = 1.0  # type: ignore[misc]
     async with _connected(way, shape) as connection:
         for number in range(WARM + FOLLOWED):
             follower = Follower()

@@ -95,6 +95,10 @@ def test_without_a_hub_a_backup_is_made_all_the_same(user: User, tmp_path: Path)
     made = user.run("backup", str(file), "--json")
     assert json.loads(made.output)["running"] is False
     assert file.stat().st_mode & 0o777 == 0o600
+    assert user.run("backup", str(file)).exit_code == 2, "it replaces no file"
+    assert user.run("backup", str(tmp_path / "none" / "x.backup")).exit_code == 2
+    assert not (tmp_path / "none").exists()
+    assert user.run("backup", str(file), "--force").exit_code == 0
     assert sqlite3.connect(file).execute("SELECT count(*) FROM records").fetchone()[0] > 0
 
 

@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_alone_and_no_key_is_made(
 
 
 def test_print_writes_nothing(user: User, hub: FakeHub) -> None:
-    printed = json.loads(user.run("connect", "cursor", "--print", "--profile", "work").output)
+    printed = json.loads(user.run("connect", "cursor", "--print", "--profile", "work").stdout)
     assert printed["mcpServers"]["interlock"]["env"]["INTERLOCK_KEY"] == "ilk_test"
     assert not client("cursor").path.exists()
     assert hub.params_of("hub/keys.create") == [{"agent": "cursor", "kind": "agent", "profile": "work"}]

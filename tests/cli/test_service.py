@@ -41,7 +41,9 @@ def test_a_unit_is_written_started_and_taken_away(user: User, systemctl: Path) -
     assert systemctl.read_text().splitlines() == ["--user daemon-reload", "--user enable --now interlock.service"]
     printed = user.run("service", "install", "--print", "--config", str(user.config))
     assert printed.output == text
+    assert user.run("service", "status").exit_code == 0
     assert user.run("service", "uninstall").exit_code == 0
+    assert user.run("service", "status").exit_code == 1
     assert not unit.exists()
     assert "--user disable --now interlock.service" in systemctl.read_text()
     assert user.run("service", "uninstall").exit_code == 1

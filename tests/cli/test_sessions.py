@@ -45,6 +45,13 @@ def test_sessions_and_principals_are_listed_in_columns(user: User, hub: FakeHub)
     assert "3 streams" in last
 
 
+def test_list_is_the_same_as_no_command(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/sessions.list"] = {"sessions": [], "principals": []}
+    hub.answers["hub/discovery.list"] = {"servers": []}
+    for group in ("sessions", "discovery"):
+        assert user.run(group).output == user.run(group, "list").output
+
+
 def test_a_hub_without_clients_says_so(user: User, hub: FakeHub) -> None:
     hub.answers["hub/sessions.list"] = lambda _: {"sessions": [], "principals": []}
     assert user.run("sessions").stdout == "No sessions are open.\n"

@@ -110,6 +110,8 @@ async def test_state_goes_with_calls_branches_and_is_taken_back(
         (tree,) = (await hub.host.states.trees(conversation.id)).values()
         parents = {each.id: each.parent for each in tree.tree.checkpoints.values()}
         assert parents["chk_2_note: d"] == parents["chk_2_note: b"] == "chk_1_note: a"
+        await operate(hub, "conversations.delete", id=conversation.id)
+        assert await hub.host.states.trees(conversation.id) == {}
 
 
 async def test_states_that_cannot_be_kept_are_refused_and_the_conversation_goes_on(

@@ -66,7 +66,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Chat": {
-        "channels": Entry("channels:channels", "List, open and close the channels of servers."),
+        "channels": Entry("channels:channels", "List, open and close channels of servers."),
         "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
         "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
     },

@@ -160,6 +160,9 @@ def answered(row: Json) -> None:
         say(f"  → you have approved this several times; to allow this exact call always: {hint}")
 
 
+_STATES = {"used": "approved, used"}
+
+
 def _row(row: Json) -> tuple[str, ...]:
     risk = row["risk"]
     return (
@@ -167,6 +170,6 @@ def _row(row: Json) -> tuple[str, ...]:
         plain(row["asker"]),
         plain(row["target"]),
         coloured(risk, RISKS[risk]) if risk in RISKS else "-",
-        row["state"],
+        _STATES.get(row["state"], row["state"].replace("_", " ")),
         one_line(row["summary"], 60),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import Failure, Refused, WrongConfiguration
+from .failures import Failure, Refused, WrongConfiguration, WrongUsage
 from .show import coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The int
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @CONFIG
 @json_option
-def backup(file: Path, config: Path | None, as_json: bool) -> None:
+def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
     """Write all data of the hub to FILE.
 
     The backup is a snapshot of keys (as hashes), grants, rules, decisions, pins and the audit log, from SQLite or
@@ -42,6 +43,10 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
     from .starting import is_running
 
     home, file = home_folder(), file.absolute()
+    if not file.parent.is_dir():
+        raise WrongUsage(f"there is no folder {file.parent}", "create it first, or choose another path")
+    if file.exists() and not force:
+        raise WrongUsage(f"{file} exists already", "choose another name, or replace it with --force")
     running = is_running(home)
     if running:
         from .perform import perform

@@ -45,6 +45,8 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
         show_json(outcome)
     elif only_print:
         say(str(outcome["text"]))
+        if outcome.get("new_key"):
+            say(f"  → it has a new key, valid until `interlock keys revoke {name}`", err=True)
     elif undo:
         say(f"{chosen.title} is no longer connected." if outcome["changed"] else f"{chosen.title} was not connected.")
     else:
@@ -72,7 +74,7 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
     from interlock.config.home import home_folder
 
-    from .starting import reach_hub
+    from .starting import is_running, reach_hub
 
     command = executable()
     # Check the file before the old key is revoked and a new one is created.
@@ -83,11 +85,13 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
         outcome = {"client": name, "path": str(chosen.path), "entry": entry}
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     wanted = {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
+    if only_print and not is_running(home_folder()):
+        say("No hub runs, so one is started: the key is its own.", err=True)
     with reach_hub(home_folder()) as link:
         if only_print:
             entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
             outcome = {"client": name, "path": str(chosen.path), "entry": entry}
-            return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
+            return {**outcome, "new_key": True, "text": with_entry(chosen, "", entry).rstrip()}
         # Key and file change under one lock: of several commands at once, the last one's key is valid and in the file.
         with locked_for_change(chosen.path):
             revoke_keys(link, name)

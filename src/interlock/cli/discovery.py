@@ -11,10 +11,13 @@ from .failures import WrongUsage
 from .perform import Json, perform, performs, say_rows
 from .show import bold, counted, json_option, plain, say, show_json
 
+_STATUS = click.option("--status", metavar="STATE", help="Only servers in this state.")
+_IDS = click.option("--id", "ids", multiple=True, metavar="ID", help="Only this server.")
+
 
 @click.group(invoke_without_command=True)
-@click.option("--status", metavar="STATE", help="Only servers in this state.")
-@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this server.")
+@_STATUS
+@_IDS
 @json_option
 @click.pass_context
 def discovery(ctx: click.Context, status: str | None, ids: tuple[str, ...], as_json: bool) -> None:
@@ -27,8 +30,21 @@ def discovery(ctx: click.Context, status: str | None, ids: tuple[str, ...], as_j
     Example:
       interlock discovery
     """
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, status=status, ids=ids, as_json=as_json)
+
+
+@discovery.command("list")
+@_STATUS
+@_IDS
+@json_option
+def list_(status: str | None, ids: tuple[str, ...], as_json: bool) -> None:
+    """List all servers, also registered ones and those that were never started.
+
+    \b
+    Example:
+      interlock discovery list
+    """
     asked = {name: value for name, value in (("status", status), ("ids", list(ids))) if value}
     found = perform("discovery.list", {"filter": asked})
     if as_json:

@@ -117,13 +117,18 @@ def usage(rows: list[Json], **given: Any) -> None:
     say_rows(rows, _usage, "There were no events and no inferences.")
 
 
+_WORDS = {"not_selected": "not enabled", "no_rule": "no rule names it"}
+"""Reasons that do not read as words."""
+
+
 def _show(rows: list[Json]) -> None:
     say_table(_feature(row) for row in rows)
 
 
 def _feature(row: Json) -> tuple[str, ...]:
     agents = ", ".join(plain(agent) for agent in row["agents"])
-    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({plain(row['why'])})"
+    why = _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
+    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({why})"
     return bold(plain(row["server"])), plain(row["feature"]), state, plain(row["description"])
 
 
@@ -131,7 +136,8 @@ def _event(row: Json) -> tuple[str, ...]:
     at = datetime.fromtimestamp(row["at"]).astimezone().strftime("%m-%d %H:%M:%S")
     state = coloured(row["state"], STATES[row["state"]])
     what = f"{plain(row['server'])} {plain(row['feature_set'])}"
-    return at, bold(plain(row["agent"])), state, plain(row["outcome"]), what, plain(row["event"]), plain(row["cause"])
+    cause = _WORDS.get(row["cause"], plain(row["cause"]).replace("_", " "))
+    return at, bold(plain(row["agent"])), state, plain(row["outcome"]), what, plain(row["event"]), cause
 
 
 def _usage(row: Json) -> tuple[str, ...]:

@@ -77,9 +77,10 @@ def _forget(done: Json) -> None:
 
 
 @click.command()
-@performs("budget")
 @click.argument("agent", required=False)
-def budget(found: Json, agent: str | None) -> None:
+@click.option("--agent", "named", metavar="NAME", help="The same as AGENT.")
+@json_option
+def budget(agent: str | None, named: str | None, as_json: bool) -> None:
     """Show what fills an agent's context, in tokens.
 
     Without AGENT: for callers without a key.
@@ -88,6 +89,11 @@ def budget(found: Json, agent: str | None) -> None:
     Example:
       interlock budget cursor
     """
+    _budget(agent=agent or named, as_json=as_json)
+
+
+@performs("budget")
+def _budget(found: Json, agent: str | None) -> None:
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
     if found.get("searches"):

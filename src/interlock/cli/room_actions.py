@@ -153,7 +153,8 @@ def call(
       interlock rooms call build write_file path=notes.txt content=hello --to server:files
     """
     params = {"name": tool, "arguments": read_arguments(arguments, dict)}
-    result = run(_call(topic, params, to, fulfils, key, url, timeout))
+    propose_it = f"propose it: `interlock rooms propose {topic} {tool} … --to {to[0]}`"
+    result = run(_call(topic, params, to, fulfils, key, url, timeout), {"capability_violation": propose_it})
     finish_with({"result": result}, as_json=result if as_json else None)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,15 +27,16 @@ KEY = click.option(
 URL = click.option("--url", metavar="URL", help="The hub's address, for a key; otherwise that of your own hub.")
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run something in a topic, and fail as a command does."""
+def run(work: Coroutine[Any, Any, T], fixes: Mapping[str, str] = MappingProxyType({})) -> T:
+    """Run something in a topic, and fail as a command does. `fixes` are better ones for some reasons."""
     from interlock.rooms.participant import RoomError
 
     try:
         return asyncio.run(work)
     except RoomError as error:
         failure = Refused if error.reason.startswith("http_4") or error.fix else Failure
-        raise failure(error.message, error.fix or "see `interlock rooms list`") from None
+        fix = fixes.get(error.reason) or error.fix or "see `interlock rooms list`"
+        raise failure(error.message, fix) from None
 
 
 def joined(topic: str, key: str | None = None, url: str | None = None, *, apart: bool = True) -> Participant:

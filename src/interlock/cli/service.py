@@ -76,6 +76,28 @@ def uninstall(as_json: bool) -> None:
     _show({"uninstalled": str(path)}, "The hub no longer runs at login.", as_json)
 
 
+@service.command()
+@json_option
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show whether the hub is installed as a service, and whether it runs. Ends with 1 if it is not installed.
+
+    \b
+    Example:
+      interlock service status
+    """
+    from interlock.config.home import home_folder
+
+    from .starting import is_running
+
+    path, running = _file(None)[0], is_running(home_folder())
+    installed = f"installed: {plain(str(path))}" if path.exists() else "not installed; `interlock service install` does"
+    text = f"The service is {installed}\nThe hub {'runs' if running else 'does not run'}."
+    _show({"installed": path.exists(), "path": str(path), "running": running}, text, as_json)
+    if not path.exists():
+        ctx.exit(1)
+
+
 def _file(config: Path | None) -> tuple[Path, bytes]:
     """The file of this system, and its content."""
     command = [sys.executable, "-P", "-m", "interlock.cli", "up"]
@@ -164,7 +186,10 @@ def _run(command: list[str], *, may_fail: bool = False) -> None:
         ) from None
     if done.returncode and not may_fail:
         said = (done.stderr or done.stdout).strip()[:300]
-        raise Failure(f"`{shlex.join(command)}` failed: {said}", "see `interlock service install --print`")
+        hint = "see `interlock service install --print`"
+        if "bus" in said.lower():
+            hint = "there is no user session here: run `loginctl enable-linger`, log in again, and repeat this"
+        raise Failure(f"`{shlex.join(command)}` failed: {said}", hint)
 
 
 def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:

@@ -9,9 +9,11 @@ import click
 from .perform import Json, perform, performs, say_rows
 from .show import bold, counted, json_option, one_line, plain, say, say_table, show_json
 
+_AGENT = click.option("--agent", metavar="NAME", help="Only the sessions of this agent.")
+
 
 @click.group(invoke_without_command=True)
-@click.option("--agent", metavar="NAME", help="Only the sessions of this agent.")
+@_AGENT
 @json_option
 @click.pass_context
 def sessions(ctx: click.Context, agent: str | None, as_json: bool) -> None:
@@ -24,8 +26,20 @@ def sessions(ctx: click.Context, agent: str | None, as_json: bool) -> None:
     Example:
       interlock sessions
     """
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, agent=agent, as_json=as_json)
+
+
+@sessions.command("list")
+@_AGENT
+@json_option
+def list_(agent: str | None, as_json: bool) -> None:
+    """List sessions, and who was seen lately.
+
+    \b
+    Example:
+      interlock sessions list --agent cursor
+    """
     found = perform("sessions.list", {"agent": agent})
     if as_json:
         show_json(found)

@@ -19,9 +19,12 @@ from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.conversations import CONVERSATIONS, TURNS, StoredConversation, StoredTurn, turn_id
 from interlock.hub.inferences import INFERENCES, Inference, day_of
+from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
+from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, StoreError
+from interlock.store.documents import AnyCollection
 from interlock.wire.encryption import Encryption
 from interlock.wire.errors import Fault
 
@@ -32,6 +35,8 @@ MOST_TURNS: Final = 10_000
 MOST_TURN_BYTES: Final = 2 * 1024 * 1024
 """Of the messages of one turn."""
 DAY_S: Final = 86_400.0
+PARTS: Final[tuple[AnyCollection, ...]] = (TURNS, STATE_TREES, CHANNEL_CONVERSATIONS)
+"""The collections with a part of a conversation, which is deleted with it."""
 AT_ONCE: Final = 50
 """Conversations deleted at once."""
 T = TypeVar("T")
@@ -170,11 +175,13 @@ class Conversations:
 
     async def _delete(self, ids: list[str]) -> None:
         for id_ in ids:
-            turns = await self._hub_app.store.find(TURNS, conversation=id_)
-            async with self._hub_app.store.transaction() as transaction:
+            store = self._hub_app.store
+            parts = [(each, await store.find(each, conversation=id_)) for each in PARTS]
+            async with store.transaction() as transaction:
                 transaction.delete(CONVERSATIONS, id_)
-                for document in turns:
-                    transaction.delete(TURNS, document.key)
+                for collection, documents in parts:
+                    for document in documents:
+                        transaction.delete(collection, document.key)
 
     @property
     def _settings(self) -> Settings:

@@ -172,7 +172,6 @@ class Host:
     async def delete(self, conversation: str) -> bool:
         """Delete a conversation, and stop its turn first."""
         await self.stop(conversation)
-        await self.states.delete(conversation)
         return await self.conversations.delete(conversation)
 
     async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:

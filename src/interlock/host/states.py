@@ -78,13 +78,6 @@ class States:
         except StoreError as cause:
             raise fault_of(cause) from None
 
-    async def delete(self, conversation: str) -> None:
-        """Delete the trees of a conversation."""
-        found = await self._hub_app.store.find(STATE_TREES, conversation=conversation)
-        async with self._hub_app.store.transaction() as transaction:
-            for document in found:
-                transaction.delete(STATE_TREES, document.key)
-
     def _open(self, stored: StoredTree) -> KeptTree:
         text = self._encryption.open(stored.sealed, stored.id)
         if text is None:

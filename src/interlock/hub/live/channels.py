@@ -26,7 +26,9 @@ class ChannelConversation(msgspec.Struct, frozen=True):
     conversation: str
 
 
-CHANNEL_CONVERSATIONS: Final = Collection("channel_conversations", ChannelConversation, key="id", columns=("name",))
+CHANNEL_CONVERSATIONS: Final = Collection(
+    "channel_conversations", ChannelConversation, key="id", columns=("conversation",)
+)
 
 
 class RegisteredChannels:
