@@ -24,9 +24,9 @@ RULES = Scopes(("/project/**", "/tmp/**"), ("**/.env", "**/secrets/**"), "{path}
 
 
 @contextlib.asynccontextmanager
-async def scoped_hub(folder: Path) -> AsyncIterator[RunningHub]:
-    capabilities = json.dumps({"experimental": {"mcpl": FILES}})
-    meta = json.dumps({"_meta": {"dev.interlock/featureSet": "files.edit"}})
+async def scoped_hub(folder: Path, offer: Any = FILES, *, declared: bool = True) -> AsyncIterator[RunningHub]:
+    capabilities = json.dumps({"experimental": {"mcpl": offer}} if offer is not None else {})
+    meta = json.dumps({"_meta": {"dev.interlock/featureSet": "files.edit"}} if declared else {})
     tools = Tools(feature_sets={"look": "files.edit"})
     server = child("live_server.py", capabilities, meta, scopes={"files.edit": RULES}, tools=tools)
     hub = Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60), approvals=Approvals(hold_s=0, valid_s=600))
@@ -69,6 +69,42 @@ async def test_t115_a_scoped_tool_is_checked_before_its_call_leaves(tmp_path: Pa
         assert [params["scope"]["label"] for params in written] == ["/project/a", "/project/b"]
         assert written[0]["scope"]["payload"] == {"path": "/project/a"}
         assert not [params for params in sent if {"state", "checkpoint"} & params.keys()]
+
+
+UNSCOPED = {
+    "version": "0.4",
+    "featureSets": {"files.edit": {"description": "Edit", "uses": ["tools"], "scoped": False}},
+}
+
+
+@pytest.mark.parametrize(
+    ("offer", "declared"),
+    [(None, True), (None, False), ({"version": 7, "featureSets": []}, True), (UNSCOPED, True)],
+    ids=["no offer", "no offer and no declaration", "an unreadable offer", "not scoped"],
+)
+async def test_t115_the_operators_scopes_hold_whatever_the_server_offers(
+    tmp_path: Path, offer: Any, declared: bool
+) -> None:
+    async with scoped_hub(tmp_path, offer, declared=declared) as hub:
+        if offer is UNSCOPED:
+            await enable(hub, "files.edit")
+        for tool in ("write", "look"):
+            for path in ("/project/secrets/key", "/project/.env"):
+                assert (await write(hub, path, tool))["name"] == "ACCESS_DENIED", (tool, path)
+            assert await write(hub, "/etc/hosts", tool) != "done"
+        heard = await call(hub, "heard")
+        sent = [message["params"] for message in heard if message.get("method") == "tools/call"]
+        assert not [params for params in sent if params["name"] in ("write", "look")]
+
+
+async def test_t115_a_label_that_is_written_as_a_uri_is_judged_decoded(tmp_path: Path) -> None:
+    async with scoped_hub(tmp_path) as hub:
+        await enable(hub, "files.edit")
+        for path in ("/project/%2eenv", "/project/%252Eenv", "/project/%73ecrets/key", "/project/a%00"):
+            denied = await write(hub, path)
+            assert (denied["name"], denied["gate"]) == ("ACCESS_DENIED", "scopes"), path
+        assert (await write(hub, "/project%2f..%2f..%2fetc/x"))["name"] == "APPROVAL_PENDING"
+        assert await write(hub, "/project/100%25") == "done"
 
 
 async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(

@@ -19,6 +19,7 @@ from standardwebhooks import Webhook
 
 from interlock.config.live_settings import Hook, Live, LiveRule, LiveWebhook
 from interlock.config.settings import Rate
+from interlock.hub.live import hooks
 
 from .running_hub import RawClient, RunningHub, running_hub, until
 from .test_journal import entries
@@ -33,9 +34,9 @@ async def hook_hub(
     folder: Path, monkeypatch: pytest.MonkeyPatch, rate: Rate | None = None, agent: str = "mine", **live: Any
 ) -> AsyncIterator[RunningHub]:
     monkeypatch.setenv("CI_SECRET", SECRET)
-    hooks = {"ci": Hook(agent=agent, secret_env="CI_SECRET", rate=rate or Rate(per_minute=1000))}
+    hook = Hook(agent=agent, secret_env="CI_SECRET", rate=rate or Rate(per_minute=1000))
     settings = Live(rules=WAKE, wakes_per_hour=None, **live)
-    async with running_hub(folder, {}, live=settings, hooks=hooks) as hub:
+    async with running_hub(folder, {}, live=settings, hooks={"ci": hook}) as hub:
         yield hub
 
 
@@ -132,6 +133,18 @@ async def test_t111_a_webhook_has_a_rate_of_its_own(tmp_path: Path, monkeypatch:
     async with hook_hub(tmp_path, monkeypatch, Rate(per_minute=2)) as hub:
         statuses = [(await post(hub, BODY, signed(BODY, f"m{number}")))[0] for number in range(3)]
         assert statuses == [200, 200, 429]
+
+
+async def test_t111_unsigned_messages_neither_silence_a_webhook_nor_find_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "UNVERIFIED", Rate(per_minute=4))
+    async with hook_hub(tmp_path, monkeypatch) as hub:
+        names = ("ci", "none", "ci", "none", "ci", "none")
+        assert [(await post(hub, BODY, {}, name))[0] for name in names] == [401, 401, 401, 401, 429, 429]
+        assert (await post(hub, BODY, signed(BODY)))[0] == 200
+        large = b"x" * 70_000
+        assert {(await post(hub, large, {}, name))[0] for name in ("ci", "none")} == {413}
 
 
 async def test_a_webhook_reaches_a_waiting_official_client_at_once(

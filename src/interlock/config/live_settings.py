@@ -90,7 +90,8 @@ class Live(msgspec.Struct, frozen=True):
     keep_days: Annotated[int, Meta(ge=1, le=365)] = 7
     """How long the hub knows an event again that is sent a second time."""
     ask_s: Annotated[float, Meta(ge=0, le=86_400)] = 1800.0
-    """After an event, an agent's tools that change something need a person's approval for this long."""
+    """After an event, or a message of a room, an agent's tools that change something need a person's approval for this
+    long."""
 
 
 class ServerLive(msgspec.Struct, frozen=True):

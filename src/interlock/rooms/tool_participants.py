@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.hub.auth.principals import LOCAL_AGENT
 from interlock.hub.calls.call import Caller
-from interlock.hub.handlers.rooms import RoomResult
+from interlock.hub.handlers.rooms import RoomMessage, RoomResult
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search import room_definitions as tools
 from interlock.protocols.mcpx import kinds
@@ -185,8 +185,8 @@ class ToolParticipants:
         finally:
             one.waiting -= 1
             one.used_at = time.monotonic()
-        messages: list[str] = []
-        while len(messages) < MOST_MESSAGES and sum(map(len, messages)) < MOST_CHARS:
+        messages: list[RoomMessage] = []
+        while len(messages) < MOST_MESSAGES and sum(len(message.text) for message in messages) < MOST_CHARS:
             envelope = one.read()
             if envelope is None:
                 break
@@ -198,8 +198,8 @@ class ToolParticipants:
         return RoomResult(facts, messages)
 
 
-def _message(envelope: Envelope) -> str:
-    """A message for a model. Its first line is the gateway's word: who wrote the rest, and what it is."""
+def _message(envelope: Envelope) -> RoomMessage:
+    """A message for a model. Its label is the gateway's word."""
     head: dict[str, object] = {"from": envelope.sender, "kind": envelope.kind.text, "id": envelope.id}
     if envelope.to:
         head["to"] = envelope.to
@@ -207,4 +207,4 @@ def _message(envelope: Envelope) -> str:
         head["about"] = envelope.correlation_id
     payload = msgspec.json.decode(envelope.payload, type=dict[str, Any])
     said = payload.get("text") if envelope.kind.type == kinds.CHAT else None
-    return f"{msgspec.json.encode(head).decode()}\n{said if isinstance(said, str) else envelope.payload.decode()}"
+    return RoomMessage(head, said if isinstance(said, str) else envelope.payload.decode(), payload)

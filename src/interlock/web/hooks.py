@@ -19,7 +19,6 @@ def hook_routes(hub_app: HubApp) -> list[Route]:
         try:
             if (refusal := hub_app.refusal) is not None:
                 raise refusal[1]
-            hub_app.live.hooks.check(name)
             body = await _body(request)
             answer = await hub_app.live.hooks.receive(name, dict(request.headers), body)
         except Fault as fault:

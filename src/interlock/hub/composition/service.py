@@ -63,7 +63,7 @@ def build_service(
         background,
         live.offers,
     )
-    rooms = RoomHandler(listings.recorded_requests, background)
+    rooms = RoomHandler(listings.recorded_requests, calls.judging, live.deliveries, background)
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,

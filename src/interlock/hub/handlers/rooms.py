@@ -13,12 +13,17 @@ import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
+from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.hub.tool_search.room_definitions import ROOM_SCHEMAS, ROOM_TOOLS, ROOM_URI
+from interlock.judge.results import judge_result
+from interlock.judge.text import show_hidden
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.results import complete, refusal_result
+from interlock.protocols.mcpx.system import GATEWAY
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -27,13 +32,23 @@ if TYPE_CHECKING:
 FITS = "arguments must fit the tool's input schema"
 
 
+class RoomMessage(msgspec.Struct, frozen=True):
+    """A message of another participant, before it was judged."""
+
+    label: dict[str, object]
+    """The hub's own words: who wrote the text, and what it is."""
+    text: str
+    payload: object
+    """Everything that it says, decoded."""
+
+
 class RoomResult(msgspec.Struct):
     """The result of a tool for rooms."""
 
     facts: dict[str, object]
     """The hub's own words."""
-    messages: list[str] = []
-    """What other participants said, each to stand in a content block of its own."""
+    messages: list[RoomMessage] = []
+    """Each stands in a content block of its own."""
 
 
 class RoomClients(Protocol):
@@ -51,8 +66,12 @@ class RoomClients(Protocol):
 class RoomHandler:
     """Serves the tools and resources of rooms."""
 
-    def __init__(self, requests: RecordedRequests, background: BackgroundTasks) -> None:
+    def __init__(
+        self, requests: RecordedRequests, judging: Judging, deliveries: Deliveries, background: BackgroundTasks
+    ) -> None:
         self._requests = requests
+        self._judging = judging
+        self._deliveries = deliveries
         self._background = background
         self._clients: RoomClients | None = None
         self._arguments = ArgumentCheck(ROOM_SCHEMAS)
@@ -83,7 +102,7 @@ class RoomHandler:
         work = asyncio.ensure_future(self._room_clients().perform(caller, exchange.session, name, arguments))
         # A client that gives up waiting must not take messages that nobody reads.
         exchange.on_cancel = lambda reason: _give_up(work)
-        self._background.begin(self._finish(exchange, ticket, work), exchange)
+        self._background.begin(self._finish(exchange, caller, ticket, work), exchange)
 
     def read(self, exchange: Exchange, caller: Caller, uri: str) -> None:
         """Answer `resources/read` for the resource of a room."""
@@ -92,9 +111,12 @@ class RoomHandler:
         result = msgspec.json.encode({"contents": [content]})
         exchange.result(complete(result, ttl_ms=0) if exchange.dialect.modern else result)
 
-    async def _finish(self, exchange: Exchange, ticket: Ticket, work: asyncio.Future[RoomResult]) -> None:
+    async def _finish(
+        self, exchange: Exchange, caller: Caller, ticket: Ticket, work: asyncio.Future[RoomResult]
+    ) -> None:
         try:
             found = await work
+            said = await self._judged(caller, found.messages)
         except Fault as fault:
             self._requests.end(ticket, good=False)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
@@ -103,15 +125,28 @@ class RoomHandler:
             self._requests.end(ticket, good=False)
             raise
         self._requests.end(ticket, good=True)
-        texts = [msgspec.json.encode(found.facts).decode(), *found.messages]
+        texts = [msgspec.json.encode(found.facts).decode(), *said]
         blocks = [{"type": "text", "text": text} for text in texts]
         result = msgspec.json.encode({"content": blocks, "structuredContent": found.facts})
         exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    async def _judged(self, caller: Caller, messages: list[RoomMessage]) -> list[str]:
+        """Messages as a model reads them. From now on the agent's tools that change something ask a person."""
+        if any(message.label["from"] != GATEWAY for message in messages):
+            self._deliveries.touch(caller.principal.id)
+        return await self._judging.elsewhere(lambda: [shown(message) for message in messages]) if messages else []
 
     def _room_clients(self) -> RoomClients:
         if self._clients is None:
             raise Fault("SERVER_NOT_READY", "the rooms are being opened", retry_after_ms=500)
         return self._clients
+
+
+def shown(message: RoomMessage) -> str:
+    """A message with its label on the first line, hidden characters visible. Pure and slow: it searches the text."""
+    found = judge_result(message.payload)
+    label = message.label | ({"warnings": [finding.message for finding in found]} if found else {})
+    return show_hidden(f"{msgspec.json.encode(label).decode()}\n{message.text}")
 
 
 def _give_up(work: asyncio.Future[RoomResult]) -> None:

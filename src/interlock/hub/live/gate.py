@@ -1,6 +1,6 @@
-"""The live gate: after an event from outside reached an agent, its tools that change something ask a person.
+"""The live gate: after an event or a room's message reached an agent, its tools that change something ask a person.
 
-An event is untrusted text in the agent's context. That holds in every mode but `observe`, which only records.
+Both are untrusted text in the agent's context. That holds in every mode but `observe`, which only records.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class LiveGate:
         if self._mode == "observe":
             self._note(target.server, f"would ask before {target.name} for {principal.id}: {RULE}")
             return PASS
-        return Ask(f"{target.tool.exposed} needs a person's approval: {principal.id} was given an event.", RULE)
+        return Ask(
+            f"{target.tool.exposed} needs a person's approval: {principal.id} was given a message from outside.", RULE
+        )
 
     def check(self, target: Target) -> Check | None:
         """None: decided per tool; arguments do not matter."""

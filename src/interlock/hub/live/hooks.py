@@ -30,7 +30,7 @@ from interlock.wire.messages import check_shape
 MAX_BYTES: Final = 64 * 1024
 MAX_ID: Final = 256
 UNVERIFIED: Final = Rate(per_minute=600)
-"""Messages to one webhook whose signature is looked at."""
+"""Messages without a good signature, to all webhooks together, before their senders are told to wait."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_:-]{1,60}(?:\.[A-Za-z0-9_:-]{1,60}){0,5}\Z")
 
 
@@ -44,25 +44,34 @@ class Hooks:
         self._unverified = Meters("webhook")
         self._verified = Meters("webhook")
 
-    def check(self, name: str) -> None:
-        """Refuse a message before its body is read. Raises RATE_LIMITED, and AUTH_REQUIRED where nobody could sign."""
-        if name not in self._settings():
-            raise _not_signed()
-        self._unverified.take(name, UNVERIFIED, time.monotonic())
-
     async def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> PushResult:
         """Take a message. Raises a `Fault` to refuse it; the sender may send it again."""
         hook = self._settings().get(name)
         if hook is None:
+            self._count_unverified()
             raise _not_signed()
         try:
-            id_ = _verified(hook, headers, body)
+            id_ = self._id_of(hook, headers, body)
             self._verified.take(name, hook.rate, time.monotonic())
             return await self._intake.take(_event(name, id_, body), (hook.agent,))
         except Fault as fault:
             claimed = {key.lower(): value for key, value in headers.items()}.get("webhook-id", "")
             self._refusals.add(PREFIX + name, "POST", "", claimed, fault)
             raise
+
+    def _id_of(self, hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
+        try:
+            return _verified(hook, headers, body)
+        except Fault:
+            self._count_unverified()
+            raise
+
+    def _count_unverified(self) -> None:
+        """Count a message after its signature was looked at, so that no flood silences those who sign.
+
+        All names count together, unknown ones too, so that no answer tells which webhooks exist. Raises RATE_LIMITED.
+        """
+        self._unverified.take("", UNVERIFIED, time.monotonic())
 
 
 def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:

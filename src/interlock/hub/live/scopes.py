@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.config.settings import Server
+from interlock.config.settings import Scopes, Server
 from interlock.hub.approvals.decision import Question
 from interlock.hub.approvals.full_view import full_view
 from interlock.hub.approvals.inbox import Inbox
@@ -25,8 +25,8 @@ from interlock.hub.catalog.target import Target
 from interlock.hub.live.features import Features
 from interlock.protocols.mcpl.authorization import judge_scope
 from interlock.protocols.mcpl.errors import feature_set_disabled
-from interlock.protocols.mcpl.feature_sets import TOOL_FEATURE_SET
-from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope
+from interlock.protocols.mcpl.feature_sets import TOOL_FEATURE_SET, ScopeRules
+from interlock.protocols.mcpl.scopes import Elevate, ElevateResult, Scope, ScopeDecision, decide, derive_label
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
@@ -55,16 +55,23 @@ class ScopeGate:
         return PASS
 
     def check(self, target: Target) -> Check | None:
-        """Judge calls of a tool that belongs to a feature set, by what is on at that moment."""
+        """Judge calls of a tool that belongs to a feature set, by what is on at that moment.
+
+        The operator's scopes hold also where the server no longer offers, or declares, the feature set.
+        """
         feature = self.feature_of(target)
-        if feature is None:
+        settings = self._settings().get(target.server)
+        scopes = {} if settings is None or target.tool is None else settings.scopes
+        if feature is None and not scopes:
             return None
 
         def judge(call: Call) -> Verdict:
             live = self._connections.of(target.server)
-            if live is None:
-                return PASS  # the server speaks plain MCP
-            return self._off(live, feature, call) or _judged(live, feature, call)
+            if feature is None:
+                return _undeclared(live, scopes, call)
+            if live is None:  # the server speaks plain MCP
+                return PASS if feature not in scopes else _by_rules(feature, scopes[feature], call)
+            return self._off(live, feature, call) or _judged(live, feature, scopes.get(feature), call)
 
         return judge
 
@@ -90,20 +97,65 @@ class ScopeGate:
         return named or _declared(target.tool)
 
 
-def _judged(live: LiveConnection, feature: str, call: Call) -> Verdict:
+def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call) -> Verdict:
     """The verdict on the scope of a call. Raises where the arguments give no label."""
     declared = live.state.offer.feature_sets.get(feature)
     if declared is None or not declared.scoped or not live.state.active.enabled(feature):
-        return PASS
-    arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
+        return PASS if rules is None else _by_rules(feature, rules, call)
+    arguments = _arguments(call)
     label, decision = judge_scope(live.state, feature, arguments, None)
     if decision.outcome == "deny":
-        fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {label[:200]}")
-        return Refuse(fault, f"scope {feature}: blacklist {decision.pattern}")
+        return _denied(feature, label, decision, call)
     # The server is told this scope, never one that a client wrote.
     call.scope = msgspec.json.encode(Scope(label, dict(arguments)))
-    if decision.outcome == "allow":
-        return PASS
+    return PASS if decision.outcome == "allow" else _ask(feature, label, call)
+
+
+def _by_rules(feature: str, rules: Scopes, call: Call) -> Verdict:
+    """The verdict of the operator's own rules, whatever the server says. Raises where the arguments give no label."""
+    if rules.label is None:
+        hint = f"set `label` in [servers.{call.target.server}.scopes.{feature!r}]"
+        fault = Fault("ACCESS_DENIED", f"the server no longer says what {call.target.name} acts on", hint=hint)
+        return Refuse(fault, f"scope {feature}: no label")
+    label = derive_label(rules.label, _arguments(call))
+    decision = decide(ScopeRules(rules.whitelist, rules.blacklist), label)
+    if decision.outcome == "deny":
+        return _denied(feature, label, decision, call)
+    return PASS if decision.outcome == "allow" else _ask(feature, label, call)
+
+
+def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call: Call) -> Verdict:
+    """The verdict on a tool without a feature set, of a server whose feature sets have scopes.
+
+    A server that withdraws a set withdraws its tools' declarations too. So the rules of a set that is not offered hold
+    for every tool whose arguments give a label.
+    """
+    offered = {} if live is None else live.state.offer.feature_sets
+    for feature, rules in scopes.items():
+        if feature in offered or rules.label is None:
+            continue
+        try:
+            label = derive_label(rules.label, _arguments(call))
+        except Fault:
+            continue
+        decision = decide(ScopeRules(rules.whitelist, rules.blacklist), label)
+        if decision.outcome == "deny":
+            return _denied(feature, label, decision, call)
+        if decision.outcome == "ask":
+            return _ask(feature, label, call)
+    return PASS
+
+
+def _arguments(call: Call) -> Mapping[str, object]:
+    return call.arguments if isinstance(call.arguments, Mapping) else {}
+
+
+def _denied(feature: str, label: str, decision: ScopeDecision, call: Call) -> Refuse:
+    fault = Fault("ACCESS_DENIED", f"{call.target.name} may not act on {label[:200]}")
+    return Refuse(fault, f"scope {feature}: blacklist {decision.pattern}")
+
+
+def _ask(feature: str, label: str, call: Call) -> Ask:
     question = f"{call.target.name} would act on {label[:200]}, which the scopes of {feature} do not name."
     return Ask(question, f"scope {feature}: not on its whitelist")
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
+from urllib.parse import unquote
 
 import msgspec
 
@@ -16,6 +17,9 @@ from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, decode,
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.patterns import DENIED_NAMES, PatternError, PatternSet, compile_pattern
 from interlock.wire.errors import Fault
+
+DECODED: Final = 3
+"""Rounds of percent-decoding in which a denied name is looked for."""
 
 
 class Scope(Value, frozen=True):
@@ -59,9 +63,10 @@ def read_scope(params: bytes) -> Scope | None:
 
 def decide(rules: ScopeRules, label: str) -> ScopeDecision:
     """The verdict of the rules on a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
-    if _CONTROL.search(label):
+    decoded = _decoded(label)
+    spellings = {made for each in decoded for made in (each, plain(each), plain(each.replace("\\", "/")))}
+    if any(_CONTROL.search(each) for each in decoded):
         return ScopeDecision("deny")
-    spellings = {label, plain(label), plain(label.replace("\\", "/"))}
     for text in rules.blacklist:
         try:
             pattern = compile_pattern(text, DENIED_NAMES)
@@ -72,7 +77,7 @@ def decide(rules: ScopeRules, label: str) -> ScopeDecision:
             return ScopeDecision("deny", text)
     for text in rules.whitelist:
         try:
-            allowed = all(PatternSet((text,)).allows(spelling) for spelling in (label, plain(label)))
+            allowed = all(PatternSet((text,)).allows(spelling) for each in decoded for spelling in (each, plain(each)))
         except PatternError:
             continue
         if allowed:
@@ -122,6 +127,14 @@ def agreed_label(template: str | None, arguments: Mapping[str, object], claimed:
             data={"field": "scope.label", "derived": derived},
         )
     return derived
+
+
+def _decoded(label: str) -> list[str]:
+    """The label, and what it says after each round of percent-decoding: a server may decode a URI once or twice."""
+    found = [label]
+    while len(found) <= DECODED and (further := unquote(found[-1])) != found[-1]:
+        found.append(further)
+    return found
 
 
 _PLACE = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
