@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,11 +123,19 @@ lock = open({str(outside.own / "late")!r}, "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
 while True: time.sleep(60)
 """
+    held: list[dict[str, Any]] = []
+    monkeypatch.setattr(running, "_take", held.append)
     monkeypatch.setattr(launcher_client, "START_S", 0.0)
     with pytest.raises(ContainmentRefused, match="it took too long"):
         run(outside.containment(backend), code)
     assert not running._starting
+    deadline = time.monotonic() + 60
+    while not held:
+        assert time.monotonic() < deadline, "the launcher does not answer"
+        time.sleep(0.01)
     monkeypatch.undo()
+    for message in held:
+        running._take(message)
     # Its end is reported before that of a server that was started later.
     ended(run(outside.containment(backend), "pass"))
     deadline = time.monotonic() + 60

@@ -126,7 +126,7 @@ async def test_t82_an_agents_registration_waits_for_a_person_and_gains_nothing_b
         ({"source": "import subprocess\nsubprocess.run(['id'])\n"}, "CODE_SAFETY_VIOLATION"),
         ({"source": SOURCE + "eval('1')\n"}, "CODE_SAFETY_VIOLATION"),
         (
-            {"source": "from interlock.containment.launching import *\nsubprocess.run(['id'])\n"},
+            {"source": "from interlock.containment.launcher_client import *\nsubprocess.run(['id'])\n"},
             "CODE_SAFETY_VIOLATION",
         ),
         ({"source": "from asyncio import *\ncreate_subprocess_exec('id')\n"}, "CODE_SAFETY_VIOLATION"),
