@@ -69,6 +69,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "channels": Entry("channels:channels", "List, open and close channels of servers."),
         "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
         "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
+        "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),
     },
     "Live": {
         "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
@@ -76,7 +77,6 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "usage": Entry("features:usage", "Count the events, inferences, tokens and cost of servers and conversations."),
     },
     "Rooms": {
-        "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),
         "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
     },
     "Write": {

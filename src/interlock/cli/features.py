@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .perform import BECAUSE, Json, performs, say_rows
-from .show import bold, coloured, plain, say, say_table
+from .show import bold, coloured, counted, plain, say, say_table
 
 STATES = {"waiting": "yellow", "delivered": "green", "dropped": "red"}
 
@@ -144,10 +144,14 @@ def _usage(row: Json) -> tuple[str, ...]:
     named = [plain(row[name]) for name in ("server", "feature_set", "agent", "conversation")]
     counts = []
     if row["events"]:
-        counts.append(f"{row['events']} events, {row['wakes']} wakes, about {row['tokens']} tokens")
+        counts.append(
+            f"{counted(row['events'], 'event')}, {counted(row['wakes'], 'wake')}, about {row['tokens']} tokens"
+        )
         counts.append(f"{row['held']} held, {row['dropped']} dropped")
     if row["inferences"]:
-        counts.append(f"{row['inferences']} inferences, {row['input_tokens']} tokens in, {row['output_tokens']} out")
+        tokens = f"{row['input_tokens']} tokens in, {row['output_tokens']} out"
+        counts.append(f"{counted(row['inferences'], 'inference')}, {tokens}")
         counts += [f"{row['failed']} failed"] if row["failed"] else []
         counts.append(f"cost {row['cost']:.4f}")
-    return bold(named[0] or "-"), *(name or "-" for name in named[1:]), "; ".join(counts)
+    # A conversation of the hub's own belongs to no server.
+    return bold(named[0] or "(the hub)"), *(name or "-" for name in named[1:]), "; ".join(counts)
