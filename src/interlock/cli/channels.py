@@ -13,7 +13,7 @@ from .show import plain, say
 
 @click.group()
 def channels() -> None:
-    """List, open and close the channels of servers.
+    """List, open and close channels of servers.
 
     Conversations take messages from channels and put their answers there, as [channels.NAME] in interlock.toml says.
 
