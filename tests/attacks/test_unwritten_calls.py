@@ -14,6 +14,7 @@ import pytest
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Hub, Timeouts
+from interlock.hub.audit import write_failures
 from interlock.hub.audit.search import search
 from interlock.store import sqlite as sqlite_module
 from interlock.store.records import Search
@@ -49,6 +50,12 @@ async def readiness(hub: RunningHub) -> tuple[int, Any]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite waits for the other program for longer than any test runs."""
     monkeypatch.setattr(sqlite_module, "BUSY_S", 600.0)
+
+
+@pytest.fixture(autouse=True)
+def _bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of the product. Other tests have a longer one."""
+    monkeypatch.setattr(write_failures, "MAX_UNWRITTEN_S", 1.0)
 
 
 async def test_t34_calls_stop_when_the_oldest_entry_is_older_than_promised_and_resume(
