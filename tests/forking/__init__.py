@@ -33,8 +33,14 @@ def _socket() -> str:
     folder = tempfile.TemporaryDirectory(prefix="fork-")
     path = f"{folder.name}/socket"
     line = [sys.executable, str(HERE / "fork_server.py"), path]
+    # In a session of its own, so that a signal to this one's processes does not reach it.
     server = subprocess.Popen(
-        line, cwd=folder.name, env={"PYTHONPATH": str(SOURCE)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        line,
+        cwd=folder.name,
+        env={"PYTHONPATH": str(SOURCE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert server.stdin is not None
     assert server.stdout is not None

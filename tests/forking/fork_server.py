@@ -25,6 +25,8 @@ PRELOADED: Final = ("interlock", "mcp")
 COMMAND_LINE: Final = ("interlock.cli", "interlock.cli.app", "interlock.web.run")
 """Modules of `python -m interlock.cli`."""
 LENGTH: Final = 4
+PATIENCE_S: Final = 60.0
+"""A program says at once what it wants. One that was stopped must not hold up the others."""
 
 
 class Start(NamedTuple):
@@ -63,22 +65,32 @@ class ForkServer:
 
     def _accept(self) -> None:
         program, _ = self._listener.accept()
+        program.settimeout(PATIENCE_S)
+        streams: list[int] = []
         try:
             head, streams, _, _ = socket.recv_fds(program, LENGTH, 3)
             words = _received(program, int.from_bytes(head, "big")).split(b"\0")
-        except (OSError, ValueError):
+            count = int(words[1])
+            start = Start(
+                os.fsdecode(words[0]),
+                [os.fsdecode(word) for word in words[2 : 2 + count]],
+                dict(word.split(b"=", 1) for word in words[2 + count :]),
+            )
+        except (OSError, ValueError, IndexError):
+            # The program was killed before it had said everything.
+            for number in streams:
+                os.close(number)
             program.close()
             return
-        count = int(words[1])
-        start = Start(
-            os.fsdecode(words[0]),
-            [os.fsdecode(word) for word in words[2 : 2 + count]],
-            dict(word.split(b"=", 1) for word in words[2 + count :]),
-        )
+        program.settimeout(None)
         _preload(start.arguments)
         process = os.fork()
         if process == 0:
-            self._become(program, streams, start)
+            try:
+                self._become(program, streams, start)
+            finally:
+                # Whatever happens, a fork is no second server.
+                os._exit(1)
         for number in streams:
             os.close(number)
         self._programs[process] = program
@@ -171,8 +183,8 @@ def _imports(script: str) -> tuple[str, ...]:
 
 
 def _preload(arguments: list[str]) -> None:
-    script = next(word for word in arguments if word not in ("-P", "-I", "-u"))
     try:
+        script = next(word for word in arguments if word not in ("-P", "-I", "-u"))
         before = len(sys.modules)
         for name in COMMAND_LINE if script == "-m" else _imports(script):
             importlib.import_module(name)
