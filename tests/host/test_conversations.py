@@ -164,6 +164,7 @@ async def test_t141_a_call_waits_for_a_person_and_a_model_never_acts_as_one(tmp_
         await hub.new_key("coder")
         sent = await perform(hub, "chat.send", text="Hi", agent="coder")
         await perform(hub, "chat.read", conversation=sent["conversation"], turn=0)
+        await hub.host.idle(sent["conversation"], 60)
         await hub.operate("keys.revoke", agent="coder")
         turn = await hub.host.send(sent["conversation"], "Please add.")
         with pytest.raises(Fault, match="no longer valid"):
