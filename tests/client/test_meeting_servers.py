@@ -227,7 +227,8 @@ async def test_a_server_that_is_not_there_is_not_an_old_one() -> None:
 class Forgetful:
     """A server of the handshake era that forgets its sessions when told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: int = 404, body: bytes = b"") -> None:
+        self.refusal = status, body
         self.sessions = 0
         self.known = ""
         self.calls: list[tuple[str, str]] = []
@@ -245,15 +246,21 @@ class Forgetful:
         session = seen.headers.get("mcp-session-id", "")
         self.calls.append((method, session))
         if session != self.known:
-            await seen.reply(404)
+            await seen.reply(*self.refusal)
         elif "id" in seen.message:
             await seen.result({"in": session})
         else:
             await seen.reply(202)
 
 
-async def test_a_lost_session_is_opened_again_and_idempotent_requests_sent_again(visit) -> None:
-    server = Forgetful()
+BAD_SESSION = (
+    b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID"},"id":null}'
+)
+
+
+@pytest.mark.parametrize("refusal", [(404, b""), (400, BAD_SESSION)], ids=["404", "400"])
+async def test_a_lost_session_is_opened_again_and_idempotent_requests_sent_again(visit, refusal) -> None:
+    server = Forgetful(*refusal)
     connection, _ = await visit(server)
     server.known = "gone"
     results = await asyncio.gather(*(connection.request("tools/list") for _ in range(5)))

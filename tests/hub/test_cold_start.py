@@ -50,3 +50,31 @@ async def test_a_server_that_starts_too_slowly_is_listed_with_its_last_approved_
             web.gate.set()
             assert text_of(await call) == "fine"
             assert (await client.legacy("tools/list"))["result"]["tools"] == tools
+
+
+async def test_a_call_of_a_server_that_starts_waits_until_its_tools_are_known(tmp_path: Path) -> None:
+    async with Gated() as web:
+        web.gate.clear()
+        servers = {"web": Server(url=web.url, era="legacy")}
+        async with running_hub(tmp_path, servers, wait=False, hub=PATIENT) as hub:
+            good, unknown = (
+                asyncio.create_task(RawClient(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": {}}))
+                for name in ("web__ok", "web__nothing")
+            )
+            waiting = hub.hub_app._calls.background
+            await until(lambda: len(waiting) == 2 or good.done() or unknown.done())
+            web.gate.set()
+            assert text_of(await good) == "fine"
+            assert "Unknown tool" in (await unknown)["error"]["message"]
+
+
+async def test_a_server_with_pinned_tools_is_not_waited_for(tmp_path: Path) -> None:
+    async with Gated() as web:
+        servers = {"web": Server(url=web.url, era="legacy")}
+        async with running_hub(tmp_path, servers, hub=PATIENT):
+            pass
+        web.gate.clear()
+        async with running_hub(tmp_path, servers, wait=False, hub=PATIENT) as hub:
+            listed = await RawClient(hub.url + "/mcp").modern("tools/list")
+            assert "web__ok" in {tool["name"] for tool in listed["result"]["tools"]}
+            web.gate.set()

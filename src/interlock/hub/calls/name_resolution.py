@@ -11,8 +11,18 @@ from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target, TargetKind
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
+
+
+class StillStarting(Fault):
+    """A server has not listed its tools yet, and the name may be one of them."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        message = f"{upstream.id} is still starting: its tools are not known yet"
+        super().__init__("SERVER_NOT_READY", message, retry_after_ms=1000)
+        self.upstream = upstream
 
 
 class NameResolution:
@@ -94,8 +104,7 @@ class NameResolution:
             if problem is not None:
                 hint = f"see `interlock logs {server}`"
                 raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", hint=hint, retry_after_ms=10_000)
-            message = f"{server} is still starting: its tools are not known yet"
-            raise Fault("SERVER_NOT_READY", message, retry_after_ms=1000)
+            raise StillStarting(upstream)
 
 
 def _withheld(name: str, decision: str) -> Fault:

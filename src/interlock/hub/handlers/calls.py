@@ -8,8 +8,9 @@ from interlock.hub.auth.access import Access
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Call, Caller, Plan
 from interlock.hub.calls.dispatch import result_pages as pages
+from interlock.hub.calls.name_resolution import StillStarting
 from interlock.hub.calls.pipeline.dry_run import DryRun
-from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.calls.pipeline.pipeline import MOST_WAITING, Pipeline
 from interlock.hub.calls.recording import trace_of
 from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict
 from interlock.hub.handlers.rooms import RoomHandler
@@ -17,6 +18,7 @@ from interlock.hub.live.tools import EVENTS_URI, LIVE_TOOLS, LiveTools
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.handler import KERNEL_TOOLS, ToolSearchHandler, inner_call
 from interlock.hub.tool_search.room_definitions import ROOM_TOOLS
+from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
@@ -82,13 +84,33 @@ class CallHandler:
             name = inner_call(fields)
         if self._contexts.kept:
             self._contexts.used(caller, exchange.session, name)
-        plan = self._pipeline.plan(caller, "tool", name, exchange)
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, exchange)
+        except StillStarting as starting:
+            if len(self._background) >= MOST_WAITING:
+                raise
+            self._background.begin(self._call_when_listed(exchange, caller, name, fields, starting.upstream), exchange)
+            return
         arguments = exchange.preview.arguments
         if fields is None and arguments is not None:
             call = Call(exchange, caller, plan.target, arguments)
         else:
             call = Call.of(exchange, caller, plan.target, fields)
         self._pipeline.submit(call, plan)
+
+    async def _call_when_listed(
+        self, exchange: Exchange, caller: Caller, name: str, fields: dict[str, msgspec.Raw] | None, upstream: Upstream
+    ) -> None:
+        """Call a tool of a server that starts, as soon as its tools are known."""
+        await self._pipeline.listed(upstream, name)
+        if not exchange.open:
+            return
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, exchange)
+        except StillStarting as fault:
+            self._pipeline.record_unresolved(exchange, caller, "tool", name, fault)
+            raise
+        self._pipeline.submit(Call.of(exchange, caller, plan.target, fields), plan)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: return the verdict of the gates without making the call."""

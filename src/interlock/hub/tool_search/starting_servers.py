@@ -1,4 +1,4 @@
-"""Servers that have not listed their tools yet: lists wait for them a while, then show their pinned tools.
+"""Servers that have not listed their tools yet: lists show their pinned tools, or wait for them a while.
 
 Many clients read the list once, right after the hub was started. An empty list would leave them without tools. The
 pinned tools of a server are those that were approved when it was last seen. Its own offer replaces them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from interlock.config.settings import Config
 from interlock.hub.approvals.remembered_tools import remembered
@@ -20,6 +21,10 @@ from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store
+
+BEFORE_PINNED_S: Final = 0.3
+"""How long a list waits for a server whose pinned tools can be shown. Agents that start the hub themselves begin their
+first turn without its tools after one or two seconds."""
 
 
 class StartingServers:
@@ -52,7 +57,10 @@ class StartingServers:
         return [each for each in starting if self._waits_for(each) and self._access.reaches(principal, each.id)]
 
     async def wait(self, starting: Iterable[Upstream]) -> None:
-        """Wait until the servers are listed or down, each at most for `first_list_s` since it began to start."""
+        """Wait until the servers are listed or down, each at most for `first_list_s` since it began to start.
+
+        A server with pinned tools is not waited for longer than a moment.
+        """
         await asyncio.gather(*(self._wait_for(each) for each in starting))
 
     async def on_configured(self, servers: Iterable[str]) -> None:
@@ -77,11 +85,10 @@ class StartingServers:
         return self._left_s(upstream) > 0 or shown is None or not shown.done()
 
     async def _wait_for(self, upstream: Upstream) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, self._left_s(upstream))):
-                await upstream.supervisor.started()
-        except TimeoutError:
-            await self._show_pinned(upstream)
+        left_s = max(0.0, self._left_s(upstream))
+        if await _started(upstream, min(left_s, BEFORE_PINNED_S)) or await self._show_pinned(upstream):
+            return
+        await _started(upstream, max(0.0, self._left_s(upstream)))
 
     def _left_s(self, upstream: Upstream) -> float:
         return upstream.supervisor.began + self._config().hub.timeouts.first_list_s - time.monotonic()
@@ -103,3 +110,13 @@ class StartingServers:
             # The server was listed meanwhile, and its pinned tools may have replaced that list.
             upstream.lists_changed()
         return True
+
+
+async def _started(upstream: Upstream, within_s: float) -> bool:
+    """Wait until a server is listed or down. False if the time is up."""
+    try:
+        async with asyncio.timeout(within_s):
+            await upstream.supervisor.started()
+    except TimeoutError:
+        return False
+    return True

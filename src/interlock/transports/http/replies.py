@@ -28,7 +28,7 @@ from interlock.transports.http.reply import Failed, Reply
 from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, NAMES_REQUEST, PROGRESS
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import Failure, Id, Message, Notification, Request, Result
@@ -325,14 +325,14 @@ class Call(msgspec.Struct, eq=False):
         if status in (301, 302, 303, 307, 308):
             self._redirected(status in (307, 308))
             return
-        if status == 404 and self.session is not None:
+        error = read_error(body)
+        if self.session is not None and (status == 404 or (status == 400 and _is_about_session(error))):
             self.link.lose_session(self, self.session)
             return
         if status in (401, 403) and self.link.authorized is not None:
             challenge = self._headers.get(b"www-authenticate", b"").decode("latin-1")
             if self.link.authorized.refused(self, status, challenge):
                 return
-        error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
             self._take_answer(Failure(self.id, error))
             return
@@ -360,3 +360,8 @@ class Call(msgspec.Struct, eq=False):
 
     def _lose(self, name: str, why: str, hint: str = "") -> None:
         self.link.lose(self, Fault(name, why, hint=hint))
+
+
+def _is_about_session(error: ErrorObject | None) -> bool:
+    """Whether a server refuses a session that it does not know. Some answer 400 where the specification has 404."""
+    return error is not None and "session" in error.message.lower()
