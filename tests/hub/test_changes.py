@@ -171,6 +171,10 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
 ) -> None:
     own = Growing("growing")
     async with own.http() as address, running_hub(tmp_path, {"a": Server(url=address.url, era=era)}) as hub:
+        shared = hub.hub_app.upstreams["a"].pool.shared
+        assert shared is not None
+        if era == "modern":
+            await until(lambda: (watch := shared.connection._watch) is not None and watch.acknowledged)
 
         @own.tool
         async def late() -> str:
