@@ -253,9 +253,7 @@ class Forgetful:
             await seen.reply(202)
 
 
-BAD_SESSION = (
-    b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID"},"id":null}'
-)
+BAD_SESSION = b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID"},"id":null}'
 
 
 @pytest.mark.parametrize("refusal", [(404, b""), (400, BAD_SESSION)], ids=["404", "400"])
