@@ -199,9 +199,9 @@ async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes) -> No
             assert but_for_trace(await first.call(STRANGE, LIKE, 9)) == told
         await hub.hub_app.recorder.flushed()
         assert hub.hub_app.hub.open_calls == 0
-    # One that takes long has a row of its intent before that of its outcome.
+    # One that takes long has a row of its intent before that of its outcome, and that row has the arguments.
     one, other = [record for record in records if record.name == "strange" and record.outcome is not None][-2:]
-    unlike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
+    unlike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0, "given": msgspec.UNSET}
     assert msgspec.structs.replace(one, **unlike) == msgspec.structs.replace(other, **unlike)
 
 
