@@ -269,6 +269,7 @@ async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> N
 
 async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        await hub.hub_app.recorder.flushed()
         hub.hub_app.recorder.write_error = StoreFull("the disk is full")
         try:
             with pytest.raises(NotRecorded, match="cannot write the audit log"):

@@ -118,6 +118,7 @@ async def test_no_call_is_made_while_it_cannot_be_recorded(tmp_path: Path, mode:
         client = RawClient(hub.url + "/mcp")
         from interlock.store import StoreFull
 
+        await hub.hub_app.recorder.flushed()
         hub.hub_app.recorder.write_error = StoreFull("the disk is full", "make room")
         answer = await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
