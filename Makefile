@@ -38,11 +38,13 @@ types: venv
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 
-# Tests wait for processes, timers and each other's peers more than they compute: two workers keep one core busy.
-WORKERS ?= 4
+# Tests wait for processes, timers and each other's peers more than they compute: three workers keep one core busy.
+WORKERS ?= 6
 
 # A test that fails beside the others and passes alone has a race. The second run names it in the output, and the change lands.
+# In a new checkout one process compiles the tests first; otherwise each worker would compile all of them.
 unit: venv
+	@test -d .pytest_cache || $(BIN)/pytest --collect-only -q >/dev/null
 	$(BIN)/pytest -n $(WORKERS) || { echo "Tests failed beside others. Each runs once more, alone:"; \
 		$(BIN)/pytest --verbose --last-failed --last-failed-no-failures none --maxfail 3; }
 
