@@ -22,6 +22,7 @@ from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.registration import RegistrationMethods
@@ -71,6 +72,7 @@ class Handlers(msgspec.Struct, frozen=True):
     lifecycle: LifecycleHandler
     registration: RegistrationMethods
     events: EventMethods
+    hosts: HostMethods
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -79,6 +81,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
+            **self.hosts.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
@@ -125,6 +128,7 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.hosts = handlers.hosts
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits
@@ -204,6 +208,7 @@ class HubService:
             raise
 
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+        self.hosts.on_notification(cast(Caller, caller), session, notification)
         if session is not None:
             self.subscriptions.on_notification(session, notification)
 
@@ -213,9 +218,10 @@ class HubService:
 
     def count_malformed(self, caller: AnyCaller) -> None:
         """Count a request that cannot be read for the caller's rates."""
-        self._sessions.requests.malformed(cast(Caller, caller))
+        self._sessions.requests.count(cast(Caller, caller))
 
     def _on_session_opened(self, session: Session) -> None:
+        self.hosts.on_session_opened(session)
         self.subscriptions.on_session_opened(session)
 
     def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
@@ -224,6 +230,7 @@ class HubService:
             self.clients.resumable.keep(session)
         self._sessions.discovery_tools.forget(session)
         self._sessions.tracker.leave(session)
+        self.hosts.on_session_ended(session)
         self.subscriptions.on_session_ended(session)
         # Each of these refers to the session in turn.
         session.connection_keys.clear()
