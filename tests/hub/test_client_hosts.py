@@ -121,7 +121,7 @@ async def test_a_client_gets_the_feature_sets_that_a_person_enabled_and_can_only
             assert not (await client.result("context/beforeInference", TURN)).get("contextInjections")
         plain = RawClient(hub.url + "/mcp", hub.key("mine"))
         assert "mcpl" not in json.dumps(await plain.initialize()), "never offered to a client that did not ask"
-        refused = await plain.legacy("context/beforeInference", TURN)
+        refused = await plain.legacy("featureSets/update", {"enabled": ["a.**"]})
         assert refused["error"]["code"] == -32601
 
 

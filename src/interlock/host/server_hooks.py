@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from interlock.host.channel_turns import ChannelPlaces
-from interlock.host.hooks import Response
-from interlock.host.turn import Turn
+from interlock.host.hooks import HookedTurn, Response
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
@@ -21,12 +20,12 @@ from interlock.protocols.mcpl.states import Connection
 class TurnInference:
     """The inference of a turn (`hub.live.inference_hooks.Inference`)."""
 
-    def __init__(self, hub_app: HubApp, places: ChannelPlaces, turn: Turn) -> None:
+    def __init__(self, hub_app: HubApp, places: ChannelPlaces, turn: HookedTurn) -> None:
         self._hub_app = hub_app
         self._places = places
-        self.principal: Principal = turn.conversation.principal
+        self.principal: Principal = turn.principal
         self.around = BeforeInference(
-            turn.inference_id, turn.conversation.id, turn.index, turn.user_message, turn.model.info
+            turn.inference_id, turn.conversation_id, turn.index, turn.user_message, turn.model_info
         )
 
     def rights(self, live: LiveConnection) -> Connection:
@@ -47,30 +46,36 @@ class ServerHooks:
         self._hooks = hub_app.inference_hooks
         self._places = places
 
-    def rewrites(self, turn: Turn) -> bool:
+    def rewrites(self, turn: HookedTurn) -> bool:
         """Whether a server may replace the answer, or withhold it."""
         return self._hooks.rewrites(self._of(turn))
 
-    async def before(self, turn: Turn) -> Sequence[Sourced]:
-        """Injections for this turn, each judged."""
+    async def before(self, turn: HookedTurn, within_s: float | None = None) -> Sequence[Sourced]:
+        """Injections for this turn, each judged. Servers have `within_s` to answer, or else the usual time."""
         inference = self._of(turn)
         self._hooks.tell(inference, "started", None)
-        return await self._hooks.before(inference)
+        return await self._hooks.before(inference, within_s)
 
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+    def placed(self, turn: HookedTurn, arranged: Arrangement) -> None:
         """Record where the injections of a turn went, and those that had no room."""
         self._hooks.placed(self._of(turn), arranged.dropped, arranged.costs)
 
-    async def after(self, turn: Turn, response: Response) -> Response:
+    async def after(self, turn: HookedTurn, response: Response) -> Response:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         inference = self._of(turn)
         answer = await self._hooks.after(inference, Answer(response.text, response.usage))
         self._hooks.tell(inference, "completed", response.usage)
         return msgspec.structs.replace(response, text=answer.text)
 
-    def failed(self, turn: Turn) -> None:
+    async def tell_shown(self, turn: HookedTurn, response: Response) -> None:
+        """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
+        inference = self._of(turn)
+        await self._hooks.tell_shown(inference, Answer(response.text, response.usage))
+        self._hooks.tell(inference, "completed", response.usage)
+
+    def failed(self, turn: HookedTurn) -> None:
         """Tell the servers that follow inferences that this one has no answer."""
         self._hooks.tell(self._of(turn), "failed", None)
 
-    def _of(self, turn: Turn) -> TurnInference:
+    def _of(self, turn: HookedTurn) -> TurnInference:
         return TurnInference(self._hub_app, self._places, turn)

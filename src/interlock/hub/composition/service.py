@@ -14,6 +14,7 @@ from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.health import HealthHandler
@@ -80,6 +81,7 @@ def build_service(
         OwnResources(rooms, live_tools),
         background,
     )
+    client_hooks = ClientHookHandler(listings.recorded_requests, background)
     handlers = Handlers(
         CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background, live_tools),
         lists,
@@ -94,7 +96,8 @@ def build_service(
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         registration,
         EventMethods(listings.event_subscriptions, background),
-        HostMethods(live.hosts, hooks, listings.recorded_requests, background),
+        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background),
+        client_hooks,
     )
     sessions = SessionServices(
         discovery_tools,

@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.live.client_hosts import ClientHost, ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.inference_hooks import InferenceHooks
@@ -38,8 +39,14 @@ class HostMethods:
     """The methods for clients that are hosts."""
 
     def __init__(
-        self, hosts: ClientHosts, hooks: InferenceHooks, requests: RecordedRequests, background: BackgroundTasks
+        self,
+        hosts: ClientHosts,
+        hooks: InferenceHooks,
+        client_hooks: ClientHookHandler,
+        requests: RecordedRequests,
+        background: BackgroundTasks,
     ) -> None:
+        self._client_hooks = client_hooks
         self._hosts = hosts
         self._requests = requests
         self._background = background
@@ -83,8 +90,11 @@ class HostMethods:
             return
 
     def _serve(self, exchange: Exchange, caller: Caller) -> None:
+        host = self._hosts.of(exchange, caller)
+        if host is None:
+            self._serve_other(exchange, caller)
+            return
         try:
-            host = self._hosts.of(exchange, caller)
             method, params = exchange.request.method, exchange.request.params
             if method == ANSWER:
                 self._hosts.requests.on_answer(str(host.key), params)
@@ -100,6 +110,13 @@ class HostMethods:
                 self._background.begin(self._run(exchange, host, self._served[method]), exchange)
         except Fault as fault:
             _refuse(exchange, fault)
+
+    def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
+        """Answer a client that is no host: its hooks may tell of its turns."""
+        serve = self._client_hooks.methods.get(exchange.request.method)
+        if serve is None:
+            raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
+        serve(exchange, caller)
 
     async def _run(self, exchange: Exchange, host: ClientHost, serve: Answering) -> None:
         try:

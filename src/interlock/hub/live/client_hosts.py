@@ -127,8 +127,8 @@ class ClientHosts:
         if host is not None:
             self._count(host.principal.id)
 
-    def of(self, exchange: Exchange, caller: Caller) -> ClientHost:
-        """The client of a request. Raises METHOD_NOT_FOUND for one that is no host."""
+    def of(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
+        """The client of a request; None for one that is no host."""
         key: HostKey = _key(caller) if exchange.session is None else exchange.session
         host = self._hosts.get(key)
         if host is None and exchange.session is None:
@@ -136,8 +136,6 @@ class ClientHosts:
             if host is not None:
                 host.declared = self._declared(host)
                 self._remember(host)
-        if host is None:
-            raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
         return host
 
     def known(self, caller: Caller, session: Session | None) -> ClientHost | None:

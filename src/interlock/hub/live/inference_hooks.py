@@ -128,14 +128,16 @@ class InferenceHooks:
         after = self._after_parties(inference)
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
-    async def before(self, inference: Inference) -> Sequence[Sourced]:
-        """Injections for this inference, each judged."""
+    async def before(self, inference: Inference, within_s: float | None = None) -> Sequence[Sourced]:
+        """Injections for this inference, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
+        within_s = BEFORE_S if within_s is None else within_s
         asked = [
             (party, params)
             for party in self._parties(inference)
             if (params := before_inference(party.state, inference.params(party.live.server))) is not None
         ]
-        answers = await asyncio.gather(*(self._contribution(party, inference, params) for party, params in asked))
+        contributions = (self._contribution(party, inference, params, within_s) for party, params in asked)
+        answers = await asyncio.gather(*contributions)
         found = [sourced for answer in answers for sourced in answer]
         if not found:
             return ()
@@ -168,6 +170,16 @@ class InferenceHooks:
                 self._notify(party, AFTER, said)
         return answer
 
+    async def tell_shown(self, inference: Inference, answer: Answer) -> None:
+        """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
+        said = msgspec.json.encode(_after(inference, answer))
+        parties = self._after_parties(inference)
+        for party in parties:
+            if not party.blocks:
+                self._notify(party, AFTER, said)
+                self._journal_hook(party.live.server, inference, AFTER, "told")
+        await asyncio.gather(*(self._ask_shown(party, inference, said) for party in parties if party.blocks))
+
     def tell(self, inference: Inference, phase: Phase, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
         around = inference.around
@@ -180,10 +192,12 @@ class InferenceHooks:
 
     # Before an inference.
 
-    async def _contribution(self, party: Party, inference: Inference, params: BeforeInference) -> list[Sourced]:
+    async def _contribution(
+        self, party: Party, inference: Inference, params: BeforeInference, within_s: float
+    ) -> list[Sourced]:
         """The injections of one server that its rights allow. Everything else is recorded."""
         try:
-            answer = await self._ask(party, inference, BEFORE, msgspec.json.encode(params), BEFORE_S)
+            answer = await self._ask(party, inference, BEFORE, msgspec.json.encode(params), within_s)
             said = decode(BeforeInferenceResult, answer, "result")
         except Fault as fault:
             self._record(party, inference, BEFORE, fault)
@@ -234,6 +248,19 @@ class InferenceHooks:
             return answer
         by = (*answer.rewritten_by, (party.live.server, said.feature_set))
         return Answer(show_hidden(text), answer.usage, by)
+
+    async def _ask_shown(self, party: Party, inference: Inference, params: bytes) -> None:
+        try:
+            said = decode(AfterInferenceResult, await self._ask(party, inference, AFTER, params, AFTER_S), "result")
+        except Fault as fault:
+            self._record(party, inference, AFTER, fault)
+            return
+        late = said.modified_response is not None
+        reason = "the client had shown the answer" if late else ""
+        outcome = "ignored" if late else "passed"
+        self._journal_hook(
+            party.live.server, inference, AFTER, outcome, feature_set=said.feature_set, reason=reason
+        )  # fmt: skip
 
     def _closed(self, party: Party) -> bool:
         settings = self._config().servers.get(party.live.server)

@@ -48,8 +48,12 @@ class RecordedRequests:
         """Raise RATE_LIMITED if a rate that counts every request of the caller is used up."""
         _raise(limited(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
+    def malformed(self, caller: Caller) -> None:
+        """Count a request that cannot be read. Raises RATE_LIMITED."""
+        self.count(caller)
+
     def count(self, caller: Caller) -> None:
-        """Count a request that is no call, such as one that cannot be read. Raises RATE_LIMITED."""
+        """Count a request that is no call. Raises RATE_LIMITED."""
         _raise(take(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
     def foreseen(self, caller: Caller, name: str) -> Refuse | None:
