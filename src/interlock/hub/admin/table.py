@@ -273,6 +273,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             RULE_MADE,
         ),
         row("rules.revoke", WRITE, Approvals.revoke_rule, "Delete a rule", "DELETE /admin/rules/{id}", RULE_REVOKED),
+        row("passphrase.set", OWNER, Approvals.set_passphrase, "Set the passphrase that approvals need", "", OPERATED),
+        row("passphrase.remove", OWNER, Approvals.remove_passphrase, "Remove the passphrase", "", OPERATED),
         row("audit.search", READ, AuditLog.search, "Search the audit log", "GET /admin/audit"),
         row("audit.show", READ, AuditLog.show, "One record", "GET /admin/audit/{seq}"),
         row("audit.verify", READ, AuditLog.verify, "Verify the audit log", "POST /admin/audit/verify"),
