@@ -20,6 +20,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
@@ -71,6 +72,7 @@ class Handlers(msgspec.Struct, frozen=True):
     lifecycle: LifecycleHandler
     registration: RegistrationMethods
     events: EventMethods
+    client_hooks: ClientHookHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
@@ -79,6 +81,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
+            **self.client_hooks.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
@@ -125,6 +128,7 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.client_hooks = handlers.client_hooks
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits
