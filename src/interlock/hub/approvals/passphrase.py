@@ -71,7 +71,10 @@ class Passphrase:
         return use == "required" or (use == "if-set" and self._stored is not None)
 
     async def demand(self, given: str) -> None:
-        """Raise PASSPHRASE_REQUIRED unless the passphrase is right or none is needed; RATE_LIMITED after wrong ones."""
+        """Pass if no passphrase is needed or this one is right.
+
+        Raises PASSPHRASE_REQUIRED for none, ACCESS_DENIED for a wrong one, and RATE_LIMITED after several.
+        """
         if self.needed:
             await self._check(given)
 
@@ -129,7 +132,7 @@ class Passphrase:
         self._wrong.append(now)
         hashed = await asyncio.to_thread(_scrypt, given, bytes.fromhex(stored.salt), stored.cost, stored.block)
         if not hmac.compare_digest(hashed, bytes.fromhex(stored.hash)):
-            raise Fault("PASSPHRASE_REQUIRED", "the passphrase is wrong")
+            raise Fault("ACCESS_DENIED", "the passphrase is wrong")
         self._wrong.remove(now)
 
 
