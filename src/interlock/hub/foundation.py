@@ -8,6 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.passphrase import PASSPHRASES
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import VIEWS
@@ -51,6 +52,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     DECISIONS,
     VIEWS,
     RULES,
+    PASSPHRASES,
     PINS,
     CLEAN,
     CURSORS,
