@@ -45,7 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
         "sessions": Entry("sessions:sessions", "List and end the sessions of clients."),
-        "hook": Entry("hook:hook", "Print the events that wait for a client, for its next turn."),
+        "hook": Entry("hook:hook", "Print what servers add to a client's next turn, or tell them of its answer."),
         "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {
@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "console": Entry("console:console", "Open the console in a browser, with a login code."),
         "watch": Entry("watch:watch", "Answer approval requests as they arrive."),
         "approvals": Entry("approvals:approvals", "List and answer approval requests."),
+        "taints": Entry("taints:taints", "List agents whose tools ask because of untrusted results, and end that."),
         "why": Entry("why:why", "Show why a call was refused, or whether one would be."),
         "grants": Entry("grants:grants", "Allow or deny agents the use of servers and tools."),
         "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),

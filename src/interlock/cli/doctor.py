@@ -18,6 +18,8 @@ from .show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Loaded, Server
+    from interlock.transports.http.origin import Origin
+    from interlock.transports.http.outside import Proxy
 
 INSTALL = {
     "npx": "install Node.js 22 or later (https://nodejs.org)",
@@ -157,7 +159,6 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
     """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
     if not loaded.usable:
         return
-    from interlock.hub.auth.keys import read_secret
     from interlock.hub.cannot_start import CannotStart
     from interlock.hub.foundation import store_of
     from interlock.store import StoreError, check_store
@@ -165,14 +166,31 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
 
     try:
         check_start(loaded.config)
-        if (home / "keys.secret").exists():
-            read_secret(home / "keys.secret")
     except CannotStart as cause:
         yield Check("start", "wrong", cause.message, cause.hint)
+    yield from _key(home)
     try:
         check_store(store_of(loaded.config, home))
     except StoreError as cause:
         yield Check("store", "wrong", cause.message, cause.hint)
+
+
+def _key(home: Path) -> Iterator[Check]:
+    """Where the key is that seals tokens and secrets, and whether it can be read."""
+    from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, keyring_entry
+
+    if not has_secret(home):
+        return
+    try:
+        existing_secret(home)
+        entry = keyring_entry(home)
+    except BadHubSecret as cause:
+        yield Check("key", "wrong", cause.message, cause.hint)
+        return
+    place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
+    yield Check("key", "ok", f"the key for tokens and secrets is {place}")
+    if entry is not None and (home / FILE).exists():
+        yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 
 
 def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
@@ -262,15 +280,36 @@ def _server(name: str, server: Server) -> Check:
 
 
 def _address(title: str, url: str) -> Check:
-    """Checks that the address accepts connections. Nothing is sent."""
-    from urllib.parse import urlsplit
+    """Checks that the address accepts connections, through the proxy where there is one. Nothing is sent."""
+    import asyncio
 
-    parts = urlsplit(url)
+    from interlock.transports.http.origin import split_url
+    from interlock.transports.http.outside import proxy_for
+    from interlock.wire.errors import Fault
+
     shown = url.split("?")[0]
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname or "", port), CONNECT_TIMEOUT_S).close()
-    except (OSError, ValueError) as error:
+        origin, _ = split_url(url)
+        proxy = proxy_for(origin)
+        if proxy is None:
+            socket.create_connection((origin.host, origin.port), CONNECT_TIMEOUT_S).close()
+        else:
+            asyncio.run(_through(proxy, origin))
+    except (OSError, ValueError, Fault) as error:
         why = getattr(error, "strerror", None) or str(error) or "no connection"
         return Check(title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`")
-    return Check(title, "ok", f"answers at {shown}")
+    return Check(title, "ok", f"answers at {shown}" + ("" if proxy is None else f", through {proxy.host}:{proxy.port}"))
+
+
+async def _through(proxy: Proxy, origin: Origin) -> None:
+    """Open a tunnel and close it."""
+    import asyncio
+
+    from interlock.transports.http.outside import open_tunnel
+
+    class Closing(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        await open_tunnel(proxy, origin.host, origin.port, Closing(), None, origin.host)

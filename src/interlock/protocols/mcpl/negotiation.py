@@ -22,7 +22,7 @@ EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
-UNSUPPORTED: Final = ("contextHooks", "inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
+UNSUPPORTED: Final = ("inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
 """Capabilities that a hub without a model does not have. A feature set that needs one of them is never on there."""
 
 
@@ -120,6 +120,15 @@ def answer(manifest: Mapping[str, object], home: Home) -> dict[str, object]:
     if home is Home.EXPERIMENTAL:
         return {"experimental": {"mcpl": manifest}}
     return {"extensions": {EXTENSION_KEY: manifest}}
+
+
+def with_live(capabilities: Mapping[str, object], live: Mapping[str, object]) -> dict[str, object]:
+    """Capabilities with those of MCPL, in the place where they belong."""
+    made = dict(capabilities)
+    for home, ours in live.items():
+        known = made.get(home)
+        made[home] = {**known, **ours} if isinstance(known, Mapping) and isinstance(ours, Mapping) else ours
+    return made
 
 
 def question(version: str = VERSION) -> dict[str, dict[str, object]]:
