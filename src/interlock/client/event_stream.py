@@ -48,7 +48,8 @@ class EventStream:
             async with asyncio.timeout(timeout):
                 agreed = await asyncio.shield(self._agreed)
         except TimeoutError:
-            agreed = None
+            self.close()
+            raise Fault("UPSTREAM_TIMEOUT", "the server did not acknowledge a stream of events") from None
         if agreed is None:
             self.close()
         return agreed

@@ -86,8 +86,8 @@ class ServerEvents:
             literal = channel_pattern(name).literal
         except Fault as fault:
             raise DefinitionError(fault.message) from None
-        if not literal:
-            raise DefinitionError(f"an event channel has a name such as system.disk, not the pattern {name!r}")
+        if not literal or not all(name.split(".")):
+            raise DefinitionError(f"an event channel has a name such as system.disk, not {name!r}")
         return self._channels.setdefault(name, EventChannel(name, self))
 
     def listen(self, exchange: Exchange, params: SubscribeParams) -> Subscribed:

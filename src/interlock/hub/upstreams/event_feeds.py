@@ -35,8 +35,9 @@ from interlock.wire.errors import Fault
 
 ANSWER_S: Final = 2.0
 """How long a server may take to answer a subscription. A client's own request waits for it."""
-REOPEN_S: Final = 2.0
-"""The pause after which a stream of events is opened again."""
+REOPEN_S: Final = 1.0
+MAX_REOPEN_S: Final = 60.0
+"""The pauses after which a lost or late subscription is tried again: from twice the first to the second."""
 MAX_EVENT_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=6_000, per_hour=100_000)
 """Of one server."""
@@ -56,6 +57,8 @@ class Feed:
         """The same, to match with."""
         self.stream: EventStream | None = None
         """The stream of a server of the stateless era."""
+        self.failures = 0
+        """How often in a row it could not be had."""
         self.lock = asyncio.Lock()
         self.meter = Meter("server", RATE)
 
@@ -146,6 +149,10 @@ class EventFeeds:
                     await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
             except Fault as fault:
                 self._log(server, f"could not subscribe to its events: {fault.message}")
+                if fault.kind.retryable:
+                    self._begin(self._reopen(server, feed))
+            else:
+                feed.failures = 0
 
     async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
         if not wanted:
@@ -179,7 +186,8 @@ class EventFeeds:
         return opened
 
     async def _reopen(self, server: str, feed: Feed) -> None:
-        await asyncio.sleep(REOPEN_S)
+        feed.failures += 1
+        await asyncio.sleep(min(REOPEN_S * 2 ** min(feed.failures, 6), MAX_REOPEN_S))
         if self._feeds.get(server) is feed and self._speaks(server):
             await self._renew(server, feed.wanted)
 
