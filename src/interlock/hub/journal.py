@@ -232,6 +232,11 @@ class Journal:
         details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
         self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
+    def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:
+        """Record that a server's message was passed to a client that is a host, and how that client answered."""
+        details = {"agent_id": agent, "method": method, "id": id[:300], "outcome": outcome}
+        self._recorder().event(LIVE + "passed", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
         details = {"agent_id": agent, "featureSet": feature_set, "inferenceId": inference, "events": events}
