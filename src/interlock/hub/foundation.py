@@ -8,6 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.passphrase import PASSPHRASES
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import VIEWS
@@ -30,7 +31,7 @@ from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.stored.policy_version import PolicyVersion
-from interlock.hub.stored.registrations import REGISTRATIONS
+from interlock.hub.stored.registration import REGISTRATIONS
 from interlock.hub.stored.room_capabilities import ROOM_CAPABILITIES
 from interlock.hub.stored.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
 from interlock.hub.tasks.ledger import TASKS
@@ -51,6 +52,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     DECISIONS,
     VIEWS,
     RULES,
+    PASSPHRASES,
     PINS,
     CLEAN,
     CURSORS,

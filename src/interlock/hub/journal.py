@@ -51,7 +51,7 @@ MAX_NAMED: Final = 50
 """How many items of a list one record names."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
-_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE"})
+_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"})
 _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAINING)
 
 
@@ -121,10 +121,11 @@ class Journal:
         return event_record(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=details)
 
     def refused(self, by: Principal, action: str, fault: Fault, trace: str = "") -> None:
-        """Record that a known principal tried an operation without the right to. Other faults are not recorded."""
+        """Record that a known principal tried what it may not, or sent refused code. No other fault is recorded."""
         if fault.name in _FORBIDDEN:
-            target = Target("admin", "", action)
-            self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
+            event = "CODE_REJECTED" if fault.name == "CODE_SAFETY_VIOLATION" else ""
+            target, rule = Target("admin", "", action), f"{action}: {fault.name}"
+            self._recorder().refusal(by, target, trace, "admin", rule, fault.message, event=event)
 
     def server_stepped(
         self, server: str, change: StateChange, problem: Fault | None, *, given_up: bool = False
