@@ -220,6 +220,10 @@ class Journal:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
         self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
+    async def flushed(self) -> None:
+        """Wait until everything that was recorded is written."""
+        await self._recorder().flushed()
+
     def live_rollback(
         self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
     ) -> None:
@@ -232,6 +236,11 @@ class Journal:
         """Record that an answer went to a channel, or did not."""
         details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
         self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:
+        """Record that a server's message was passed to a client that is a host, and how that client answered."""
+        details = {"agent_id": agent, "method": method, "id": id[:300], "outcome": outcome}
+        self._recorder().event(LIVE + "passed", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""
