@@ -72,8 +72,12 @@ soak: venv
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
 # Faults of servers, clients and configurations, small counts: what must hold after each is checked. See bench/faults.py.
+# The large counts: make faults CYCLES=1000 SERVERS=1000
+CYCLES ?= 10
+SERVERS ?= 100
 faults: venv
-	$(BIN)/python bench/faults.py
+	$(BIN)/python bench/faults.py --cycles $(CYCLES)
+	$(BIN)/python bench/flapping.py --good $$(($(SERVERS) * 9 / 10)) --flapping $$(($(SERVERS) / 10)) --seconds 5 --strict
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
