@@ -16,7 +16,7 @@ from interlock.client.cache import Cache
 from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain, report_progress
 from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
-from interlock.client.event_stream import EventStream
+from interlock.client.event_stream import subscribe
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in, visited
 from interlock.client.negotiation import Pin
@@ -33,7 +33,7 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
-from interlock.protocols.mgp.events import EVENT, SUBSCRIBE, Severity, Subscribed
+from interlock.protocols.mgp.events import EVENT, Severity, Subscribed
 from interlock.transports.http.client import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -262,20 +262,8 @@ class Client:
         await self.watch()
 
     async def subscribe_events(self, *channels: str, min_severity: Severity | None = None) -> Subscribed:
-        """Have `handlers.event` called for events of these channels or patterns (MGP, Event Subscription).
-
-        Gives the channels that the server has and those that it does not. Raises what the server says against it.
-        """
-        least = {} if min_severity is None else {"min_severity": min_severity}
-        params: dict[str, object] = {"channels": channels, "filter": least}
-        connection = self.connection
-        if not connection.modern:
-            found = await connection.request(SUBSCRIBE, params, timeout=self._timeout)
-            return msgspec.json.decode(found, type=Subscribed)
-        opened = await EventStream(connection, self.on_notification).open(params, self._timeout)
-        if opened is None:
-            raise Fault("METHOD_NOT_FOUND", "the server has no events")
-        return opened
+        """Have `handlers.event` called for events of these channels or patterns (MGP). Gives those that there are."""
+        return await subscribe(self.connection, channels, min_severity, self.on_notification, self._timeout)
 
     async def set_level(self, level: str) -> None:
         """The least severe log message that is wanted. In the stateless era it travels with each request."""

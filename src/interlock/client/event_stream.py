@@ -15,13 +15,31 @@ import msgspec
 from interlock.client.connection import Connection
 from interlock.client.peer import remote_fault
 from interlock.client.watch import ACKNOWLEDGED
-from interlock.protocols.mgp.events import Subscribed
+from interlock.protocols.mgp.events import SUBSCRIBE, Severity, Subscribed
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
 LISTEN: Final = "subscriptions/listen"
+
+
+async def subscribe(
+    connection: Connection,
+    channels: tuple[str, ...],
+    min_severity: Severity | None,
+    notified: Callable[[str, bytes], None],
+    timeout: float,
+) -> Subscribed:
+    """Subscribe to channels or patterns, as the era has it. Raises what the server says against it."""
+    least = {} if min_severity is None else {"min_severity": min_severity}
+    params: dict[str, object] = {"channels": channels, "filter": least}
+    if not connection.modern:
+        return msgspec.json.decode(await connection.request(SUBSCRIBE, params, timeout=timeout), type=Subscribed)
+    opened = await EventStream(connection, notified).open(params, timeout)
+    if opened is None:
+        raise Fault("METHOD_NOT_FOUND", "the server has no events")
+    return opened
 
 
 class EventStream:
