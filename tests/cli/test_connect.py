@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock.config.client_files
-from interlock.cli.client_hooks import settings_file
-from interlock.cli.clients import NAMES, client
+from interlock.cli.clients.client_hooks import settings_file
+from interlock.cli.clients.clients import NAMES, client
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
@@ -282,8 +282,8 @@ def test_live_adds_one_hook_for_claude_code_and_undo_removes_it(user: User, hub:
 
 
 def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.hook.REACH_S", 30)
-    monkeypatch.setattr("interlock.cli.hook.ANSWER_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.ANSWER_S", 30)
     assert user.run("hook", "claude-code").output == "", "it is not connected"
     user.run("connect", "claude-code", "--live")
     hub.answers["tools/call"] = {
