@@ -265,7 +265,9 @@ MINE = '{"theme": "dark", "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "co
 
 
 @pytest.mark.parametrize("before", [None, "{}", MINE])
-def test_live_adds_one_hook_for_claude_code_and_undo_removes_it(user: User, hub: FakeHub, before: str | None) -> None:
+def test_live_adds_two_hooks_for_claude_code_and_undo_removes_them(
+    user: User, hub: FakeHub, before: str | None
+) -> None:
     path = settings_file().path
     if before is not None:
         path.parent.mkdir()
@@ -276,6 +278,8 @@ def test_live_adds_one_hook_for_claude_code_and_undo_removes_it(user: User, hub:
     commands = [each["command"] for group in groups for each in group["hooks"]]
     assert [command for command in commands if command != "date"] == commands[-1:], "one hook, after the user's own"
     assert commands[-1].endswith(" hook claude-code")
+    (stop,) = json.loads(path.read_text())["hooks"]["Stop"]
+    assert [each["command"] for each in stop["hooks"]] == commands[-1:]
     assert user.run("connect", "claude-code", "--undo").exit_code == 0
     assert json.loads(path.read_text()) == json.loads(before or "{}")
     assert user.run("connect", "cursor", "--live").exit_code == 2
@@ -308,3 +312,57 @@ def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, mon
     client("claude-code").path.write_text("{}")
     none = user.run("hook", "claude-code")
     assert (none.exit_code, none.output) == (0, "")
+
+
+def test_the_hook_hands_over_the_context_of_servers_with_the_events(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
+    user.run("connect", "claude-code", "--live")
+    hub.answers["context/beforeInference"] = {"contextInjections": [{"namespace": "memory", "content": "Likes tea."}]}
+    hub.answers["tools/call"] = {"content": [{"type": "text", "text": "[Event e1]"}]}
+    prompt = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt": "What do I drink?"}
+    said = json.loads(user.run("hook", "claude-code", stdin=json.dumps(prompt)).output)["hookSpecificOutput"]
+    assert said["additionalContext"] == "Likes tea.\n\n[Event e1]"
+    (asked,) = hub.params_of("context/beforeInference")
+    assert (asked["conversationId"], asked["userMessage"]) == ("s1", "What do I drink?")
+    hub.answers["context/beforeInference"] = {"error": {"code": -32602, "message": "no"}}
+    said = json.loads(user.run("hook", "claude-code", stdin=json.dumps(prompt)).output)["hookSpecificOutput"]
+    assert said["additionalContext"] == "[Event e1]", "a server that fails costs its own context alone"
+
+
+def test_the_stop_hook_tells_of_an_answer_once_and_says_nothing(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
+    hub.answers |= {"context/afterInference": {}, "tools/call": {}}
+    stop = {"session_id": "s1", "hook_event_name": "Stop", "stop_hook_active": False}
+    assert user.run("hook", "claude-code", stdin=json.dumps({**stop, "last_assistant_message": "x"})).output == ""
+    assert hub.params_of("context/afterInference") == [], "it is not connected"
+    user.run("connect", "claude-code", "--live")
+    transcript = user.root / "t.jsonl"
+    usage = {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 9}
+    blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "From the transcript."}]
+    answer = {"type": "assistant", "message": {"model": "claude-x", "content": blocks, "usage": usage}}
+    transcript.write_text(f'{{"type":"user"}}\n{json.dumps(answer)}\n{{"type":"system"}}\nnot json\n')
+    runs = [
+        {**stop, "transcript_path": str(transcript)},
+        {**stop, "transcript_path": str(transcript), "last_assistant_message": "As it was said."},
+        {**stop, "transcript_path": str(transcript), "stop_hook_active": True},
+        {**stop, "transcript_path": "/dev/zero"},
+        {**stop, "transcript_path": str(user.root)},
+    ]
+    for run in runs:
+        result = user.run("hook", "claude-code", stdin=json.dumps(run))
+        assert (result.exit_code, result.output) == (0, ""), "any output could make Claude Code go on"
+    told = hub.params_of("context/afterInference")
+    assert [each["assistantMessage"] for each in told] == ["From the transcript.", "As it was said."]
+    assert told[0]["model"]["id"] == "claude-x"
+    assert told[0]["usage"] == {"inputTokens": 3, "outputTokens": 4}
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 0.05)
+    del hub.answers["tools/call"]  # it answers nothing from now on
+    late = user.run("hook", "claude-code", stdin=json.dumps({**stop, "last_assistant_message": "x"}))
+    assert (late.exit_code, late.output) == (0, ""), "the hub does not answer in time"
+    hub.close()
+    gone = user.run("hook", "claude-code", stdin=json.dumps({**stop, "last_assistant_message": "x"}))
+    assert (gone.exit_code, gone.output) == (0, ""), "no hub runs"

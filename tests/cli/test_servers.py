@@ -377,7 +377,7 @@ def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> 
         ('[hub.webhook]\nurl = "https://127.0.0.1/x"\nsecret_env = "NOT_SET_ANYWHERE"\n', "start"),
         ('[hub]\nstore = "FILE/hub.db"\n', "store"),
         ('[hub]\nstore = "mysql://localhost/hub"\n', "store"),
-        ("[hub]\n", "start"),
+        ("[hub]\n", "key"),
     ],
 )
 def test_the_doctor_fails_what_cannot_start(user: User, text: str, name: str) -> None:

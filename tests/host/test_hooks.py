@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hub.running_hub import RunningHub, running_hub, until
+from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_journal import entries
 from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
@@ -44,7 +44,8 @@ async def hooked_hub(
             address = await stack.enter_async_context(server.http())
             tables[name] = Settings(url=address.url, live=(live or {}).get(name, ServerLive()), **settings)
         host = HostSettings(model="toy", system="Be brief.")
-        running = await stack.enter_async_context(running_hub(folder, tables, models=models, host=host, **(hub or {})))
+        more = {"models": models, "host": host, **(hub or {})}
+        running = await stack.enter_async_context(running_hub(folder, tables, **more))
         for name in servers:
             await running.operate("features.enable", server=name, features=["on.**"], agent="local", terminal=True)
         yield running
@@ -249,3 +250,53 @@ async def test_ten_hooks_cost_little_more_than_the_slowest(tmp_path: Path) -> No
         answer = await say(hub, "Hello.", conversation)
         assert answer.count("Recalled.") == 10
         assert time.monotonic() - began < 5, "they are asked at once, not one after the other"
+
+
+async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enabled_for_it(tmp_path: Path) -> None:
+    heard: list[AfterInference] = []
+    asked: list[BeforeInference] = []
+    told = asyncio.Event()
+
+    async def remember(turn: AfterInference) -> None:
+        heard.append(turn)
+        told.set()
+
+    server, other = after(remember, blocking=False), before("Not for it.")
+    server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
+
+    @server.before_inference("on.recall")
+    async def recall(turn: BeforeInference) -> list[Injection | str]:
+        asked.append(turn)
+        return ["Likes tea."]
+
+    rewriting = after(lambda turn: "Rewritten.")
+    servers = {"s": server, "other": other, "rewriting": rewriting}
+    async with hooked_hub(tmp_path, servers, hub={"models": {}, "host": HostSettings()}) as hub:
+        code = RawClient(hub.url + "/mcp", hub.key("code"))
+        prompt = {"conversationId": "c1", "userMessage": "What do I drink?", "inferenceId": "mine", "turnIndex": 99}
+        said = (await code.modern("context/beforeInference", prompt))["result"]
+        assert "contextInjections" not in said, "nothing is enabled for this client"
+        for name in ("s", "rewriting"):
+            await hub.operate("features.enable", server=name, features=["on.**"], agent="code", terminal=True)
+        (said,) = (await code.modern("context/beforeInference", prompt))["result"]["contextInjections"]
+        assert (said["namespace"], said["position"]) == ("s", "beforeUser")
+        assert '"server":"s"' in said["content"]
+        assert "Likes tea." in said["content"]
+        answer = {"conversationId": "c1", "assistantMessage": "Tea.", "usage": {"inputTokens": 1, "outputTokens": 2}}
+        assert "error" not in await code.modern("context/afterInference", answer)
+        await told.wait()
+        (before_it,), (after_it,) = asked, heard
+        assert (before_it.user_message, after_it.user_message) == ("What do I drink?", "What do I drink?")
+        assert before_it.turn_index == after_it.turn_index == 1, "the hub counts, not the client"
+        assert before_it.inference_id == after_it.inference_id != "mine"
+        assert after_it.assistant_message == "Tea."
+        rows: list[tuple[str, str, str]] = []
+        while not any(server == "rewriting" for server, _, _ in rows):
+            rows = await recorded(hub)
+        assert ("rewriting", "ignored", "the client had shown the answer") in rows
+        assert ("s", "told", "") in rows
+        assert not any(server == "other" for server, _, _ in rows)
+        await hub.operate("features.disable", server="s", features=["on.**"], agent="code")
+        assert "contextInjections" not in (await code.modern("context/beforeInference", prompt))["result"]
+        large = await code.modern("context/beforeInference", {**prompt, "userMessage": "x" * 600_000})
+        assert large["error"]["data"]["name"] == "TOO_LARGE"

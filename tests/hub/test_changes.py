@@ -16,6 +16,7 @@ from interlock.config.settings import Config, Profile, Server
 from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as Growing
 
+from .instructed_server import InstructedServer, Say
 from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, text_of, until
 
 
@@ -183,3 +184,55 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
         await until(lambda: (offer := hub.hub_app.catalog.offer("a")) is not None and "late" in offer.tools)
         own.remove_tool("late")
         await until(lambda: (offer := hub.hub_app.catalog.offer("a")) is not None and not offer.tools)
+
+
+class ChangesUnwatched(InstructedServer):
+    """Its list changes with every stream it is asked for, just before it agrees, and that is told to nobody."""
+
+    def __init__(self, *, late: bool) -> None:
+        super().__init__()
+        self._late = late
+        self.streams = 0
+        self.broken = asyncio.Event()
+
+    async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
+        method = message["method"]
+        if method == "tools/list":
+            tool = {"name": f"of{self.streams}", "inputSchema": {"type": "object"}}
+            listed = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [tool]}
+            return {"result": listed}
+        if method != "subscriptions/listen":
+            return await super()._serve(message, say, beside)
+        while self._late and not self.asked("tools/list"):
+            await asyncio.sleep(0.01)
+        self.streams += 1
+        first = self.streams == 1
+        told = {
+            "_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]},
+            "notifications": message["params"]["notifications"],
+        }
+        say({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told})
+        await (self.broken if first else asyncio.Event()).wait()
+        return {"result": {"resultType": "complete", "_meta": told["_meta"]}}
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_change_before_a_stream_is_acknowledged_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """Neither the first stream's, also where the server agrees to it late, nor that of one opened again."""
+    monkeypatch.setattr("interlock.client.watch.FIRST_WAIT", 0.01)
+    if late:
+        monkeypatch.setattr("interlock.client.watch.STREAM_WAIT", 0.01)
+    async with ChangesUnwatched(late=late).http() as server:
+        assert isinstance(server, ChangesUnwatched)
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:
+
+            def offered() -> set[str]:
+                offer = hub.hub_app.catalog.offer("a")
+                return set() if offer is None else set(offer.tools)
+
+            await until(lambda: offered() == {"of1"})
+            assert late or len(server.asked("tools/list")) == 1, "an ordinary start lists once"
+            server.broken.set()
+            await until(lambda: offered() == {"of2"})

@@ -45,7 +45,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "setup": Entry("clients.setup:setup", "Put the hub in the place of the servers that your clients start."),
         "connect": Entry("clients.connect:connect", "Add the hub to a client's configuration, with its own key."),
         "sessions": Entry("clients.sessions:sessions", "List and end the sessions of clients."),
-        "hook": Entry("clients.hook:hook", "Print the events that wait for a client, for its next turn."),
+        "hook": Entry(
+            "clients.hook:hook", "Print what servers add to a client's next turn, or tell them of its answer."
+        ),
         "stdio": Entry("clients.stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {

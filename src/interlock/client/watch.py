@@ -1,5 +1,6 @@
 """Hearing of changes: one `subscriptions/listen` in the stateless era, the standing stream and `resources/subscribe`
-before it. A broken stream is opened again, with growing pauses."""
+before it. A broken stream is opened again, with growing pauses. The listener is then told that everything watched has
+changed, since a change without a stream is told to nobody."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from interlock.protocols.mcpl.live import FILTER
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Id, Request, Result
+from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request, Result
 
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
@@ -27,6 +28,7 @@ STREAM_WAIT: Final = 1.0
 REFUSED: Final = 5
 """How often in a row a server may refuse before it is no longer asked."""
 
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _LISTS: Final = (
     ("tools", "toolsListChanged"),
     ("prompts", "promptsListChanged"),
@@ -63,6 +65,8 @@ class Watch:
         self._uris: frozenset[str] = frozenset()
         self._tasks: frozenset[str] = frozenset()
         self._listening: _Listening | None = None
+        self._before: _Listening | None = None
+        """The stream that `_listening` replaces. It stays open until the server has acknowledged the new one."""
         self._timer: asyncio.TimerHandle | None = None
         self._wait = FIRST_WAIT
         self._refused = 0
@@ -83,7 +87,7 @@ class Watch:
         if not same or self._listening is None:
             self._refused = 0
             self._open()
-        return await self._unheard()
+        return await self._acknowledgment()
 
     async def _subscribe(self, uris: frozenset[str]) -> Mapping[str, Fault]:
         """The handshake era's way: each by itself, so that one refusal is no other's."""
@@ -106,15 +110,17 @@ class Watch:
                 await connection.request("resources/unsubscribe", {"uri": uri})
         return refused
 
-    async def _unheard(self) -> Mapping[str, Fault]:
+    async def _acknowledgment(self) -> Mapping[str, Fault]:
         """The stateless era's way: the server says what it agreed to (2026-07-28, Subscriptions: Acknowledgment)."""
         listening, uris = self._listening, self._uris
-        if listening is None or not uris:
+        if listening is None:
             return {}
         try:
             async with asyncio.timeout(STREAM_WAIT):
                 agreed = await asyncio.shield(listening.agreed)
         except TimeoutError:
+            # The caller goes on and reads its lists before the stream is open.
+            listening.missed = True
             return {}
         except Fault as fault:
             return dict.fromkeys(uris, fault)
@@ -133,35 +139,45 @@ class Watch:
         for uri in sorted(self._uris):
             outgoing = Outgoing("resources/subscribe", msgspec.json.encode({"uri": uri}), self._loop.time() + 60.0)
             connection.send(outgoing, _Listening(self))
+        self._tell_all()
 
     def stop(self) -> None:
         """Nothing more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._listening is not None:
-            self._end(self._listening)
+        for listening in (self._before, self._listening):
+            if listening is not None:
+                self._end(listening)
 
     def on_notification(self, listening: _Listening, method: str, params: bytes) -> None:
         """Something came on a subscription."""
         if listening is not self._listening:
+            if listening is self._before and method != ACKNOWLEDGED:
+                self._connection.listener.on_notification(method, params)
             return
         self._wait = FIRST_WAIT
         self._refused = 0
-        if method == "notifications/subscriptions/acknowledged":
-            self.acknowledged = True
-            listening.acknowledge(params)
-        else:
+        if method != ACKNOWLEDGED:
             self._connection.listener.on_notification(method, params)
+            return
+        self.acknowledged = True
+        self._end_before()
+        listening.acknowledge(params)
+        if listening.missed:
+            self._tell_all()
 
     def over(self, listening: _Listening, refused: bool, wait_s: float = 0.0) -> None:
         """A subscription ended, and not because we wanted it to; `wait_s` is what the server wants to be waited."""
+        if listening is self._before:
+            self._before = None
         if listening is not self._listening or self._stopped:
             return
         self._listening = None
+        self._end_before()
         self._refused += refused
         if self._refused < REFUSED:
-            self._timer = self._loop.call_later(max(self._wait, min(wait_s, LONGEST_ASKED)), self._open)
+            self._timer = self._loop.call_later(max(self._wait, min(wait_s, LONGEST_ASKED)), self._reopen)
             self._wait = min(self._wait * 2, LONGEST_WAIT)
 
     def _filter(self) -> dict[str, object]:
@@ -177,13 +193,20 @@ class Watch:
             wanted[FILTER] = {}
         return wanted
 
-    def _open(self) -> None:
-        """Open the new subscription first and end the old one then, so that no change falls between them."""
+    def _reopen(self) -> None:
+        """Open the subscription again after a time without one."""
+        self._open(missed=True)
+
+    def _open(self, *, missed: bool = False) -> None:
+        """Open the new subscription first. The old one ends once the new one is acknowledged, so that no change falls
+        between them."""
         self._timer = None
+        self._end_before()
         before, self._listening = self._listening, None
         wanted = self._filter()
         if wanted and not self._stopped:
-            listening = self._listening = _Listening(self)
+            self._before = before
+            listening = self._listening = _Listening(self, missed=missed)
             params = msgspec.json.encode({"notifications": wanted})
             if self._tasks:
                 params = declaring(self._connection.identity, self._connection.peer.revision, params)
@@ -192,6 +215,21 @@ class Watch:
                 listening.handle = self._connection.send(outgoing, listening)
             except Fault:
                 self.over(listening, refused=False)
+        elif before is not None:
+            self._end(before)
+
+    def _tell_all(self) -> None:
+        """Tell the listener that everything watched has changed: it may have, while no stream was open."""
+        listener, peer = self._connection.listener, self._connection.peer
+        if self._lists:
+            for capability, _ in _LISTS:
+                if peer.offers(capability, "listChanged"):
+                    listener.on_notification(f"notifications/{capability}/list_changed", EMPTY_OBJECT)
+        for uri in sorted(self._uris):
+            listener.on_notification("notifications/resources/updated", msgspec.json.encode({"uri": uri}))
+
+    def _end_before(self) -> None:
+        before, self._before = self._before, None
         if before is not None:
             self._end(before)
 
@@ -203,10 +241,12 @@ class Watch:
 class _Listening:
     """The sink of one subscription."""
 
-    __slots__ = ("_watch", "agreed", "handle")
+    __slots__ = ("_watch", "agreed", "handle", "missed")
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, missed: bool = False) -> None:
         self._watch = watch
+        self.missed = missed
+        """Whether changes before its acknowledgment were told to nobody."""
         self.handle: Id | None = None
         self.agreed: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
         """The resources that the server agreed to tell of; None where it did not say."""

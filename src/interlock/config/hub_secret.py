@@ -1,14 +1,27 @@
-"""The hub's own secret: random bytes in a file that only its user can read. Every other key of the hub is derived."""
+"""The hub's own secret: random bytes that only its user can read. Every other key of the hub is derived.
+
+It is in the file `keys.secret` of the home, or in the system's keyring; the file `keys.keyring` says in which entry.
+A secret that cannot be read is never replaced by a new one.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import secrets
 import sys
 from pathlib import Path
+from typing import Final
 
-from .files import write_atomically
+import msgspec
+
+from .files import locked_for_change, write_atomically
+from .system_keyring import KeyringFailed, available_backend, delete_entry, read_entry, write_entry
+
+FILE: Final = "keys.secret"
+ENTRY: Final = "keys.keyring"
 
 
 class BadHubSecret(Exception):
@@ -20,20 +33,84 @@ class BadHubSecret(Exception):
         self.hint = hint
 
 
-def hub_secret(path: Path) -> bytes:
+class KeyringEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The entry of the keyring that has the secret, with a check value: another secret is noticed at once."""
+
+    backend: str
+    entry: str
+    check: str
+
+
+def hub_secret(home: Path) -> bytes:
     """The secret, made at first use. Raises BadHubSecret for one that is weak, or that other users can read."""
+    path = home / FILE
     try:
-        if not path.exists():
+        if not has_secret(home):
             secret = secrets.token_bytes(32)
             write_atomically(path, secret)
             return secret
     except OSError as cause:
         raise _unusable(path, cause) from None
-    return existing_secret(path)
+    return existing_secret(home)
 
 
-def existing_secret(path: Path) -> bytes:
+def has_secret(home: Path) -> bool:
+    return (home / FILE).exists() or (home / ENTRY).exists()
+
+
+def existing_secret(home: Path) -> bytes:
     """The secret of a home that has one. Raises BadHubSecret."""
+    entry = keyring_entry(home)
+    return _from_file(home / FILE) if entry is None else _from_keyring(entry)
+
+
+def keyring_entry(home: Path) -> KeyringEntry | None:
+    """The entry of the keyring; None where the secret is in its file. Raises BadHubSecret."""
+    path = home / ENTRY
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KeyringEntry)
+    except FileNotFoundError:
+        return None
+    except OSError as cause:
+        raise _unusable(path, cause) from None
+    except msgspec.DecodeError:
+        raise BadHubSecret(f"{path} is damaged", "restore it from a copy: it names the entry of the keyring") from None
+
+
+def move_to_keyring(home: Path) -> str:
+    """Move the secret from its file to the system's keyring, whose name is returned. Raises BadHubSecret."""
+    with locked_for_change(home / FILE):
+        known = keyring_entry(home)
+        secret = hub_secret(home)
+        if known is None:
+            try:
+                known = KeyringEntry(available_backend(), f"hub-{secrets.token_hex(8)}", _check(secret))
+                write_entry(known.backend, known.entry, base64.b64encode(secret).decode())
+            except KeyringFailed as cause:
+                hint = "install `interlock[keyring]`, unlock the keyring of your session, or keep the file"
+                raise BadHubSecret(f"the key stays in its file: {cause}", hint) from None
+            write_atomically(home / ENTRY, msgspec.json.encode(known), private=True)
+        (home / FILE).unlink(missing_ok=True)
+    return known.backend
+
+
+def move_to_file(home: Path) -> None:
+    """Move the secret from the keyring to its file, of mode 0600. Raises BadHubSecret."""
+    with locked_for_change(home / FILE):
+        secret = hub_secret(home)
+        entry = keyring_entry(home)
+        if entry is None:
+            return
+        write_atomically(home / FILE, secret, private=True)
+        (home / ENTRY).unlink()
+    try:
+        delete_entry(entry.backend, entry.entry)
+    except KeyringFailed as cause:
+        hint = f"delete the entry `{entry.entry}` of `interlock` in it"
+        raise BadHubSecret(f"the key is in its file, and still in {entry.backend}: {cause}", hint) from None
+
+
+def _from_file(path: Path) -> bytes:
     try:
         secret, mode = path.read_bytes(), path.stat().st_mode
     except OSError as cause:
@@ -44,6 +121,25 @@ def existing_secret(path: Path) -> bytes:
     if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
         raise BadHubSecret(f"{path} is too weak to be a secret", "delete it, and create the keys again")
     return secret
+
+
+def _from_keyring(entry: KeyringEntry) -> bytes:
+    hint = "unlock the keyring of this user's session, and see that `interlock[keyring]` is installed"
+    try:
+        text = read_entry(entry.backend, entry.entry)
+        secret = b"" if text is None else base64.b64decode(text, validate=True)
+    except KeyringFailed as cause:
+        raise BadHubSecret(f"the key of this hub is in {entry.backend}: {cause}", hint) from None
+    except (binascii.Error, ValueError):
+        secret = b""
+    if not hmac.compare_digest(_check(secret).encode(), entry.check.encode()):
+        message = f"{entry.backend} has no entry `{entry.entry}` with the key of this hub"
+        raise BadHubSecret(message, "restore the keyring, or put a copy of the key's file in place of `keys.keyring`")
+    return secret
+
+
+def _check(secret: bytes) -> str:
+    return derived_key(secret, b"keyring entry").hex()
 
 
 def _unusable(path: Path, cause: OSError) -> BadHubSecret:

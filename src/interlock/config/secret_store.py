@@ -27,6 +27,7 @@ class SecretStore:
     def __init__(self, home: Path) -> None:
         self._file = home / "secrets.json"
         self._home = home
+        self._opened: Encryption | None = None
 
     def names(self) -> list[str]:
         return sorted(self._read())
@@ -58,7 +59,9 @@ class SecretStore:
         return True
 
     def _encryption(self) -> Encryption:
-        return Encryption(derived_key(hub_secret(self._home / "keys.secret"), b"secrets"))
+        if self._opened is None:
+            self._opened = Encryption(derived_key(hub_secret(self._home), b"secrets"))
+        return self._opened
 
     def _read(self) -> dict[str, str]:
         try:

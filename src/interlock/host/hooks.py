@@ -8,7 +8,8 @@ from typing import Protocol
 import msgspec
 
 from interlock.host.turn import Turn
-from interlock.protocols.mcpl.inference import Usage
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpl.inference import ModelInfo, Usage
 from interlock.protocols.mcpl.injections import Arrangement, Sourced
 
 
@@ -16,8 +17,25 @@ class Response(msgspec.Struct, frozen=True):
     """The answer of a model, before anyone has seen it."""
 
     text: str
-    usage: Usage
+    usage: Usage | None
     finish: str = "end_turn"
+
+
+class HookedTurn(Protocol):
+    """A turn as servers are told of it: one of the host's own, or one that runs in a client."""
+
+    @property
+    def inference_id(self) -> str: ...
+    @property
+    def conversation_id(self) -> str: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def user_message(self) -> str | None: ...
+    @property
+    def model_info(self) -> ModelInfo | None: ...
 
 
 class Hooks(Protocol):

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.channels import ChannelConversations
+from interlock.host.client_turns import ClientTurns
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks
 from interlock.host.inference import ServerInference
@@ -64,8 +65,9 @@ class Host:
         self._rollbacks = Rollbacks(hub_app, self.conversations, self.states)
         self._rolling_back: set[str] = set()
         places = ChannelPlaces()
-        servers = hooks or ServerHooks(hub_app, places)
-        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, servers)
+        servers = ServerHooks(hub_app, places)
+        self._client_turns = ClientTurns(servers)
+        self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or servers)
         self._channels = ChannelConversations(hub_app, self, places)
         self._rooms = RoomConversations(hub_app, self._channels, rooms)
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
@@ -78,12 +80,14 @@ class Host:
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
         self._channels.start()
         self._rooms.start()
+        self._hub_app.hub.client_hooks.open(self._client_turns)
         self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Stop every turn. Each is stored as far as it came."""
         await self._rooms.close()
         await self._channels.close()
+        await self._client_turns.close()
         tasks = [task for _, task in self._running.values()]
         for task in tasks:
             task.cancel()

@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 
 from interlock.host.channel_turns import ChannelPlaces
-from interlock.host.hooks import Response
+from interlock.host.hooks import HookedTurn, Response
 from interlock.host.judged_injections import Judged, judged
-from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
 from interlock.hub.live.connection import LiveConnection
 from interlock.judge.text import show_hidden
@@ -76,16 +75,17 @@ class ServerHooks:
         self._hub_app = hub_app
         self._places = places
 
-    def rewrites(self, turn: Turn) -> bool:
+    def rewrites(self, turn: HookedTurn) -> bool:
         """Whether a server may replace the answer, or withhold it."""
         after = self._after_parties(turn)
         return any(party.rewrites or (party.blocks and self._closed(party)) for party in after)
 
-    async def before(self, turn: Turn) -> Sequence[Sourced]:
-        """Injections for this turn, each judged."""
+    async def before(self, turn: HookedTurn, within_s: float | None = None) -> Sequence[Sourced]:
+        """Injections for this turn, each judged. Servers have `within_s` to answer, or else `BEFORE_S`."""
         self._tell(turn, "started", None)
+        within_s = BEFORE_S if within_s is None else within_s
         asked = [(party, params) for party in self._parties(turn) if (params := self._before(party, turn)) is not None]
-        answers = await asyncio.gather(*(self._contribution(party, turn, params) for party, params in asked))
+        answers = await asyncio.gather(*(self._contribution(party, turn, params, within_s) for party, params in asked))
         found = [sourced for answer in answers for sourced in answer]
         if not found:
             return ()
@@ -94,20 +94,20 @@ class ServerHooks:
         self._record_refused(turn, checked)
         return checked.kept
 
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+    def placed(self, turn: HookedTurn, arranged: Arrangement) -> None:
         """Record where the injections of a turn went, and those that had no room."""
         for dropped in arranged.dropped:
             self._hub_app.journal.live_hook(
-                dropped.server, turn.inference_id, turn.conversation.id, BEFORE, "dropped",
+                dropped.server, turn.inference_id, turn.conversation_id, BEFORE, "dropped",
                 reason=f"{dropped.namespace}: {dropped.reason}, {dropped.cost} bytes",
             )  # fmt: skip
         for server in {server for server, _ in arranged.costs}:
             costs = {name: cost for (of, name), cost in arranged.costs.items() if of == server}
             self._hub_app.journal.live_hook(
-                server, turn.inference_id, turn.conversation.id, BEFORE, "injected", sizes=costs
+                server, turn.inference_id, turn.conversation_id, BEFORE, "injected", sizes=costs
             )
 
-    async def after(self, turn: Turn, response: Response) -> Response:
+    async def after(self, turn: HookedTurn, response: Response) -> Response:
         """The answer after every server has seen it. Raises a `Fault` where one that fails closed did not answer."""
         parties = self._after_parties(turn)
         for party in parties:
@@ -122,23 +122,36 @@ class ServerHooks:
         self._tell(turn, "completed", response.usage)
         return response
 
-    def failed(self, turn: Turn) -> None:
+    async def tell_shown(self, turn: HookedTurn, response: Response) -> None:
+        """Tell the servers of an answer that its user has read already: none can replace or withhold it."""
+        said = msgspec.json.encode(_after(turn, response))
+        parties = self._after_parties(turn)
+        for party in parties:
+            if not party.blocks:
+                self._notify(party, AFTER, said)
+                self._record_shown(party, turn, "told")
+        await asyncio.gather(*(self._ask_shown(party, turn, said) for party in parties if party.blocks))
+        self._tell(turn, "completed", response.usage)
+
+    def failed(self, turn: HookedTurn) -> None:
         """Tell the servers that follow inferences that this one has no answer."""
         self._tell(turn, "failed", None)
 
     # Before an inference.
 
-    def _before(self, party: Party, turn: Turn) -> BeforeInference | None:
+    def _before(self, party: Party, turn: HookedTurn) -> BeforeInference | None:
         params = BeforeInference(
-            turn.inference_id, turn.conversation.id, turn.index, turn.user_message, turn.model.info,
-            self._places.context(turn.conversation.id, party.live.server),
+            turn.inference_id, turn.conversation_id, turn.index, turn.user_message, turn.model_info,
+            self._places.context(turn.conversation_id, party.live.server),
         )  # fmt: skip
         return before_inference(party.state, params)
 
-    async def _contribution(self, party: Party, turn: Turn, params: BeforeInference) -> list[Sourced]:
+    async def _contribution(
+        self, party: Party, turn: HookedTurn, params: BeforeInference, within_s: float
+    ) -> list[Sourced]:
         """The injections of one server that its rights allow. Everything else is recorded."""
         try:
-            answer = await self._ask(party, turn, BEFORE, msgspec.json.encode(params), BEFORE_S)
+            answer = await self._ask(party, turn, BEFORE, msgspec.json.encode(params), within_s)
             said = decode(BeforeInferenceResult, answer, "result")
         except Fault as fault:
             self._record(party, turn, BEFORE, fault)
@@ -150,18 +163,18 @@ class ServerHooks:
             )
         return [Sourced(party.live.server, injection) for injection in used.accepted]
 
-    def _record_refused(self, turn: Turn, checked: Judged) -> None:
+    def _record_refused(self, turn: HookedTurn, checked: Judged) -> None:
         for server, outcome, reason in checked.findings:
             self._hub_app.journal.live_hook(
-                server, turn.inference_id, turn.conversation.id, BEFORE, outcome, reason=reason
+                server, turn.inference_id, turn.conversation_id, BEFORE, outcome, reason=reason
             )
 
     # After an inference.
 
-    def _after_parties(self, turn: Turn) -> list[Party]:
+    def _after_parties(self, turn: HookedTurn) -> list[Party]:
         return [party for party in self._parties(turn) if wants_after_inference(party.state)]
 
-    async def _rewritten(self, party: Party, turn: Turn, response: Response) -> Response:
+    async def _rewritten(self, party: Party, turn: HookedTurn, response: Response) -> Response:
         """The answer after one blocking hook."""
         said: AfterInferenceResult | None = None
         try:
@@ -181,10 +194,28 @@ class ServerHooks:
             return response
         outcome = "passed" if text is None else "rewritten"
         self._hub_app.journal.live_hook(
-            party.live.server, turn.inference_id, turn.conversation.id, AFTER, outcome, feature_set=said.feature_set,
+            party.live.server, turn.inference_id, turn.conversation_id, AFTER, outcome, feature_set=said.feature_set,
             sizes={} if text is None else {"before": len(response.text), "after": len(text)},
         )  # fmt: skip
         return response if text is None else msgspec.structs.replace(response, text=show_hidden(text))
+
+    async def _ask_shown(self, party: Party, turn: HookedTurn, params: bytes) -> None:
+        try:
+            said = decode(AfterInferenceResult, await self._ask(party, turn, AFTER, params, AFTER_S), "result")
+        except Fault as fault:
+            self._record(party, turn, AFTER, fault)
+            return
+        late = said.modified_response is not None
+        reason = "the client had shown the answer" if late else ""
+        self._record_shown(party, turn, "ignored" if late else "passed", said.feature_set, reason)
+
+    def _record_shown(
+        self, party: Party, turn: HookedTurn, outcome: str, feature_set: str | None = None, reason: str = ""
+    ) -> None:
+        self._hub_app.journal.live_hook(
+            party.live.server, turn.inference_id, turn.conversation_id, AFTER, outcome, feature_set=feature_set,
+            reason=reason,
+        )  # fmt: skip
 
     def _closed(self, party: Party) -> bool:
         settings = self._hub_app.config.servers.get(party.live.server)
@@ -192,22 +223,22 @@ class ServerHooks:
 
     # Both.
 
-    def _parties(self, turn: Turn) -> list[Party]:
+    def _parties(self, turn: HookedTurn) -> list[Party]:
         """The servers that this agent's feature sets let in, in the order of their names."""
-        principal, live = turn.conversation.principal, self._hub_app.live
+        principal, live = turn.principal, self._hub_app.live
         return [
             Party(found, found.for_agent(live.features, principal.id))
             for found in live.connections.of_agent(principal.id)
             if found.state.on and self._hub_app.access.reaches(principal, found.server)
         ]
 
-    def _now(self, party: Party, turn: Turn) -> Connection:
+    def _now(self, party: Party, turn: HookedTurn) -> Connection:
         """The rights of a server now: they may have changed while it thought."""
-        return party.live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
+        return party.live.for_agent(self._hub_app.live.features, turn.principal.id)
 
-    async def _ask(self, party: Party, turn: Turn, method: str, params: bytes, within_s: float) -> bytes:
+    async def _ask(self, party: Party, turn: HookedTurn, method: str, params: bytes, within_s: float) -> bytes:
         live = party.live
-        live.hooks[turn.inference_id] = turn.conversation.id
+        live.hooks[turn.inference_id] = turn.conversation_id
         try:
             return await live.connection.request(
                 method, params, timeout=within_s, asked=partial(self._on_request, live), idempotent=False
@@ -232,29 +263,29 @@ class ServerHooks:
         except Fault:
             return  # It may not have this, or it is gone: a notification promises nothing.
 
-    def _tell(self, turn: Turn, phase: str, usage: Usage | None) -> None:
+    def _tell(self, turn: HookedTurn, phase: str, usage: Usage | None) -> None:
         """Tell of an inference, without its content (0.5)."""
         signal = msgspec.convert(
-            {"inferenceId": turn.inference_id, "phase": phase, "conversationId": turn.conversation.id}, Lifecycle
+            {"inferenceId": turn.inference_id, "phase": phase, "conversationId": turn.conversation_id}, Lifecycle
         )
-        said = msgspec.structs.replace(signal, turn_index=turn.index, model=turn.model.info, usage=usage)
+        said = msgspec.structs.replace(signal, turn_index=turn.index, model=turn.model_info, usage=usage)
         params = msgspec.json.encode(said)
         for party in self._parties(turn):
             self._notify(party, LIFECYCLE, params)
 
     def _record(
-        self, party: Party, turn: Turn, method: str, fault: Fault, feature_set: str | None = None, about: str = ""
+        self, party: Party, turn: HookedTurn, method: str, fault: Fault, feature_set: str | None = None, about: str = ""
     ) -> None:
         outcome = "timeout" if fault.name in ("UPSTREAM_TIMEOUT", "TIMEOUT") else "failed" if not about else "refused"
         reason = f"{about + ': ' if about else ''}{fault.name}: {fault.message}"[:500]
         self._hub_app.journal.live_hook(
-            party.live.server, turn.inference_id, turn.conversation.id, method, outcome, feature_set=feature_set,
+            party.live.server, turn.inference_id, turn.conversation_id, method, outcome, feature_set=feature_set,
             reason=reason,
         )  # fmt: skip
 
 
-def _after(turn: Turn, response: Response) -> AfterInference:
+def _after(turn: HookedTurn, response: Response) -> AfterInference:
     return AfterInference(
-        turn.inference_id, turn.conversation.id, turn.index, turn.user_message, response.text, turn.model.info,
+        turn.inference_id, turn.conversation_id, turn.index, turn.user_message, response.text, turn.model_info,
         response.usage,
     )  # fmt: skip

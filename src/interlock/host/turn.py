@@ -11,6 +11,8 @@ import msgspec
 
 from interlock.host.conversations import Conversation
 from interlock.host.models.model import Model
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault
 
@@ -56,6 +58,20 @@ class Turn:
         self.pieces: list[Piece] = []
         self._chars = 0
         self._changed = asyncio.Event()
+
+    @property
+    def conversation_id(self) -> str:
+        return self.conversation.id
+
+    @property
+    def principal(self) -> Principal:
+        """The principal whose rights it has."""
+        return self.conversation.principal
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """The model, as servers are told of it."""
+        return self.model.info
 
     @property
     def ended(self) -> bool:

@@ -20,6 +20,7 @@ from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_extensions import speaking
+from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
@@ -69,6 +70,7 @@ class Handlers(msgspec.Struct, frozen=True):
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
     events: EventMethods
+    client_hooks: ClientHookHandler
 
     @property
     def methods(self) -> dict[str, Serve]:
@@ -78,6 +80,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
+            **self.client_hooks.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
@@ -123,6 +126,7 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.client_hooks = handlers.client_hooks
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits

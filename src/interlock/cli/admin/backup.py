@@ -63,7 +63,14 @@ def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
         show_json({"file": str(file), "bytes": size, "running": running})
     else:
         say(f"{size:,} bytes in {plain(str(file))}")
-        say(f"  → its keys also need {plain(str(home / 'keys.secret'))}; keep a copy of that file elsewhere", err=True)
+        secret = plain(str(home / "keys.secret"))
+        if not (home / "keys.keyring").exists():
+            say(f"  → its keys also need {secret}; keep a copy of that file elsewhere", err=True)
+        else:
+            say(
+                f"  → its keys also need the key in your keyring: `interlock secrets key file` writes {secret}",
+                err=True,
+            )
 
 
 @click.command()
@@ -84,6 +91,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     import asyncio
 
     from interlock.config.home import home_folder, user_name
+    from interlock.config.hub_secret import has_secret
     from interlock.hub.admin.backups import put_back
     from interlock.hub.auth.principals import local_person
     from interlock.store import StoreError
@@ -115,7 +123,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
             say(f"  {done.missing} audit log entries are not in the backup; the audit log notes this")
         if done.keys_back:
             say(f"  → {done.keys_back} keys that were revoked since are valid again; check `interlock keys list`")
-        if not (home / "keys.secret").exists():
+        if not has_secret(home):
             say(f"  → the keys of the backup need their {plain(str(home / 'keys.secret'))}")
         for finding in done.findings:
             say(f"  {plain(finding)}")

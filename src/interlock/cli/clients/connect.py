@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
 @click.option("--profile", metavar="NAME", help="The profile whose tools this client sees.")
-@click.option("--live", is_flag=True, help="Claude Code only: give it the events that wait, with each prompt.")
+@click.option(
+    "--live", is_flag=True, help="Claude Code only: events and context with each prompt; servers may hear its answers."
+)
 @json_option
 def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: bool, as_json: bool) -> None:
     """Add the hub to a client's configuration, with its own key.
 
     The rest of the client's file does not change, and a copy of the old file is kept beside it. If no hub runs, one is
-    started. `interlock setup` does this for all your clients, and imports their servers. `--live` adds a hook to Claude
-    Code's settings, which `--undo` removes too.
+    started. `interlock setup` does this for all your clients, and imports their servers. `--live` adds hooks to
+    Claude Code's settings, which `--undo` removes too.
 
     \b
     Example:
@@ -45,7 +47,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
     if only_print and undo:
         raise click.UsageError("Use either --print or --undo, not both.")
     if live and (name != "claude-code" or only_print):
-        raise click.UsageError("--live writes a hook for claude-code; no other client has such hooks.")
+        raise click.UsageError("--live writes hooks for claude-code; no other client has such hooks.")
     chosen = client(name)
     outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
     if name == "claude-code" and not only_print:
@@ -65,7 +67,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
         if live:
             from interlock.cli.clients.client_hooks import CHANNEL
 
-            say(f"  with each prompt it gets the events that wait: {plain(str(outcome['hook']))}")
+            say(f"  hooks for its prompts and answers: {plain(str(outcome['hook']))}")
             say("  → enable some: `interlock features enable SERVER FEATURE --agent claude-code`")
             say(f"  → to be woken between prompts, start it with `{CHANNEL}`")
         if is_in_cache(executable()[0]):
@@ -113,7 +115,7 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
 
 
 def _set_hook(*, wanted: bool) -> str | None:
-    """Add our hook to Claude Code's settings, or remove it. Returns the file if it has the hook now."""
+    """Add our hooks to Claude Code's settings, or remove them. Returns the file if it has them now."""
     from interlock.cli.clients.client_hooks import settings_file, with_hook, without_hook
     from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
 

@@ -157,7 +157,6 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
     """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
     if not loaded.usable:
         return
-    from interlock.hub.auth.keys import read_secret
     from interlock.hub.cannot_start import CannotStart
     from interlock.hub.foundation import store_of
     from interlock.store import StoreError, check_store
@@ -165,14 +164,31 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
 
     try:
         check_start(loaded.config)
-        if (home / "keys.secret").exists():
-            read_secret(home / "keys.secret")
     except CannotStart as cause:
         yield Check("start", "wrong", cause.message, cause.hint)
+    yield from _key(home)
     try:
         check_store(store_of(loaded.config, home))
     except StoreError as cause:
         yield Check("store", "wrong", cause.message, cause.hint)
+
+
+def _key(home: Path) -> Iterator[Check]:
+    """Where the key is that seals tokens and secrets, and whether it can be read."""
+    from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, keyring_entry
+
+    if not has_secret(home):
+        return
+    try:
+        existing_secret(home)
+        entry = keyring_entry(home)
+    except BadHubSecret as cause:
+        yield Check("key", "wrong", cause.message, cause.hint)
+        return
+    place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
+    yield Check("key", "ok", f"the key for tokens and secrets is {place}")
+    if entry is not None and (home / FILE).exists():
+        yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 
 
 def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:

@@ -93,6 +93,41 @@ def remove(name: str, as_json: bool) -> None:
     _show({"removed": name, **reload_hub(config_file(None))}, f"Removed {plain(name)}.", as_json)
 
 
+@secrets.command()
+@click.argument("place", type=click.Choice(["keyring", "file"]), required=False)
+@json_option
+def key(place: str | None, as_json: bool) -> None:
+    """Show where the key is that seals tokens and secrets, or move it.
+
+    PLACE is `keyring`, the keyring of this system (Secret Service, KWallet, macOS Keychain, Windows Credential Locker),
+    or `file`, a file of mode 0600 in the hub's home. A running hub continues to work.
+
+    \b
+    Example:
+      interlock secrets key keyring
+    """
+    from interlock.config.home import home_folder
+    from interlock.config.hub_secret import FILE, BadHubSecret, hub_secret, keyring_entry, move_to_file, move_to_keyring
+
+    home = home_folder()
+    try:
+        if place == "keyring":
+            move_to_keyring(home)
+        elif place == "file":
+            move_to_file(home)
+        hub_secret(home)
+        entry = keyring_entry(home)
+    except BadHubSecret as cause:
+        raise Failure(cause.message, cause.hint) from None
+    except OSError as cause:
+        raise Failure(f"{home}: {cause.strerror or cause}", "see that you can write this folder") from None
+    outcome = {
+        "place": "file" if entry is None else "keyring",
+        "in": str(home / FILE) if entry is None else entry.backend,
+    }
+    _show(outcome, f"The key is in {plain(outcome['in'])}.", as_json)
+
+
 def _store() -> SecretStore:
     from interlock.config.home import home_folder
     from interlock.config.secret_store import SecretStore

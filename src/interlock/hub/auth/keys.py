@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.hub_secret import BadHubSecret, derived_key, existing_secret, hub_secret
+from interlock.config.hub_secret import BadHubSecret, derived_key, hub_secret
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import SERVER, Kind, Principal
 from interlock.hub.cannot_start import CannotStart
@@ -67,7 +67,7 @@ class Keys:
 
     def __init__(self, home: Path, token_key: Callable[[str], Key | None] = lambda hash_: None) -> None:
         self._old_file = home / "keys.json"
-        self._secret = _secret(home / "keys.secret")
+        self._secret = _secret(home)
         self._store: Store
         self._keys: Mirror[Key] | None = None
         self._uses: Mirror[KeyUse]
@@ -251,17 +251,9 @@ def expired() -> Fault:
     return Fault("AUTH_EXPIRED", "this key has expired", hint="`interlock keys rotate NAME` makes a new one")
 
 
-def _secret(path: Path) -> bytes:
+def _secret(home: Path) -> bytes:
     """The secret of the keyed hashes, made if there is none. Raises CannotStart for one that cannot be used."""
     try:
-        return hub_secret(path)
-    except BadHubSecret as cause:
-        raise CannotStart(cause.message, cause.hint) from None
-
-
-def read_secret(path: Path) -> bytes:
-    """The secret of a home that has one. Raises CannotStart for one that is missing, weak, or readable by others."""
-    try:
-        return existing_secret(path)
+        return hub_secret(home)
     except BadHubSecret as cause:
         raise CannotStart(cause.message, cause.hint) from None

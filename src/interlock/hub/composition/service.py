@@ -14,6 +14,7 @@ from interlock.hub.composition.live import LiveParts
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
+from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.lifecycle import LifecycleHandler
@@ -89,6 +90,7 @@ def build_service(
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         EventMethods(listings.event_subscriptions, background),
+        ClientHookHandler(listings.recorded_requests, background),
     )
     sessions = SessionServices(
         discovery_tools,

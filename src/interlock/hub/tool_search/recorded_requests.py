@@ -50,6 +50,10 @@ class RecordedRequests:
 
     def malformed(self, caller: Caller) -> None:
         """Count a request that cannot be read. Raises RATE_LIMITED."""
+        self.count(caller)
+
+    def count(self, caller: Caller) -> None:
+        """Count a request that is no call. Raises RATE_LIMITED."""
         _raise(take(self._rates.of(caller.principal, _ANYTHING), self._clock()))
 
     def foreseen(self, caller: Caller, name: str) -> Refuse | None:

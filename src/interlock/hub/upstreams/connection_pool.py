@@ -128,15 +128,21 @@ class ConnectionPool:
             await set_log_level(found.connection, level, self._current.discovery_s)
 
     async def watch_shared(self) -> Mapping[str, Fault]:
-        """Subscribe to changed lists, resources and tasks on the shared connection. Returns the refused resources."""
+        """Subscribe to changed lists, resources and tasks on the shared connection. Returns the refused resources.
+
+        Before the connection is published, a server of the handshake era is not asked for single resources: each is a
+        request that it may leave unanswered.
+        """
         async with self._watching:
-            if self.shared is None:
+            connection = self._opened
+            if connection is None:
                 return {}
             id_ = self._current.id
             tasks = frozenset(self._host.watched_tasks(id_) if self.modern else ())
-            uris = frozenset(self._host.subscriptions(id_, None))
+            early = self.shared is None and not self.modern
+            uris = frozenset(() if early else self._host.subscriptions(id_, None))
             live = self.modern and self._host.is_live(id_)
-            return await self.shared.connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
+            return await connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
 
     async def watch_private(self, name: str | None) -> None:
         """Subscribe to resources in a caller's own process: no other process sees a change there."""

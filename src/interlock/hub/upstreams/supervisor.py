@@ -301,6 +301,8 @@ class Supervisor:
             await turn.granted
             connection = await self._pool.connect_shared(ended)
             self._upstream.last_use = self._clock()
+            # A list that changes after it was read is told on the stream, so the stream is open first.
+            await self._pool.watch_shared()
             await self._lists.read(connection)
             self._pool.publish_shared()
             self._end_turn(turn)

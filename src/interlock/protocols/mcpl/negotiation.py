@@ -22,7 +22,7 @@ EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
-UNSUPPORTED: Final = ("contextHooks", "inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
+UNSUPPORTED: Final = ("inferenceLifecycle", "inferenceRequest", "modelInfo", "channels")
 """Capabilities that a hub without a model does not have. A feature set that needs one of them is never on there."""
 
 

@@ -1,0 +1,123 @@
+"""Turns that run in a client with our hooks: servers add context to its prompts and hear its answers.
+
+The hub names each inference and counts the turns of a conversation; the client's word says only which of its own
+conversations it is. An answer has been shown when the hub hears of it, so no server can change it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, OrderedDict
+from typing import Final
+
+import msgspec
+
+from interlock.host.hooks import Response
+from interlock.host.server_hooks import ServerHooks
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.handlers.client_hooks import ClientAnswer, ClientPrompt
+from interlock.protocols.mcpl.hooks import Injection
+from interlock.protocols.mcpl.inference import ModelInfo
+from interlock.protocols.mcpl.injections import Placed, arrange, render
+from interlock.wire.errors import Fault
+
+BEFORE_S: Final = 1.5
+"""How long a prompt waits for servers. A user sits in front of it."""
+MOST_OPEN: Final = 1_000
+"""Conversations whose last turn is remembered."""
+MOST_AT_ONCE: Final = 8
+"""Prompts and answers of one client that are under way."""
+
+
+class ClientTurn(msgspec.Struct, frozen=True):
+    """A turn in a client (`host.hooks.HookedTurn`)."""
+
+    inference_id: str
+    conversation_id: str
+    principal: Principal
+    index: int
+    user_message: str | None
+    model_info: ModelInfo | None = None
+
+
+class OpenTurns:
+    """The last turn of each conversation. The one that was used least lately gives way."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[tuple[str, str], ClientTurn] = OrderedDict()
+
+    def begin(self, principal: Principal, conversation: str, text: str | None, model: ModelInfo | None) -> ClientTurn:
+        """The next turn of a conversation."""
+        key = (principal.id, conversation)
+        before = self._turns.pop(key, None)
+        index = 0 if before is None else before.index + 1
+        turn = ClientTurn(f"inf_{secrets.token_hex(12)}", conversation, principal, index, text, model)
+        self._turns[key] = turn
+        if len(self._turns) > MOST_OPEN:
+            self._turns.popitem(last=False)
+        return turn
+
+    def last(self, principal: Principal, conversation: str) -> ClientTurn | None:
+        """The turn of a conversation that began last."""
+        return self._turns.get((principal.id, conversation))
+
+
+class ClientTurns:
+    """The turns of all clients (`hub.handlers.client_hooks.ClientTurns`)."""
+
+    def __init__(self, hooks: ServerHooks) -> None:
+        self._hooks = hooks
+        self._open = OpenTurns()
+        self._busy: Counter[str] = Counter()
+        self._tasks = BackgroundTasks()
+
+    async def before(self, principal: Principal, prompt: ClientPrompt) -> tuple[Injection, ...]:
+        """The context that servers add to a prompt, labelled and bounded."""
+        turn = self._open.begin(principal, prompt.conversation_id, prompt.user_message, prompt.model)
+        self._enter(principal)
+        try:
+            arranged = arrange(await self._hooks.before(turn, BEFORE_S))
+        finally:
+            self._leave(principal)
+        self._hooks.placed(turn, arranged)
+        # A client has one place for context, beside its user's prompt.
+        places = (arranged.prefix.items or (), arranged.before_user, arranged.after_user)
+        return tuple(_shown(placed) for items in places for placed in items)
+
+    def after(self, principal: Principal, answer: ClientAnswer) -> None:
+        """Tell servers of an answer, in the background: its client does not wait."""
+        turn = self._open.last(principal, answer.conversation_id)
+        if turn is None:  # the prompt came before the hub started, or another hook began the turn
+            turn = self._open.begin(principal, answer.conversation_id, None, answer.model)
+        if answer.model is not None:
+            turn = msgspec.structs.replace(turn, model_info=answer.model)
+        self._enter(principal)
+        self._tasks.begin(self._tell(turn, Response(answer.assistant_message, answer.usage)), None)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._tasks.close()
+
+    async def _tell(self, turn: ClientTurn, response: Response) -> None:
+        try:
+            await self._hooks.tell_shown(turn, response)
+        finally:
+            self._leave(turn.principal)
+
+    def _enter(self, principal: Principal) -> None:
+        """Take a place. Raises RESOURCE_EXHAUSTED."""
+        if self._busy[principal.id] >= MOST_AT_ONCE:
+            message = f"{MOST_AT_ONCE} prompts and answers of {principal.id} are under way"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=1_000)
+        self._busy[principal.id] += 1
+
+    def _leave(self, principal: Principal) -> None:
+        self._busy[principal.id] -= 1
+        if not self._busy[principal.id]:
+            del self._busy[principal.id]
+
+
+def _shown(placed: Placed) -> Injection:
+    """An injection as the client's model reads it: one text that names its server, since a server writes the rest."""
+    return Injection(placed.server, "beforeUser", render((placed,)).decode())
