@@ -151,7 +151,8 @@ class HubService:
         known = cast(Caller, caller)  # admitted here, so one of ours
         if not known.current:
             known = self._authenticator.readmit(known)
-        session = Session(self._sessions.worker.new_id(), channel, known, speaking(dialect))
+        new_id = self._sessions.worker.new_id()
+        session = Session(new_id, channel, known, speaking(dialect), self.clients.resumable)
         result = self._lists.initialize_result(session.dialect, known, channel.transport)
         self.clients.sessions.open(session)
         return session, result
@@ -161,16 +162,15 @@ class HubService:
         return self._lists.initialize_result(dialect, caller)
 
     def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
-        """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
+        """Go on with a session that was open when the hub stopped or was killed. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)
         if kept is None:
             return None
         known = cast(Caller, caller)  # admitted here, so one of ours
-        session = Session(id, channel, known, speaking(kept.dialect))
-        session.log_level = kept.log_level
+        session = Session(id, channel, known, speaking(kept.dialect), self.clients.resumable, kept.state)
         self.clients.sessions.open(session)
         session.confirm()
-        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session)
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session, known)
         return session
 
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
@@ -218,12 +218,13 @@ class HubService:
         self._sessions.requests.malformed(cast(Caller, caller))
 
     def _on_session_opened(self, session: Session) -> None:
+        self.clients.resumable.keep(session)
         self.subscriptions.on_session_opened(session)
 
     def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         """Drop everything that belongs to a session."""
-        if event is SessionEvent.SHUT_DOWN and session.channel.transport == "http":
-            self.clients.resumable.keep(session)
+        if event is not SessionEvent.SHUT_DOWN:
+            self.clients.resumable.forget(session)
         self._sessions.discovery_tools.forget(session)
         self._sessions.tracker.leave(session)
         self.subscriptions.on_session_ended(session)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 
 from interlock.config.value_types import Share
-from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.sessions.session import ConnectionKey, Origin
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 
 
 def connection_key(
-    share: Share, modern: bool, attributes_logs: bool, owner: str, exchange: Exchange
+    share: Share, modern: bool, attributes_logs: bool, owner: str, origin: Origin
 ) -> ConnectionKey | None:
     """The private connection for a call, or None for the shared one.
 
@@ -18,15 +18,15 @@ def connection_key(
     server declares no client capabilities, so a caller that has some, or wants log messages, gets a private session.
     On standard streams a log message names no caller in either era, so a caller that wants them gets a private process.
     """
-    if modern and share == "auto" and exchange.session is None and exchange.dialect.log_level is None:
+    if modern and share == "auto" and origin.session is None and origin.dialect.log_level is None:
         return None
-    level = log_level_of(exchange)
-    answers = not modern and exchange.dialect.capabilities.answers_servers
+    level = log_level_of(origin)
+    answers = not modern and origin.dialect.capabilities.answers_servers
     own = answers or (level is not None and not (modern and attributes_logs))
-    session = exchange.session
+    session = origin.session
     if share == "auto" and not own:
         return None
-    dialect = exchange.dialect
+    dialect = origin.dialect
     # Only a private session is notified of changed roots and may fetch a client's tasks.
     project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
@@ -38,7 +38,7 @@ def connection_key(
     return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level, owner=owner)
 
 
-def log_level_of(exchange: Exchange) -> str | None:
+def log_level_of(origin: Origin) -> str | None:
     """The least severe log level that a request's client wants, or None."""
-    session = exchange.session
-    return exchange.dialect.log_level if session is None else session.log_level
+    session = origin.session
+    return origin.dialect.log_level if session is None else session.log_level

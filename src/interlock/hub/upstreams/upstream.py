@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.sessions.session import ConnectionKey, Origin
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -193,10 +193,10 @@ class Upstream:
 
     # Calls and connections
 
-    def key_for(self, exchange: Exchange) -> ConnectionKey | None:
-        """The private connection that a request takes; None for the shared one."""
+    def key_for(self, origin: Origin) -> ConnectionKey | None:
+        """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        return connection_key(self.share, self.modern, by_address, exchange.caller.owner, exchange)
+        return connection_key(self.share, self.modern, by_address, origin.caller.owner, origin)
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
