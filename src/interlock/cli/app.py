@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "console": Entry("admin.console:console", "Open the console in a browser, with a login code."),
         "watch": Entry("admin.watch:watch", "Answer approval requests as they arrive."),
         "approvals": Entry("admin.approvals:approvals", "List and answer approval requests."),
+        "taints": Entry(
+            "admin.taints:taints", "List agents whose tools ask because of untrusted results, and end that."
+        ),
         "why": Entry("admin.why:why", "Show why a call was refused, or whether one would be."),
         "grants": Entry("admin.grants:grants", "Allow or deny agents the use of servers and tools."),
         "permissions": Entry("admin.permissions:permissions", "Approve or deny what servers may do on this machine."),

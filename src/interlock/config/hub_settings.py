@@ -98,6 +98,8 @@ class Approvals(msgspec.Struct, frozen=True):
     follow its progress waits 4 s at most: many clients give up after 5 s without saying so."""
     valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
     """How long an approval request can be answered, and how long an answer is valid."""
+    taint_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a result of an untrusted server counts for `taint = "ask"` of a profile."""
     desktop: bool = False
     """Whether approval requests show as desktop notifications (needs `notify-send` or `osascript`)."""
 

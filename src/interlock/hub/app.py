@@ -125,6 +125,7 @@ class HubApp:
         self.audit_subscribers = authentication.audit_subscribers
         self.inbox = approvals.inbox
         self.notifiers = approvals.notifiers
+        self.taints = approvals.taints
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
         self.catalog = listings.catalog
@@ -246,6 +247,7 @@ class HubApp:
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
+        self._maintenance.add_task(self.taints.sweep)
         self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
         self._maintenance.add_check(self._note_principals)

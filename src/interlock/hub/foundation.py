@@ -19,6 +19,7 @@ from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
+from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.journal import Journal
@@ -69,6 +70,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
+    TAINTS,
     LOGINS,
     CONVERSATIONS,
     TURNS,

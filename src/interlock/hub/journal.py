@@ -31,6 +31,8 @@ from interlock.hub.audit.record import (
     RULE_REVOKED,
     SERVER_STATE,
     SESSION_ENDED,
+    TAINT_CLEARED,
+    TAINTED,
     TURN,
     Record,
 )
@@ -268,6 +270,14 @@ class Journal:
             "outputTokens": turn.output_tokens_count,
         }
         return event_record(TURN, principal, reason=turn.error, details=details)
+
+    def tainted(self, principal: Principal, target: Target) -> Record:
+        """A principal is given text of a server that the operator does not trust."""
+        return event_record(TAINTED, principal, target)
+
+    def taint_cleared(self, by: Principal, owner: str, because: str, trace: str = "") -> Record:
+        """A person ends the taint of a principal."""
+        return event_record(TAINT_CLEARED, by, trace=trace, reason=because, details={"principal": owner})
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -33,6 +33,7 @@ from interlock.hub.admin.servers import ServerOperations
 from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
 from interlock.hub.admin.table import OPERATIONS
+from interlock.hub.admin.taints import TaintOperations
 from interlock.hub.admin.tools import ToolOperations
 from interlock.hub.app import HubApp
 from interlock.hub.audit.record import OPERATED
@@ -85,6 +86,7 @@ class Operations:
             self._approvals,
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
+            TaintOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
             ConversationOperations(hub_app, host),

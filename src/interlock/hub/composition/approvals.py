@@ -11,6 +11,7 @@ from interlock.hub.approvals.pins import Pins
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.gates.taints import Taints
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
@@ -71,6 +72,7 @@ class ApprovalParts:
             self.server_policies.trust_of,
             self.server_policies.risk_of,
         )
+        self.taints = Taints(lambda: foundation.config.hub.approvals.taint_s, journal, foundation.log)
         risk_of = self.server_policies.risk_of
         self._pins = Pins(self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, risk_of, foundation.log)
 
@@ -88,11 +90,13 @@ class ApprovalParts:
         await self.inbox.start(self._foundation.store)
         self._pins.start(self._foundation.store)
         await self.permissions.start(self._foundation.store)
+        await self.taints.start(self._foundation.store)
         self.notifiers.start()
 
     async def close(self) -> None:
         await self.server_policies.close()
         await self.notifiers.close()
+        await self.taints.close()
 
     async def take(self, offer: Offer) -> None:
         """Check an offer before it is shown: the permissions of its tools and their pins."""
