@@ -26,6 +26,7 @@ from interlock.hub.composition.service import build_service, session_limits, tra
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
@@ -109,6 +110,14 @@ class HubApp:
         listings = self._listings = ListingParts(
             foundation, authentication, approvals, calls, catalog, upstreams, self.live
         )
+        self.inference_hooks = InferenceHooks(
+            self.live.connections,
+            self.live.refusals,
+            authentication.access,
+            calls.judging,
+            foundation.journal,
+            lambda: foundation.config,
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -168,6 +177,7 @@ class HubApp:
             self.readiness,
             self.registration,
             self.live,
+            self.inference_hooks,
         )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""

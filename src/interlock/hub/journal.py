@@ -208,9 +208,11 @@ class Journal:
         feature_set: str | None = None,
         reason: str = "",
         sizes: Mapping[str, int] | None = None,
+        agent: str = "",
     ) -> None:
-        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        """Record the part that a server had in an inference of an agent (MCPL, Audit Logging)."""
         details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details["agent"] = agent
         details |= {"featureSet": feature_set or "", "outcome": outcome}
         if sizes:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])

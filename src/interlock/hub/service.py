@@ -23,6 +23,7 @@ from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
@@ -70,6 +71,7 @@ class Handlers(msgspec.Struct, frozen=True):
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
     events: EventMethods
+    hosts: HostMethods
     client_hooks: ClientHookHandler
 
     @property
@@ -80,7 +82,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **self.client_hooks.methods,
+            **self.hosts.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
@@ -126,6 +128,7 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.hosts = handlers.hosts
         self.client_hooks = handlers.client_hooks
         self._lists = handlers.lists
         self._sessions = sessions
@@ -206,6 +209,7 @@ class HubService:
             raise
 
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+        self.hosts.on_notification(cast(Caller, caller), session, notification)
         if session is not None:
             self.subscriptions.on_notification(session, notification)
 
@@ -218,6 +222,7 @@ class HubService:
         self._sessions.requests.malformed(cast(Caller, caller))
 
     def _on_session_opened(self, session: Session) -> None:
+        self.hosts.on_session_opened(session)
         self.clients.resumable.keep(session)
         self.subscriptions.on_session_opened(session)
 
@@ -227,6 +232,7 @@ class HubService:
             self.clients.resumable.forget(session)
         self._sessions.discovery_tools.forget(session)
         self._sessions.tracker.leave(session)
+        self.hosts.on_session_ended(session)
         self.subscriptions.on_session_ended(session)
         # Each of these refers to the session in turn.
         session.connection_keys.clear()

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.options import PromptOptions, ResourceOptions, Scope, ToolOptions
@@ -26,7 +27,7 @@ from interlock.server.handlers.calls import Calls, unexpected
 from interlock.server.handlers.lists import Lists
 from interlock.server.handlers.task_handler import TaskHandler
 from interlock.server.handlers.tasks import TaskLimits
-from interlock.server.live.live import Live, with_live
+from interlock.server.live.live import Live
 from interlock.server.live.methods import LiveMethods
 from interlock.server.mgp.agreement import if_agreed, speaking
 from interlock.server.mgp.health import ServerHealth

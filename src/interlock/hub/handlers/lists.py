@@ -28,6 +28,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.older_revisions import tools_for
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
 
@@ -140,7 +141,7 @@ class ListHandler:
         upstream = self._upstream(caller)
         if offers_tasks(dialect, caller.view, None if upstream is None else upstream.peer):
             offered = with_tasks(offered, modern=dialect.modern)
-        return with_answer(offered, dialect)
+        return with_live(with_answer(offered, dialect), self._live.capabilities(dialect, caller))
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
         """The capabilities of the only server in a view; None for views of many, and while they are unknown."""

@@ -10,11 +10,12 @@ import msgspec
 
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.pages import Pages
 from interlock.server.handlers.task_handler import TaskHandler
-from interlock.server.live.live import Live, with_live
+from interlock.server.live.live import Live
 from interlock.server.requests import params
 from interlock.server.requests.content import present
 from interlock.server.requests.framing import Framing
