@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from .listen import DEFAULT_LISTEN, is_loopback, names_this_machine, split_listen
 from .rates import Rate
-from .value_types import Algorithm, Count, DefaultPolicy, Mode, PermissionPolicy, Seconds, Tokens
+from .value_types import Algorithm, Count, DefaultPolicy, Mode, PassphraseUse, PermissionPolicy, Seconds, Tokens
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -102,6 +102,9 @@ class Approvals(msgspec.Struct, frozen=True):
     """How long a result of an untrusted server counts for `taint = "ask"` of a profile."""
     desktop: bool = False
     """Whether approval requests show as desktop notifications (needs `notify-send` or `osascript`)."""
+    passphrase: PassphraseUse = "if-set"  # noqa: S105 - not one
+    """Whether an approval needs the passphrase of `interlock approvals passphrase`: `if-set`; `required`: nothing is
+    approved before one is set; `never`: for one that was forgotten."""
 
 
 class Webhook(msgspec.Struct, frozen=True):

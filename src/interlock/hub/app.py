@@ -132,7 +132,7 @@ class HubApp:
         self.access_methods = authentication.access_methods
         self.authenticator = authentication.authenticator
         self.audit_subscribers = authentication.audit_subscribers
-        self.inbox = approvals.inbox
+        self.inbox, self.passphrase = approvals.inbox, approvals.passphrase
         self.notifiers = approvals.notifiers
         self.taints = approvals.taints
         self.server_policies = approvals.server_policies

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+<<<<<<< HEAD:src/interlock/cli/admin/watch.py
 from interlock.cli.admin.approvals import answered, details
 from interlock.cli.control.hub_link import HubLink
 from interlock.cli.control.perform import Json, need_person
@@ -22,6 +23,14 @@ from interlock.cli.terminal.show import (
     say,
     show_json,
 )
+=======
+from .approvals import answered, details
+from .call_outcomes import outcome_line
+from .failures import Failure
+from .hub_link import HubLink
+from .perform import Json, ask_as_person, need_person
+from .show import bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
+>>>>>>> main:src/interlock/cli/watch.py
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
 MAX_SHOWN_CHARS = 1500
@@ -95,7 +104,7 @@ def _ask_person(row: Json, link: HubLink) -> None:
         if key in KEYS:
             params = {"id": current["id"], "answer": KEYS[key], "view": shown.get("view_hash") or "", "terminal": True}
             try:
-                done = link.ask("hub/approvals.answer", params, timeout=60)
+                done = ask_as_person(link, "approvals.answer", params, timeout=60)
                 answered(done["decision"])
                 if done["decision"]["kind"] == "proposal" and KEYS[key] != "no":
                     say(f"  {outcome_line(done.get('response'))}")

@@ -275,6 +275,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             RULE_MADE,
         ),
         row("rules.revoke", WRITE, Approvals.revoke_rule, "Delete a rule", "DELETE /admin/rules/{id}", RULE_REVOKED),
+        row("passphrase.set", OWNER, Approvals.set_passphrase, "Set the passphrase that approvals need", "", OPERATED),
+        row("passphrase.remove", OWNER, Approvals.remove_passphrase, "Remove the passphrase", "", OPERATED),
         row(
             "taints.list", READ, Taints.list, "Agents that were given results of untrusted servers", "GET /admin/taints"
         ),

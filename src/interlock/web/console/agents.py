@@ -102,7 +102,8 @@ async def change(visit: Visit) -> Response:
         case "revoke-grant":
             await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
         case "clear-taint":
-            await visit.perform("taints.clear", TaintRow, agent=form.get("id", ""), console=True)
+            given = {"agent": form.get("id", ""), "passphrase": form.get("passphrase", "")}
+            await visit.perform("taints.clear", TaintRow, **given, console=True)
         case "revoke-rule":
             await visit.perform("rules.revoke", RevokedRule, id=form.get("id", ""))
         case _:
