@@ -65,7 +65,7 @@ class Killed:
             *command, env=self.environ, stdin=quiet, stdout=quiet, stderr=quiet
         )
         try:
-            await until(lambda: self._listens(process.pid), 30)
+            await until(lambda: self._listens(process.pid))
             listen = self._info()["listen"]
             await ready(listen)
             yield f"http://{listen}/mcp"

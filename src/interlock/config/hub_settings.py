@@ -152,6 +152,11 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of principal that the subjects of tokens are."""
     people: tuple[str, ...] = ()
     """The subjects (`sub`) that are people. They may answer approval requests."""
+    console_client_id: str | None = None
+    """The client ID of the hub at this issuer, with which `people` log in to the console; unset: they use a key. Its
+    redirect URI is `/console/login/callback` at the console's address."""
+    console_secret_env: str | None = None
+    """The environment variable of the hub that contains that client's secret; unset: a public client, without one."""
     profile: str | None = None
     """The only profile these callers can use, unless `[agents]` names another for one of them."""
 

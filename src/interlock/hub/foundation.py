@@ -8,11 +8,8 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
-<<<<<<< HEAD
-from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
-=======
 from interlock.hub.approvals.passphrase import PASSPHRASES
->>>>>>> main
+from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.policy_version import PolicyVersion
 from interlock.hub.approvals.rules import RULES

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-<<<<<<< HEAD:src/interlock/cli/admin/watch.py
 from interlock.cli.admin.approvals import answered, details
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.control.perform import Json, need_person
+from interlock.cli.control.perform import Json, ask_as_person, need_person
 from interlock.cli.terminal.call_outcomes import outcome_line
 from interlock.cli.terminal.failures import Failure
 from interlock.cli.terminal.show import (
@@ -23,14 +22,6 @@ from interlock.cli.terminal.show import (
     say,
     show_json,
 )
-=======
-from .approvals import answered, details
-from .call_outcomes import outcome_line
-from .failures import Failure
-from .hub_link import HubLink
-from .perform import Json, ask_as_person, need_person
-from .show import bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
->>>>>>> main:src/interlock/cli/watch.py
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
 MAX_SHOWN_CHARS = 1500

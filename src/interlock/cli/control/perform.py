@@ -9,17 +9,10 @@ from typing import Any
 
 import click
 
-<<<<<<< HEAD:src/interlock/cli/control/perform.py
 from interlock.cli.control.agent_environment import agent_of
-from interlock.cli.control.hub_link import HubLink
+from interlock.cli.control.hub_link import HubError, HubLink
 from interlock.cli.terminal.failures import Refused
 from interlock.cli.terminal.show import is_attended, json_option, say, say_table, show_json
-=======
-from .agent_environment import agent_of
-from .failures import Refused
-from .hub_link import HubError, HubLink
-from .show import is_attended, json_option, say, say_table, show_json
->>>>>>> main:src/interlock/cli/perform.py
 
 Json = dict[str, Any]
 Show = Callable[..., None]

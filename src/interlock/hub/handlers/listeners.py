@@ -18,7 +18,7 @@ from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListNam
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.ledger import StoredTask
-from interlock.hub.tool_search.searching_clients import list_scope_for
+from interlock.hub.tool_search.searching_clients import scope_of
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mcpl.live import FILTER
@@ -40,7 +40,7 @@ class SessionListener(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, session: Session) -> SessionListener:
         """The listener for a session."""
-        list_scope = list_scope_for(session.caller.list_scope, session.dialect.client_info)
+        list_scope = scope_of(session.caller, session.dialect, session)
         return cls(session.id, list_scope, session.notify, session.channel.transport)
 
     def list_changed(self, which: ListName) -> None:
@@ -91,7 +91,7 @@ class ListenStream:
         on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
-        self.list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        self.list_scope = scope_of(caller, exchange.dialect, exchange.session)
         self.principal = caller.principal
         self.owner = caller.owner
         self.since = datetime.now(UTC)
