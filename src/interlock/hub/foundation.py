@@ -43,7 +43,7 @@ from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.login_records import LOGINS
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.registrations import REGISTRATIONS
+from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver

@@ -20,7 +20,7 @@ from interlock.hub.handlers.registration import Deregister, ListServers, Registr
 from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.registrations import Register
+from interlock.hub.upstreams.registration.registration import Register
 from interlock.protocols.mcp.results import complete
 from interlock.store import StoreError
 from interlock.wire.errors import Fault

@@ -16,7 +16,8 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
-from interlock.hub.upstreams.registrations import Register, Registered, Registration, Registrations
+from interlock.hub.upstreams.registration.registration import Register, Registered, Registration
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -116,7 +117,7 @@ class RegistrationMethods:
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
         """Register a server. The server of an agent waits for a person's approval."""
-        answer = await self._registrations.register(by, params, self._config(), trace)
+        answer = await self._registrations.register(by, params, trace)
         self._journal.operated(by, "discovery.register", answer.server_id, params.justification, trace)
         return answer
 
