@@ -37,6 +37,7 @@ from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import Taken
 
 MOST_METERS: Final = 20_000
+MOST_LISTENER_LISTS: Final = 16
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
 
@@ -65,6 +66,8 @@ class Room:
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
         self._frames = FrameQueue(self.drop_slow)
+        self._listeners: dict[str, tuple[tuple[str, ...], list[Member]]] = {}
+        """By sender, the recipients of its last envelope, and their connections."""
         self._history = history
         """None where the topic keeps none."""
         self._positions = Positions()
@@ -138,6 +141,7 @@ class Room:
             self._expel(member, refusal)
             return
         self._members[member.id] = member
+        self._listeners.clear()
         self.counts.joined += 1
         if before is not None:
             message = f"{member.id!r} connected again, so this connection ends."
@@ -177,6 +181,7 @@ class Room:
         member.gone = True
         if self._members.get(member.id) is member:
             del self._members[member.id]
+            self._listeners.clear()
             participant = self._topic.leave(member.id)
             if participant is not None:
                 self._presence("leave", participant)
@@ -280,9 +285,19 @@ class Room:
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
+        self._frames.send_soon(text_frame(envelope.raw), self._members_of(accepted.recipients, envelope.sender))
+
+    def _members_of(self, recipients: tuple[str, ...], sender: str) -> list[Member]:
+        """The connections of recipients. The list is the same object while they are: then frames are joined."""
+        known = self._listeners.get(sender)
+        if known is not None and known[0] is recipients:
+            return known[1]
         members = self._members
-        to = [members[id_] for id_ in accepted.recipients if id_ in members]
-        self._frames.send(text_frame(envelope.raw), to)
+        to = [members[id_] for id_ in recipients if id_ in members]
+        if len(self._listeners) >= MOST_LISTENER_LISTS:
+            self._listeners.clear()
+        self._listeners[sender] = recipients, to
+        return to
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
