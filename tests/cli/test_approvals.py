@@ -134,9 +134,12 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
 
 def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
     id_ = first_call(user, agent, 1)
-    script = [(b"Approve it?", b"y\n"), (b"approved always", b"")]
-    shown = on_terminal(user, "approvals", "approve", id_, "--always", script=script)
+    script = [(b"New passphrase", b"correct horse\n"), (b"Repeat", b"correct horse\n"), (b"need the passphrase", b"")]
+    shown = on_terminal(user, "approvals", "passphrase", script=script)
+    script = [(b"Approve it?", b"y\n"), (b"Passphrase", b"correct horse\n"), (b"approved always", b"")]
+    shown += on_terminal(user, "approvals", "approve", id_, "--always", script=script)
     assert '"text": "two words"' in shown
+    assert "correct horse" not in shown
     agent.answer(1)
     listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
     assert [rule["agent"] for rule in listed] == ["local"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 import hypothesis.strategies as st
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from interlock.events import Bus, EventFilter, Gap, Subscription
@@ -122,3 +123,78 @@ class BusMachine(RuleBasedStateMachine):
 
 BusMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 test_the_bus_does_as_the_model_says = BusMachine.TestCase
+
+FILTERS = [EventFilter(frozenset(types), None) for types in (TYPES[:1], TYPES[1:], TYPES)]
+FILTERS += [
+    EventFilter(frozenset(types), frozenset(sources)) for types in (TYPES[:2], TYPES) for sources in ("a", "bc")
+]
+SUBSCRIBERS = 10_000
+READS_EVERY = (1, 2, 3, 1000)
+"""Readers that keep up, slow ones, and dead ones."""
+
+
+@settings(max_examples=3, deadline=None)
+@given(
+    rounds=st.lists(
+        st.lists(st.tuples(st.sampled_from(TYPES), st.sampled_from(SOURCES), st.integers(1, 3)), max_size=12),
+        min_size=4,
+        max_size=6,
+    ),
+    limits=st.lists(st.integers(1, 24), min_size=3, max_size=3),
+)
+def test_ten_thousand_subscribers_each_read_as_the_model_says(
+    rounds: list[list[tuple[type[Event], str, int]]], limits: list[int]
+) -> None:
+    bus = Bus()
+    kinds = list(itertools.product(FILTERS, limits, READS_EVERY))
+    readers = []
+    for number in range(SUBSCRIBERS):
+        wanted, limit, every = kinds[number % len(kinds)]
+        readers.append((ModelReader(bus.subscribe(wanted, limit), wanted, limit), every))
+    log: list[Event] = []
+    last: dict[Stream, int] = defaultdict(int)
+    for turn, what in enumerate(rounds, 1):
+        for kind, source, step in what:
+            last[kind, source] += step
+            log.append(made(kind, source, last[kind, source]))
+            bus.publish(log[-1])
+        for reader, every in readers:
+            if turn % every == 0:
+                reader.read(log)
+    for reader, _ in readers:
+        reader.read(log)
+        reader.subscription.close()
+    assert not bus.wanted
+
+
+class ModelReader:
+    """Reads all there is at once, and knows from the log of all events what that must be."""
+
+    def __init__(self, subscription: Subscription, wanted: EventFilter, limit: int) -> None:
+        self.subscription = subscription
+        self._wanted = wanted
+        self._limit = limit
+        self._read = 0
+
+    def read(self, log: list[Event]) -> None:
+        new, self._read = log[self._read :], len(log)
+        types, sources = self._wanted.types, self._wanted.sources
+        due = [event for event in new if type(event) in types and (sources is None or event.source in sources)]
+        kept = 0
+        lost: dict[Stream, int] = {}
+        seen: dict[Stream, int] = {}
+        taken = self.subscription.take(len(due) + len(TYPES) * len(SOURCES))
+        for each in taken:
+            if isinstance(each, Gap):
+                assert (each.type, each.source) not in lost, "one gap for each source and type"
+                lost[each.type, each.source] = each.last
+                continue
+            kept += 1
+            assert each.sequence > seen.get((type(each), each.source), 0)
+            seen[type(each), each.source] = each.sequence
+        read = [each for each in taken if not isinstance(each, Gap)]
+        by_gap = [event for event in due if event.sequence <= lost.get((type(event), event.source), 0)]
+        assert len(by_gap) + kept == len(due), "every event was read or lies in a gap"
+        assert set(map(id, read)).isdisjoint(map(id, by_gap))
+        assert not by_gap or len(due) > self._limit, "a reader within its limit loses nothing"
+        assert {(type(event), event.source) for event in by_gap} == set(lost), "no gap without a loss"

@@ -28,6 +28,7 @@ from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
+from interlock.hub.catalog import quarantine
 from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
@@ -117,6 +118,8 @@ async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **
 
 # Beside four other tests a commit may take longer than a second, and a hub that cannot write refuses calls.
 write_failures.MAX_UNWRITTEN_S = 60.0  # type: ignore[misc]
+# The hubs of one worker judge with the same compiled signals. A hub by itself frees them when it is idle.
+quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
 
 
 @contextlib.asynccontextmanager

@@ -65,7 +65,7 @@ class Killed:
             *command, env=self.environ, stdin=quiet, stdout=quiet, stderr=quiet
         )
         try:
-            await until(lambda: self._listens(process.pid), 30)
+            await until(lambda: self._listens(process.pid))
             listen = self._info()["listen"]
             await ready(listen)
             yield f"http://{listen}/mcp"
@@ -132,8 +132,10 @@ async def lives(hub: Killed, mode: str) -> tuple[set[str], set[str], str]:
     answered: set[str] = set()
     granted: set[str] = set()
     question = ""
+    session: str | None = None
     for life, answers in enumerate(KILLS[mode]):
         async with hub.life() as url:
+            session = await spoke(hub, url, session)
             if not question:
                 told = await RawClient(url).modern("tools/call", {"name": "s__careful", "arguments": {"id": "asked"}})
                 question = told["result"]["_meta"]["dev.interlock/error"]["decision"]
@@ -144,6 +146,19 @@ async def lives(hub: Killed, mode: str) -> tuple[set[str], set[str], str]:
         report = await asyncio.to_thread(asked, hub.home, "hub/audit.verify")
         assert report["sound"], report["findings"]
     return answered, granted, question
+
+
+async def spoke(hub: Killed, url: str, session: str | None) -> str:
+    """Speak in the session of the first life, which is opened there."""
+    client = RawClient(url)
+    if session is None:
+        await client.initialize()
+        await until(lambda: (hub.home / "sessions.kept").read_bytes() != b"")
+    else:
+        client.session = session
+    assert (await client.legacy("ping", {}))["result"] == {}
+    assert client.session is not None
+    return client.session
 
 
 def grant(home: Path, agent: str) -> None:

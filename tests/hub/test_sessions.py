@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Limits, Timeouts
+from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.auth.keys import KEYS
@@ -23,12 +23,14 @@ from interlock.transports.sessions.registry import SessionLimits
 from interlock.wire.errors import Fault
 from interlock.wire.ids import is_node, read_id
 
+from .instructed_server import InstructedServer
 from .running_hub import MODERN, RawClient, RunningHub, child, running_hub, until
 from .test_journal import entries
 from .test_stream_credentials import running as running_with_socket
 from .test_stream_credentials import stream
 
 PATIENCE_S = 60
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 async def listed(hub: RunningHub, **params: Any) -> SessionRows:
@@ -266,7 +268,6 @@ async def test_ids_name_the_node_which_a_home_keeps(tmp_path: Path) -> None:
 
 
 async def test_a_session_over_http_survives_a_restart_for_its_principal_alone(tmp_path: Path) -> None:
-    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
         key, thief = await hub.new_key("ci"), await hub.new_key("thief")
         client, deleted, ended = (RawClient(hub.url + "/mcp", key) for _ in range(3))
@@ -281,11 +282,11 @@ async def test_a_session_over_http_survives_a_restart_for_its_principal_alone(tm
     stored = (tmp_path / "home" / "sessions.kept").read_bytes()
     assert kept.rpartition(".")[2].encode() not in stored
     async with running_hub(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        assert not (tmp_path / "home" / "sessions.kept").exists()
+        assert (tmp_path / "home" / "sessions.kept").read_bytes().count(b"\n") == 1
         for session, secret in ((kept, thief), (deleted.session, key), (ended.session, key)):
             other = RawClient(hub.url + "/mcp", secret)
             other.session = session
-            assert (await other.post(ping))[0] == 404
+            assert (await other.post(PING))[0] == 404
         client = RawClient(hub.url + "/mcp", key)
         client.session = kept
         answer = await client.legacy("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
@@ -297,7 +298,44 @@ async def test_a_session_over_http_survives_a_restart_for_its_principal_alone(tm
             await listening.readuntil(b"notifications/tools/list_changed")
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\xff", b'[{"id_hash":"x"}]', b"[" * 100_000])
+async def test_a_session_of_a_killed_hub_goes_on_with_its_log_level_and_its_resources(tmp_path: Path) -> None:
+    file = tmp_path / "home" / "sessions.kept"
+    note, gone = "interlock://a/note://one", "interlock://b/note://one"
+    async with InstructedServer().http() as instructed, InstructedServer().http() as other:
+        server = Server(url=instructed.url, era="legacy")
+        async with running_hub(tmp_path, {"a": server, "b": Server(url=other.url, era="legacy")}) as hub:
+            key = await hub.new_key("ci")
+            client, ended, unwatching = (RawClient(hub.url + "/mcp", key) for _ in range(3))
+            for each in (client, ended, unwatching):
+                await each.initialize()
+                await each.legacy("resources/subscribe", {"uri": note})
+            await client.legacy("resources/subscribe", {"uri": gone})
+            await client.legacy("logging/setLevel", {"level": "error"})
+            await unwatching.legacy("resources/unsubscribe", {"uri": note})
+            assert (await ended.send("DELETE"))[0] == 204
+            await hub.hub_app.hub.clients.resumable.written()
+            left = file.read_bytes()
+        assert client.session is not None
+        assert client.session.rpartition(".")[2].encode() not in left
+        assert file.stat().st_mode & 0o077 == 0
+        file.write_bytes(left + b'{"id_hash":"torn')  # as a hub leaves it that is killed while it writes
+        async with running_hub(tmp_path, {"a": server}) as hub:
+            heard = len(instructed.asked("resources/subscribe"))
+            for each in (client, ended, unwatching):
+                each.port = hub.url.rpartition(":")[2]
+            assert (await ended.post(PING))[0] == 404
+            assert (await unwatching.post(PING))[0] == 200
+            async with open_request(client, "GET") as listening, asyncio.timeout(PATIENCE_S):
+                await listening.readuntil(b'notifications/resources/updated","params":{"uri":"' + note.encode())
+                rows = {row.log_level: row.subscriptions for row in (await listed(hub)).sessions}
+                assert rows == {"error": 1, None: 0}, "the other server is gone"
+                assert len(instructed.asked("resources/subscribe")) > heard
+                told = {"method": "notifications/resources/updated", "params": {"uri": "note://one"}}
+                await client.legacy("tools/call", {"name": "a__do", "arguments": {"steps": [{"tell": told}]}})
+                await listening.readuntil(b'notifications/resources/updated","params":{"uri":"' + note.encode())
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b"\xff", b'{"is":"open","id_hash":"x"}', b"[" * 100_000])
 async def test_a_damaged_file_of_kept_sessions_has_none(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "sessions.kept").write_bytes(damage)

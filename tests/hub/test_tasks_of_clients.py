@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import Server
+from interlock.wire.ids import read_id
 
 from .instructed_server import TASK, InstructedServer
 from .legacy_client import LegacyClient, answers
@@ -82,7 +83,9 @@ async def test_a_server_begins_a_task_at_its_client_and_comes_for_the_outcome(tm
         begun, seen, result, listed = json.loads(text_of(await host.call("a__do", doing)))
         assert instructed.asked("initialize")[-1]["capabilities"]["tasks"] == HOSTING["tasks"]
         id_ = begun["result"]["task"]["taskId"]
-        assert id_ != "mine-0"
+        named = read_id(id_)
+        assert named is not None
+        assert named[0] == hub.hub_app._foundation.worker
         assert (seen["result"]["taskId"], seen["result"]["status"]) == (id_, "completed")
         assert instructed.asked("notifications/tasks/status")[0]["taskId"] == id_
         assert result["result"]["content"]["text"] == "hello from ada"

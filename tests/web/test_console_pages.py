@@ -12,6 +12,8 @@ from hub.running_hub import RawClient, RunningHub, child, running_hub
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.audit.record import OPERATED, Outcome, Record
 from interlock.hub.audit.search import Entry
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.hub.upstreams.states import ServerState
 from interlock.web.console import tools
 from interlock.web.console.argument_form import PREFIX, arguments_of, fields_of
@@ -129,6 +131,15 @@ async def test_a_session_is_shown_and_ended(hub: RunningHub, visitor: Visitor) -
     assert ">dan</a>" in (await visitor.get("/console/agents")).text
     assert (await visitor.press("/console/agents/dan", "end-session")).status == 303
     assert (await hub.operate("sessions.list", agent="dan"))["sessions"] == []
+
+
+async def test_a_taint_is_shown_with_its_source_and_cleared(hub: RunningHub, visitor: Visitor) -> None:
+    hub.key("eve")
+    caller = hub.hub_app.authenticator.admit_principal(Principal("eve", "agent"), "/mcp")
+    hub.hub_app.taints.add(caller, Target("tool", "busy", "echo"), asking=True)
+    assert "busy echo" in (await visitor.get("/console/agents/eve")).text
+    assert (await visitor.press("/console/agents/eve", "clear-taint")).status == 303
+    assert hub.hub_app.taints.of("agent:eve") is None
 
 
 async def test_a_tool_is_found_read_judged_and_called_as_the_person(hub: RunningHub, visitor: Visitor) -> None:

@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "console": Entry("console:console", "Open the console in a browser, with a login code."),
         "watch": Entry("watch:watch", "Answer approval requests as they arrive."),
         "approvals": Entry("approvals:approvals", "List and answer approval requests."),
+        "taints": Entry("taints:taints", "List agents whose tools ask because of untrusted results, and end that."),
         "why": Entry("why:why", "Show why a call was refused, or whether one would be."),
         "grants": Entry("grants:grants", "Allow or deny agents the use of servers and tools."),
         "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),

@@ -128,6 +128,32 @@ def rules(make: str | None, revoke: str | None, as_json: bool) -> None:
         say("No rules. → `interlock approvals approve ID --always` makes one")
 
 
+@approvals.command()
+@click.option("--remove", is_flag=True, help="Remove it: approvals need none any more.")
+@json_option
+def passphrase(remove: bool, as_json: bool) -> None:
+    """Set the passphrase that every approval needs. Needs a terminal.
+
+    Approvals, rules, permissions, feature sets and the console then ask for it. The hub keeps a hash of it alone.
+
+    \b
+    Example:
+      interlock approvals passphrase
+    """
+    need_person("set the passphrase")
+    if remove:
+        state = perform("passphrase.remove", {"terminal": True})
+    else:
+        new = click.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True)
+        state = perform("passphrase.set", {"new": new, "terminal": True})
+    if as_json:
+        show_json(state)
+    elif state["needed"]:
+        say("Approvals need the passphrase.")
+    else:
+        say("Approvals need no passphrase.")
+
+
 def details(row: Json, view: str) -> None:
     """Print one approval request with its whole arguments, and the text of agents and servers escaped."""
     say(f"{bold(row['id'])}  {plain(row['question'])}")

@@ -18,6 +18,8 @@ from .show import coloured, counted, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Loaded, Server
+    from interlock.transports.http.origin import Origin
+    from interlock.transports.http.outside import Proxy
 
 INSTALL = {
     "npx": "install Node.js 22 or later (https://nodejs.org)",
@@ -278,15 +280,36 @@ def _server(name: str, server: Server) -> Check:
 
 
 def _address(title: str, url: str) -> Check:
-    """Checks that the address accepts connections. Nothing is sent."""
-    from urllib.parse import urlsplit
+    """Checks that the address accepts connections, through the proxy where there is one. Nothing is sent."""
+    import asyncio
 
-    parts = urlsplit(url)
+    from interlock.transports.http.origin import split_url
+    from interlock.transports.http.outside import proxy_for
+    from interlock.wire.errors import Fault
+
     shown = url.split("?")[0]
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname or "", port), CONNECT_TIMEOUT_S).close()
-    except (OSError, ValueError) as error:
+        origin, _ = split_url(url)
+        proxy = proxy_for(origin)
+        if proxy is None:
+            socket.create_connection((origin.host, origin.port), CONNECT_TIMEOUT_S).close()
+        else:
+            asyncio.run(_through(proxy, origin))
+    except (OSError, ValueError, Fault) as error:
         why = getattr(error, "strerror", None) or str(error) or "no connection"
         return Check(title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`")
-    return Check(title, "ok", f"answers at {shown}")
+    return Check(title, "ok", f"answers at {shown}" + ("" if proxy is None else f", through {proxy.host}:{proxy.port}"))
+
+
+async def _through(proxy: Proxy, origin: Origin) -> None:
+    """Open a tunnel and close it."""
+    import asyncio
+
+    from interlock.transports.http.outside import open_tunnel
+
+    class Closing(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        await open_tunnel(proxy, origin.host, origin.port, Closing(), None, origin.host)

@@ -11,7 +11,7 @@ import click
 
 from .agent_environment import agent_of
 from .failures import Refused
-from .hub_link import HubLink
+from .hub_link import HubError, HubLink
 from .show import is_attended, json_option, say, say_table, show_json
 
 Json = dict[str, Any]
@@ -51,7 +51,18 @@ def perform(operation: str, params: Mapping[str, Any] | None = None, timeout: fl
     """Perform one operation of this user's hub. Parameters without a value are left out."""
     given = {name: value for name, value in (params or {}).items() if value not in (None, "", ())}
     with HubLink.open() as link:
-        return link.ask(f"hub/{operation}", given, timeout=timeout)
+        return ask_as_person(link, operation, given, timeout)
+
+
+def ask_as_person(link: HubLink, operation: str, params: Mapping[str, Any], timeout: float = 30) -> Json:
+    """Perform one operation. Where the hub needs its passphrase, ask the person at the terminal for it."""
+    try:
+        return link.ask(f"hub/{operation}", dict(params), timeout=timeout)
+    except HubError as error:
+        if error.name != "PASSPHRASE_REQUIRED" or "passphrase" in params or not is_attended():
+            raise
+    passphrase = click.prompt("Passphrase", hide_input=True, err=True)
+    return link.ask(f"hub/{operation}", {**params, "passphrase": passphrase}, timeout=timeout)
 
 
 def need_person(doing: str) -> None:

@@ -13,7 +13,8 @@ from .show import json_option, plain, say, show_json
 if TYPE_CHECKING:
     from interlock.discovery.model_files import ModelFile, Opener
 
-ANSWER_WITHIN_S = 30.0
+WHOLE_WITHIN_S = 900.0
+MOST_REDIRECTIONS = 5
 
 
 @click.group("search-model")
@@ -91,10 +92,34 @@ def _opener(place: str) -> Opener:
 
 
 def _download(url: str, file: ModelFile) -> IO[bytes]:
-    """Opens an address. Redirections are followed: the hash identifies the file."""
-    import urllib.request
+    """Fetches a file. Redirections are followed: the hash identifies the file."""
+    import asyncio
+    import io
 
-    request = urllib.request.Request(url, headers={"User-Agent": "interlock"})
+    from interlock.wire.errors import Fault
+
     say(f"fetching {plain(url)} ({file.size / 1e6:.0f} MB)", err=True)
-    answer: IO[bytes] = urllib.request.urlopen(request, timeout=ANSWER_WITHIN_S)
-    return answer
+    try:
+        return io.BytesIO(asyncio.run(_fetched(url, file.size)))
+    except Fault as fault:
+        raise OSError(fault.message) from None
+
+
+async def _fetched(url: str, most_bytes: int) -> bytes:
+    from urllib.parse import urljoin
+
+    from interlock.transports.http.documents import exchange
+
+    for _ in range(MOST_REDIRECTIONS):
+        answer = await exchange(
+            "GET", url, {}, b"", guard=None, accept="*/*", most_bytes=most_bytes, within_s=WHOLE_WITHIN_S
+        )
+        if answer.status not in (301, 302, 303, 307, 308):
+            break
+        there = urljoin(url, answer.headers.get(b"location", b"").decode("latin-1"))
+        if url.startswith("https://") and not there.startswith("https://"):
+            raise OSError(f"it is redirected to {there[:200]}, which is not https")
+        url = there
+    if answer.status != 200:
+        raise OSError(f"{url[:200]} answered with status {answer.status}")
+    return answer.body

@@ -17,7 +17,17 @@ from .show import json_option, plain, say, show_json
 
 UNIT = "interlock.service"
 LABEL = "dev.interlock.hub"
-_PASSED = ("INTERLOCK_HOME", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "XDG_CONFIG_HOME")
+_PASSED = (
+    "INTERLOCK_HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "INTERLOCK_CLIENT_CERTIFICATE",
+    "INTERLOCK_CLIENT_KEY",
+    "XDG_CONFIG_HOME",
+)
 """Variables of this terminal that the hub needs, too; a service starts with almost none. No secret is among them."""
 
 

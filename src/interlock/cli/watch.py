@@ -10,7 +10,7 @@ from .approvals import answered, details
 from .call_outcomes import outcome_line
 from .failures import Failure
 from .hub_link import HubLink
-from .perform import Json, need_person
+from .perform import Json, ask_as_person, need_person
 from .show import bold, coloured, counted, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
@@ -85,7 +85,7 @@ def _ask_person(row: Json, link: HubLink) -> None:
         if key in KEYS:
             params = {"id": current["id"], "answer": KEYS[key], "view": shown.get("view_hash") or "", "terminal": True}
             try:
-                done = link.ask("hub/approvals.answer", params, timeout=60)
+                done = ask_as_person(link, "approvals.answer", params, timeout=60)
                 answered(done["decision"])
                 if done["decision"]["kind"] == "proposal" and KEYS[key] != "no":
                     say(f"  {outcome_line(done.get('response'))}")

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from .listen import DEFAULT_LISTEN, is_loopback, names_this_machine, split_listen
 from .rates import Rate
-from .value_types import Algorithm, Count, DefaultPolicy, Mode, PermissionPolicy, Seconds, Tokens
+from .value_types import Algorithm, Count, DefaultPolicy, Mode, PassphraseUse, PermissionPolicy, Seconds, Tokens
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -98,8 +98,13 @@ class Approvals(msgspec.Struct, frozen=True):
     follow its progress waits 4 s at most: many clients give up after 5 s without saying so."""
     valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
     """How long an approval request can be answered, and how long an answer is valid."""
+    taint_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a result of an untrusted server counts for `taint = "ask"` of a profile."""
     desktop: bool = False
     """Whether approval requests show as desktop notifications (needs `notify-send` or `osascript`)."""
+    passphrase: PassphraseUse = "if-set"  # noqa: S105 - not one
+    """Whether an approval needs the passphrase of `interlock approvals passphrase`: `if-set`; `required`: nothing is
+    approved before one is set; `never`: for one that was forgotten."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
@@ -147,6 +152,11 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of principal that the subjects of tokens are."""
     people: tuple[str, ...] = ()
     """The subjects (`sub`) that are people. They may answer approval requests."""
+    console_client_id: str | None = None
+    """The client ID of the hub at this issuer, with which `people` log in to the console; unset: they use a key. Its
+    redirect URI is `/console/login/callback` at the console's address."""
+    console_secret_env: str | None = None
+    """The environment variable of the hub that contains that client's secret; unset: a public client, without one."""
     profile: str | None = None
     """The only profile these callers can use, unless `[agents]` names another for one of them."""
 

@@ -122,6 +122,9 @@ class Profile(msgspec.Struct, frozen=True):
     finding tools, `L3` those and the pinned tools. Unset: `L0` within the budget, else `L3`."""
     pinned: tuple[str, ...] = ()
     """Exposed tool names (patterns) that are always listed."""
+    taint: Literal["off", "ask"] = "off"
+    """`ask`: once a caller was given a result of a server whose `trust` is not `trusted`, its tools need a person's
+    approval unless they only read, for `taint_s` of `[hub.approvals]`."""
 
 
 class Agent(msgspec.Struct, frozen=True):

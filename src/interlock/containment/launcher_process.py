@@ -47,17 +47,18 @@ _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 class Spare:
     """A forked process that waits for its server: in a session and control groups of its own, with all else closed.
 
-    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for.
+    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for. So does warming
+    up, unless a server waits already.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, warm: bool) -> None:
         parents = cgroups.parents()
         self.groups = cgroups.make(parents, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         launcher = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _child(theirs, self.groups, launcher)
+            _child(theirs, self.groups, launcher, warm)
         theirs.close()
         self._socket = ours
 
@@ -95,7 +96,7 @@ class Launcher:
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-        self._spare: Spare | None = self._new_spare()
+        self._spare: Spare | None = self._new_spare(warm=True)
         self._spare_at = 0.0
         """When the next spare process is made."""
 
@@ -112,7 +113,7 @@ class Launcher:
                     return
                 self._end_overdue()
                 if self._spare is None and time.monotonic() >= self._spare_at:
-                    self._spare = self._new_spare()
+                    self._spare = self._new_spare(warm=True)
         finally:
             if self._spare is not None:
                 self._spare.discard()
@@ -144,16 +145,16 @@ class Launcher:
 
     def _start(self, packet: bytes, pipes: list[int]) -> int:
         plan = _PLAN.decode(packet)
-        spare = self._spare or self._new_spare()
+        spare = self._spare or self._new_spare(warm=False)
         self._spare, self._spare_at = None, time.monotonic() + QUIET_S
         cgroups.bound(spare.groups, plan.memory_bytes, plan.processes)
         spare.hand_over(packet, pipes)
         self._running[spare.pid] = Running(spare.groups, time.monotonic() + plan.time_s)
         return spare.pid
 
-    def _new_spare(self) -> Spare:
+    def _new_spare(self, *, warm: bool) -> Spare:
         self._number += 1
-        return Spare(f"interlock-{os.getpid()}-{self._number}")
+        return Spare(f"interlock-{os.getpid()}-{self._number}", warm=warm and "sandlock" in sys.modules)
 
     def _reap(self) -> None:
         while True:
@@ -214,7 +215,7 @@ class Launcher:
             self._control.send(msgspec.json.encode(message))
 
 
-def _child(launcher: socket.socket, groups: list[Path], parent: int) -> None:
+def _child(launcher: socket.socket, groups: list[Path], parent: int, warm: bool) -> None:
     """Wait for a plan, then turn into the contained server or into its supervisor. Never returns."""
     code = FAILED
     try:
@@ -230,6 +231,8 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int) -> None:
         kept = launcher.fileno()
         os.closerange(3, kept)
         os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        if warm:
+            sandlock_backend.warm_up()
         packet, pipes, _, _ = socket.recv_fds(launcher, PACKET, 3)
         if not packet:
             os._exit(0)

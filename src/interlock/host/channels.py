@@ -18,7 +18,6 @@ from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, said_in
 from interlock.host.conversations import Conversation, Conversations
-from interlock.host.judged_injections import judged
 from interlock.host.publishing import Publishing
 from interlock.host.turn import Turn
 from interlock.hub.admin.agents import principal_of
@@ -28,6 +27,7 @@ from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversati
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events import Pending
 from interlock.hub.live.intake import Incoming
+from interlock.hub.live.judged_injections import judged
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.protocols.mcpl.capabilities import CHANNELS_INCOMING
 from interlock.protocols.mcpl.channels import Incoming as IncomingMessages

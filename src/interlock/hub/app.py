@@ -26,6 +26,7 @@ from interlock.hub.composition.service import build_service, session_limits, tra
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
@@ -109,6 +110,14 @@ class HubApp:
         listings = self._listings = ListingParts(
             foundation, authentication, approvals, calls, catalog, upstreams, self.live
         )
+        self.inference_hooks = InferenceHooks(
+            self.live.connections,
+            self.live.refusals,
+            authentication.access,
+            calls.judging,
+            foundation.journal,
+            lambda: foundation.config,
+        )
         self.home = foundation.home
         self.bus = foundation.bus
         self.counts = foundation.counts
@@ -123,8 +132,9 @@ class HubApp:
         self.access_methods = authentication.access_methods
         self.authenticator = authentication.authenticator
         self.audit_subscribers = authentication.audit_subscribers
-        self.inbox = approvals.inbox
+        self.inbox, self.passphrase = approvals.inbox, approvals.passphrase
         self.notifiers = approvals.notifiers
+        self.taints = approvals.taints
         self.server_policies = approvals.server_policies
         self.permissions = approvals.permissions
         self.catalog = listings.catalog
@@ -167,6 +177,7 @@ class HubApp:
             self.readiness,
             self.registration,
             self.live,
+            self.inference_hooks,
         )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
@@ -240,12 +251,14 @@ class HubApp:
         await self.live.start(self.inbox, self._listings.access_changed)
         await self._registrations.start(self.store, self._register)
         await self.apply(self.config)
-        self.hub.clients.resumable.discard_file(self.home)
+        await self.hub.clients.resumable.start(self.home, self._foundation.log)
         self.readiness.begin()
         self._maintenance.add_check(self._reap)
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
+        self._maintenance.add_task(self.taints.sweep)
+        self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
         self._maintenance.add_check(self._note_principals)
         self._maintenance.add_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
@@ -301,7 +314,7 @@ class HubApp:
         await self._authentication.close()
         await self._listings.close()
         await self.hub.close()
-        await asyncio.to_thread(self.hub.clients.resumable.write, self.home, self._foundation.log)
+        await self.hub.clients.resumable.close()
         await self.live.close()
         await self.upstreams.end()
         await self._maintenance.close(MAINTENANCE_STOP_S)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.passphrase import PASSPHRASES
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import VIEWS
@@ -17,6 +18,7 @@ from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
+from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.conversations import CONVERSATIONS, TURNS
@@ -50,6 +52,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     DECISIONS,
     VIEWS,
     RULES,
+    PASSPHRASES,
     PINS,
     CLEAN,
     CURSORS,
@@ -65,6 +68,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LIVE_SEEN,
     LIVE_PENDING,
     LIVE_WAKES,
+    TAINTS,
     LOGINS,
     CONVERSATIONS,
     TURNS,

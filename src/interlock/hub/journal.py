@@ -30,6 +30,8 @@ from interlock.hub.audit.record import (
     RULE_REVOKED,
     SERVER_STATE,
     SESSION_ENDED,
+    TAINT_CLEARED,
+    TAINTED,
     TURN,
     Record,
 )
@@ -207,9 +209,11 @@ class Journal:
         feature_set: str | None = None,
         reason: str = "",
         sizes: Mapping[str, int] | None = None,
+        agent: str = "",
     ) -> None:
-        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        """Record the part that a server had in an inference of an agent (MCPL, Audit Logging)."""
         details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details["agent"] = agent
         details |= {"featureSet": feature_set or "", "outcome": outcome}
         if sizes:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
@@ -269,6 +273,14 @@ class Journal:
             "outputTokens": turn.output_tokens_count,
         }
         return event_record(TURN, principal, reason=turn.error, details=details)
+
+    def tainted(self, principal: Principal, target: Target) -> Record:
+        """A principal is given text of a server that the operator does not trust."""
+        return event_record(TAINTED, principal, target)
+
+    def taint_cleared(self, by: Principal, owner: str, because: str, trace: str = "") -> Record:
+        """A person ends the taint of a principal."""
+        return event_record(TAINT_CLEARED, by, trace=trace, reason=because, details={"principal": owner})
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:
         """Record a reload of the configuration."""

@@ -23,6 +23,7 @@ from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.registration import RegistrationMethods
@@ -72,6 +73,7 @@ class Handlers(msgspec.Struct, frozen=True):
     lifecycle: LifecycleHandler
     registration: RegistrationMethods
     events: EventMethods
+    hosts: HostMethods
     client_hooks: ClientHookHandler
 
     def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
@@ -81,7 +83,7 @@ class Handlers(msgspec.Struct, frozen=True):
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **self.client_hooks.methods,
+            **self.hosts.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
@@ -128,6 +130,7 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.hosts = handlers.hosts
         self.client_hooks = handlers.client_hooks
         self._lists = handlers.lists
         self._sessions = sessions
@@ -153,7 +156,8 @@ class HubService:
         known = cast(Caller, caller)  # admitted here, so one of ours
         if not known.current:
             known = self._authenticator.readmit(known)
-        session = Session(self._sessions.worker.new_id(), channel, known, speaking(dialect))
+        new_id = self._sessions.worker.new_id()
+        session = Session(new_id, channel, known, speaking(dialect), self.clients.resumable)
         result = self._lists.initialize_result(session.dialect, known, channel.transport)
         self.clients.sessions.open(session)
         return session, result
@@ -163,16 +167,15 @@ class HubService:
         return self._lists.initialize_result(dialect, caller)
 
     def resume_session(self, channel: SessionChannel, id: str, caller: AnyCaller) -> Session | None:
-        """Go on with a session that was open when the hub stopped. Its lists may have changed since."""
+        """Go on with a session that was open when the hub stopped or was killed. Its lists may have changed since."""
         kept = self.clients.resumable.take(id, caller.owner)
         if kept is None:
             return None
         known = cast(Caller, caller)  # admitted here, so one of ours
-        session = Session(id, channel, known, speaking(kept.dialect))
-        session.log_level = kept.log_level
+        session = Session(id, channel, known, speaking(kept.dialect), self.clients.resumable, kept.state)
         self.clients.sessions.open(session)
         session.confirm()
-        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session)
+        asyncio.get_running_loop().call_soon(self.subscriptions.on_session_resumed, session, known)
         return session
 
     def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
@@ -208,6 +211,7 @@ class HubService:
             raise
 
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+        self.hosts.on_notification(cast(Caller, caller), session, notification)
         if session is not None:
             self.subscriptions.on_notification(session, notification)
 
@@ -220,14 +224,17 @@ class HubService:
         self._sessions.requests.malformed(cast(Caller, caller))
 
     def _on_session_opened(self, session: Session) -> None:
+        self.hosts.on_session_opened(session)
+        self.clients.resumable.keep(session)
         self.subscriptions.on_session_opened(session)
 
     def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         """Drop everything that belongs to a session."""
-        if event is SessionEvent.SHUT_DOWN and session.channel.transport == "http":
-            self.clients.resumable.keep(session)
+        if event is not SessionEvent.SHUT_DOWN:
+            self.clients.resumable.forget(session)
         self._sessions.discovery_tools.forget(session)
         self._sessions.tracker.leave(session)
+        self.hosts.on_session_ended(session)
         self.subscriptions.on_session_ended(session)
         # Each of these refers to the session in turn.
         session.connection_keys.clear()

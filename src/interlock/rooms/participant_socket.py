@@ -12,6 +12,9 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 
 from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS
 from interlock.rooms.errors import RoomError
+from interlock.transports.http.origin import split_url
+from interlock.transports.http.outside import client_context, proxy_for
+from interlock.wire.errors import Fault
 
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
@@ -30,20 +33,23 @@ def room_url(url: str, topic: str) -> str:
 
 
 async def open_socket(url: str, headers: Mapping[str, str], mode: str, cursor: str | None) -> ClientConnection:
-    """Connect to a topic. Raises RoomError."""
+    """Connect to a topic, through the proxy of the environment where it names one. Raises RoomError."""
     since = "" if cursor is None else f"&since={quote(cursor, safe='')}"
     try:
+        origin, _ = split_url(url.replace("ws", "http", 1))
+        proxy = proxy_for(origin)
         return await connect(
             f"{url}&mode={mode}{since}",
             additional_headers=headers,
             compression=None,
             max_size=2 * DEFAULT_BOUNDS.envelope_bytes,
-            proxy=None,
+            proxy=None if proxy is None else proxy.url,
+            ssl=client_context() if origin.scheme == "https" else None,
         )
     except InvalidStatus as refused:
         message, fix = _why_refused(bytes(refused.response.body or b""))
         raise RoomError(f"http_{refused.response.status_code}", message, fix) from None
-    except (OSError, WebSocketException) as cause:
+    except (OSError, ValueError, Fault, WebSocketException) as cause:
         raise unreachable(url, cause) from None
 
 

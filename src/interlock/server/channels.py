@@ -23,8 +23,8 @@ from interlock.protocols.mcpl.channels import (
     Register,
     RegisterResult,
 )
-from interlock.server.live_requests import HostKey, HostRequests
 from interlock.signatures import DefinitionError
+from interlock.transports.live_requests import HostKey, HostRequests
 from interlock.wire.errors import Fault
 
 T = TypeVar("T")

@@ -10,12 +10,13 @@ import msgspec
 
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.server import params
 from interlock.server.content import present
 from interlock.server.framing import Framing
 from interlock.server.listeners import MAX_URIS
-from interlock.server.live import Live, with_live
+from interlock.server.live import Live
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
 from interlock.server.session import Exchange, Session

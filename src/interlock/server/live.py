@@ -10,7 +10,7 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -21,20 +21,20 @@ from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_h
 from interlock.protocols.mcpl.events import PushEvent, PushResult
 from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update
 from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest, InferenceResult, ModelInfo
-from interlock.protocols.mcpl.live import LiveFilter
+from interlock.protocols.mcpl.live import ANSWER, LiveFilter
 from interlock.protocols.mcpl.methods import METHODS, read_params
 from interlock.protocols.mcpl.negotiation import Home, answer, read_offer
 from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.uses import manifest, read_in, spoken
 from interlock.server.channels import Channels
 from interlock.server.content import Members
 from interlock.server.framing import Framing
 from interlock.server.listeners import Listeners
 from interlock.server.live_handlers import NOTIFICATIONS, REQUESTS, Handler, LiveHandlers, in_hook
-from interlock.server.live_requests import HostKey, HostRequests, OnChunk
-from interlock.server.live_uses import manifest, read_in, spoken
 from interlock.server.session import Exchange, Session
 from interlock.server.threads import Threads
 from interlock.signatures import DefinitionError
+from interlock.transports.live_requests import HostKey, HostRequests, OnChunk
 from interlock.wire.errors import Fault
 
 UPDATE: Final = "featureSets/update"
@@ -65,7 +65,7 @@ class Live:
         self._framing = framing
         self._declared: dict[str, dict[str, Any]] = {}
         self._hosts: dict[HostKey, Host] = {}
-        self._requests = HostRequests(listeners, framing)
+        self._requests = HostRequests(listeners)
         self._functions = LiveHandlers(threads, framing)
         self.channels = Channels(self._requests)
         self._callbacks: list[OnFeatures] = []
@@ -160,8 +160,9 @@ class Live:
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
-        own = {UPDATE: self._update, "mcpl/manifest": self._show, "channels/list": self._list_channels}
-        return own | dict.fromkeys(REQUESTS, self._call) | self._requests.handlers()
+        own: dict[str, Callable[[Exchange], None]] = dict.fromkeys(REQUESTS, self._call)
+        own |= {UPDATE: self._update, "mcpl/manifest": self._show, "channels/list": self._list_channels}
+        return own | {ANSWER: self._take_answer}
 
     async def push(
         self,
@@ -231,6 +232,10 @@ class Live:
     def _show(self, exchange: Exchange) -> None:
         self._finish(exchange, self._manifest(self._of(exchange).dialect))
 
+    def _take_answer(self, exchange: Exchange) -> None:
+        self._requests.on_answer(exchange.caller.owner, exchange.request.params)
+        self._finish(exchange, {"taken": True})
+
     def _call(self, exchange: Exchange) -> None:
         host = self._of(exchange)
         self._functions.request(exchange, host.dialect, host.selection.enabled)
@@ -277,12 +282,3 @@ class Live:
 
 def _key(exchange: Exchange) -> HostKey:
     return exchange.caller.owner if exchange.session is None else exchange.session
-
-
-def with_live(capabilities: Mapping[str, object], live: Members) -> dict[str, object]:
-    """Capabilities with those of MCPL, in the place where they belong."""
-    made = dict(capabilities)
-    for home, said in live.items():
-        known, ours = made.get(home), cast(Mapping[str, object], said)
-        made[home] = {**known, **ours} if isinstance(known, Mapping) else ours
-    return made

@@ -18,7 +18,7 @@ from interlock.protocols.mcpl.inference import (
 )
 from interlock.server.live import Live, OnFeatures
 from interlock.server.live_handlers import AFTER, BEFORE, OUTGOING
-from interlock.server.live_requests import OnChunk
+from interlock.transports.live_requests import OnChunk
 
 F = TypeVar("F", bound=Callable[..., Any])
 Direction = Literal["outbound", "inbound", "bidirectional"]

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.server.callbacks import CallbackHandler
 from interlock.server.callers import Anyone
@@ -23,7 +24,7 @@ from interlock.server.content import Icon, present
 from interlock.server.framing import Framing
 from interlock.server.health import ServerHealth
 from interlock.server.lists import Lists
-from interlock.server.live import Live, with_live
+from interlock.server.live import Live
 from interlock.server.live_methods import LiveMethods
 from interlock.server.mgp import if_agreed, speaking
 from interlock.server.offers import Offers

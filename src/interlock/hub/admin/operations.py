@@ -33,6 +33,7 @@ from interlock.hub.admin.servers import ServerOperations
 from interlock.hub.admin.sessions import SessionOperations
 from interlock.hub.admin.status import StatusOperations
 from interlock.hub.admin.table import OPERATIONS
+from interlock.hub.admin.taints import TaintOperations
 from interlock.hub.admin.tools import ToolOperations
 from interlock.hub.app import HubApp
 from interlock.hub.audit.record import OPERATED
@@ -71,7 +72,7 @@ class Operations:
         """The user whose hub it is, at the control socket."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
-        self._approvals = ApprovalOperations(hub_app.inbox, rooms)
+        self._approvals = ApprovalOperations(hub_app.inbox, hub_app.passphrase, rooms)
         families = (
             StatusOperations(hub_app, self.configuration),
             HealthOperations(hub_app),
@@ -85,6 +86,7 @@ class Operations:
             self._approvals,
             AuditLogOperations(hub_app),
             SessionOperations(hub_app),
+            TaintOperations(hub_app),
             RoomOperations(rooms),
             FeatureOperations(hub_app),
             ConversationOperations(hub_app, host),

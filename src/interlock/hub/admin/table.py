@@ -26,6 +26,7 @@ from interlock.hub.admin.server_entries import ServerEntryOperations as ServerEn
 from interlock.hub.admin.servers import ServerOperations as Servers
 from interlock.hub.admin.sessions import SessionOperations as Sessions
 from interlock.hub.admin.status import StatusOperations as Status
+from interlock.hub.admin.taints import TaintOperations as Taints
 from interlock.hub.admin.tools import ToolOperations as Tools
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
@@ -41,6 +42,7 @@ from interlock.hub.audit.record import (
     RULE_MADE,
     RULE_REVOKED,
     SESSION_ENDED,
+    TAINT_CLEARED,
 )
 from interlock.hub.handlers.registration import RegistrationMethods as Registrations
 from interlock.hub.permissions.access_methods import AccessMethods as Grants
@@ -273,6 +275,19 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             RULE_MADE,
         ),
         row("rules.revoke", WRITE, Approvals.revoke_rule, "Delete a rule", "DELETE /admin/rules/{id}", RULE_REVOKED),
+        row("passphrase.set", OWNER, Approvals.set_passphrase, "Set the passphrase that approvals need", "", OPERATED),
+        row("passphrase.remove", OWNER, Approvals.remove_passphrase, "Remove the passphrase", "", OPERATED),
+        row(
+            "taints.list", READ, Taints.list, "Agents that were given results of untrusted servers", "GET /admin/taints"
+        ),
+        row(
+            "taints.clear",
+            WRITE,
+            Taints.clear,
+            "End the taint of an agent",
+            "DELETE /admin/taints/{agent}",
+            TAINT_CLEARED,
+        ),
         row("audit.search", READ, AuditLog.search, "Search the audit log", "GET /admin/audit"),
         row("audit.show", READ, AuditLog.show, "One record", "GET /admin/audit/{seq}"),
         row("audit.verify", READ, AuditLog.verify, "Verify the audit log", "POST /admin/audit/verify"),

@@ -64,8 +64,8 @@ class CallPolicy(Protocol):
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""
 
-    def processor_of(self, principal: Principal, target: Target) -> ResultProcessor | None:
-        """The processor of a target's results for a principal, if there is one."""
+    def processor_of(self, caller: Caller, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results for a caller, if there is one."""
 
     def meters_of(self, principal: Principal, target: Target) -> tuple[Meter, ...]:
         """The rates that a principal's calls of a target count for."""
@@ -102,7 +102,7 @@ def make_plan(
         generation,
         name,
         pipeline,
-        policy.processor_of(caller.principal, target),
+        policy.processor_of(caller, target),
         valid_until,
         policy.meters_of(caller.principal, target),
         policy.judged_of(target),

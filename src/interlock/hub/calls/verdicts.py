@@ -36,6 +36,8 @@ class Ask(msgspec.Struct, frozen=True):
     question: str
     rule: str
     risk: str = ""
+    every_time: bool = False
+    """Whether no rule answers it: a person is asked about every call."""
 
 
 class Wait(msgspec.Struct, frozen=True):

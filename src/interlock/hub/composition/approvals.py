@@ -7,10 +7,12 @@ from typing import Final
 
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
+from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.pins import Pins
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.gates.taints import Taints
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
@@ -49,6 +51,7 @@ class ApprovalParts:
             record=journal.decided,
             record_rule=journal.rule,
         )
+        self.passphrase = Passphrase(lambda: foundation.config.hub.approvals.passphrase)
         self.notifiers = ApprovalNotifiers(
             lambda: foundation.config.hub, foundation.resolver, foundation.log, self.inbox
         )
@@ -71,6 +74,7 @@ class ApprovalParts:
             self.server_policies.trust_of,
             self.server_policies.risk_of,
         )
+        self.taints = Taints(lambda: foundation.config.hub.approvals.taint_s, journal, foundation.log)
         risk_of = self.server_policies.risk_of
         self._pins = Pins(self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, risk_of, foundation.log)
 
@@ -85,14 +89,17 @@ class ApprovalParts:
 
     async def start(self) -> None:
         """Load decisions, pins and permissions."""
+        await self.passphrase.start(self._foundation.store)
         await self.inbox.start(self._foundation.store)
         self._pins.start(self._foundation.store)
         await self.permissions.start(self._foundation.store)
+        await self.taints.start(self._foundation.store)
         self.notifiers.start()
 
     async def close(self) -> None:
         await self.server_policies.close()
         await self.notifiers.close()
+        await self.taints.close()
 
     async def take(self, offer: Offer) -> None:
         """Check an offer before it is shown: the permissions of its tools and their pins."""
@@ -111,7 +118,12 @@ class ApprovalParts:
         return principal.kind != "person" and (self.inbox.watched or self.attended_by(principal) is not None)
 
     def attended_by(self, principal: Principal) -> str | None:
-        """The person before the client of a principal, where the operator named one."""
+        """The person before the client of a principal, where the operator named one.
+
+        A client can answer for its person. So nobody approves there while an approval needs the passphrase.
+        """
+        if self.passphrase.needed:
+            return None
         agent = self._foundation.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
 

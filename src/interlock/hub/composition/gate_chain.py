@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from interlock.config.settings import Config
 from interlock.hub.audit.entries import NOT_JUDGED, Judged
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.call import ResultProcessor
+from interlock.hub.calls.call import Caller, ResultProcessor
 from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
+from interlock.hub.calls.gates.audience import AudienceGate
 from interlock.hub.calls.gates.confirm import ConfirmGate
 from interlock.hub.calls.gates.headers import HeadersGate
 from interlock.hub.calls.gates.masking import MaskingGate
@@ -22,6 +23,7 @@ from interlock.hub.calls.gates.permissions import PermissionsGate
 from interlock.hub.calls.gates.requests import RequestsGate
 from interlock.hub.calls.gates.risk import RiskGate
 from interlock.hub.calls.gates.schema import SchemaGate
+from interlock.hub.calls.gates.taint import TaintGate, TaintPolicy
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.gates.validators import ValidatorsGate
 from interlock.hub.calls.plan import Gate
@@ -65,9 +67,11 @@ class GateChain:
         mode, policies = config.hub.mode, self._approvals.server_policies
         access = self._authentication.access
         self._validators = ValidatorsGate(config.servers, mode, self._judging, self._approvals.is_attended)
+        self._taint = TaintPolicy(config.profiles, self._approvals.taints, policies.trust_of, policies.risk_of)
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             RequestsGate(config.servers),
+            AudienceGate(),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             MaskingGate(config.servers, self._judging),
@@ -78,6 +82,7 @@ class GateChain:
             RiskGate(policies.risk, self._log),
             ConfirmGate(config.agents, mode, self._log),
             self._live.gate(policies.risk_of),
+            TaintGate(self._taint, mode, self._log),
         )
         self._processors = {
             name: postprocessor_for(server, self._pages, self._judging, self._tokens, self._findings)
@@ -102,11 +107,13 @@ class GateChain:
         risk = self._approvals.server_policies.risk_of(target.tool)
         return Judged(risk.word, self._validators.applied(target))
 
-    def processor_of(self, principal: Principal, target: Target) -> ResultProcessor | None:
-        """The processor of a target's results: what its server's settings ask for, and events for the principal."""
-        if target.kind != "tool":
-            return self._maskers.get(target.server)
-        return self._live.with_events(principal, target.server, self._processors.get(target.server), self._judging)
+    def processor_of(self, caller: Caller, target: Target) -> ResultProcessor | None:
+        """The processor of a target's results: what its server's settings ask for, events, and taints of the caller."""
+        server = target.server
+        inner: ResultProcessor | None = self._maskers.get(server)
+        if target.kind == "tool":
+            inner = self._live.with_events(caller.principal, server, self._processors.get(server), self._judging)
+        return self._taint.processor(caller, target, inner)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

@@ -21,6 +21,7 @@ from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.event_attachment import EventAttachment
@@ -48,12 +49,13 @@ class LiveParts:
         self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
-        self.offers = LiveOffers(addresses)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
         self.causes = Causes()
         self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
+        self.hosts = ClientHosts(self.features, self.connections, authentication.access)
+        self.offers = LiveOffers(addresses, self.hosts)
         registered = RegisteredChannels()
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
@@ -79,6 +81,7 @@ class LiveParts:
 
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""
+        await self.hosts.close()
         await self.connections.close()
         await self.intake.close()
         await self.wakes.close()
@@ -98,6 +101,7 @@ class LiveParts:
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server. A private connection speaks for its principal alone."""
         await self.connections.on_greeted(server, key, None if key is None else owner.partition(":")[2], connection)
+        self.hosts.refresh()
 
     def on_touched(self, agent: str) -> None:
         """An agent was given an event: its calls are planned anew, now and when that no longer counts."""
@@ -133,6 +137,7 @@ class LiveParts:
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)
+        self.hosts.refresh()
         if self._list_changed is not None:
             self._list_changed()
             self._tasks.begin(self._withdraw(server), None)

@@ -80,6 +80,9 @@ class UpstreamRouter:
     def on_task_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         self._calls.tracker.on_notification(server, owner, method, params)
 
+    def new_task_id(self) -> str:
+        return self._calls.tracker.ledger.new_id()
+
     def watched_tasks(self, server: str) -> Sequence[str]:
         return self._calls.tracker.followed(server)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from interlock.hub.handlers.notifications import ChangeNotifier
 from interlock.hub.handlers.own_resources import OWN
-from interlock.hub.sessions.session import Exchange
+from interlock.hub.sessions.session import Origin
 from interlock.hub.upstreams.upstreams import Upstreams
 
 
@@ -22,15 +22,15 @@ class ResourceSubscriptions:
         self._upstreams = upstreams
         self._dropping: set[asyncio.Task[None]] = set()
 
-    async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], exchange: Exchange) -> None:
-        """Subscribe `client` to a resource for a request. Raises the server's refusal."""
+    async def add(self, server: str, uri: str, client: object, notify: Callable[[], None], origin: Origin) -> None:
+        """Subscribe `client` to a resource. Raises the server's refusal."""
         if server in OWN:
             self._change_notifier.subscribe(server, uri, client, notify, None)
             return
         upstream = self._upstreams[server]
         # Only a connected server tells its era, which decides whose connection the caller's calls use.
         await upstream.open_connection(None)
-        key = upstream.key_for(exchange)
+        key = upstream.key_for(origin)
         name = None if key is None else key.name
         self._change_notifier.subscribe(server, uri, client, notify, name)
         try:
@@ -38,6 +38,10 @@ class ResourceSubscriptions:
         except BaseException:
             self._change_notifier.unsubscribe(server, uri, client)
             raise
+
+    def expect(self, server: str, uri: str, client: object, notify: Callable[[], None]) -> None:
+        """Subscribe `client` to a resource of a server that is down, for when its shared connection is back."""
+        self._change_notifier.subscribe(server, uri, client, notify, None)
 
     def drop(self, server: str, uri: str, client: object) -> None:
         """Unsubscribe `client`. The last one to leave also ends the subscription at the server."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -13,8 +14,8 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
+from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
-from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
@@ -41,7 +42,7 @@ class SubscriptionHandler:
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        mgp_notifiers: MgpNotifiers,
+        extension_notifiers: ExtensionNotifiers,
         upstreams: Upstreams,
         names: NameResolution,
         pipeline: Pipeline,
@@ -53,7 +54,7 @@ class SubscriptionHandler:
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
-        self._mgp = mgp_notifiers
+        self._extensions = extension_notifiers
         self._upstreams = upstreams
         self._names = names
         self._pipeline = pipeline
@@ -76,21 +77,25 @@ class SubscriptionHandler:
         """Notify a session of changes from now on."""
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
-        self._mgp.on_session_opened(session)
+        self._extensions.on_session_opened(session)
         bus = self._change_notifier.bus
         if bus.wants(SessionOpened):
             who, client = session.caller.principal.id, claim_of(session.dialect).name
             bus.publish(SessionOpened("sessions", bus.next(), now_us(), session.handle, who, client))
 
-    def on_session_resumed(self, session: Session) -> None:
-        """Tell a session of an earlier run to read every list again."""
+    def on_session_resumed(self, session: Session, caller: Caller) -> None:
+        """Tell a session of an earlier run to read every list again, and watch its resources again."""
+        if session.over:
+            return
         for which in KINDS:
             session.notify(f"notifications/{which}/list_changed", b"{}")
+        for (server, uri), address in list(session.subscriptions.items()):
+            self._background.begin(self._watch_again(session, caller, Target("resource", server, uri), address), None)
 
     def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(self._listeners.pop(session))
-        self._mgp.leave(session.id)
+        self._extensions.leave(session.id)
         bus = self._change_notifier.bus
         if bus.wants(SessionEnded):
             who = session.caller.principal.id
@@ -126,7 +131,7 @@ class SubscriptionHandler:
             self._change_notifier,
             partial(self._resolve, caller),
             self._subscriptions,
-            self._mgp,
+            self._extensions,
             self.streams.discard,
             self._follow,
         )
@@ -162,13 +167,8 @@ class SubscriptionHandler:
     async def _subscribe_for(
         self, exchange: Exchange, caller: Caller, session: Session, target: Target, uri: str
     ) -> None:
-        params = msgspec.json.encode({"uri": uri})
-
-        def notify() -> None:
-            if self._resolve(caller, uri) is not None:
-                session.notify("notifications/resources/updated", params)
-
         try:
+            notify = self._notifier(session, caller, uri)
             await self._subscriptions.add(target.server, target.name, session.id, notify, exchange)
         except Fault as fault:
             exchange.fail(fault)
@@ -176,14 +176,44 @@ class SubscriptionHandler:
         if session.over:
             self._subscriptions.drop(target.server, target.name, session.id)
             return
-        session.subscriptions[target.server, target.name] = uri
+        session.subscribed(target.server, target.name, uri)
         exchange.result(EMPTY)
+
+    async def _watch_again(self, session: Session, caller: Caller, target: Target, uri: str) -> None:
+        """Go on with a subscription of an earlier run, if the caller still may have the resource.
+
+        The resource may have changed while no hub ran, so the client is told to read it again.
+        """
+        server, name = target.server, target.name
+        notify = self._notifier(session, caller, uri)
+        try:
+            if self._resolve(caller, uri) != (server, name):
+                raise Fault("RESOURCE_NOT_FOUND", "the resource is no longer there")
+            await self._subscriptions.add(server, name, session.id, notify, session.origin)
+        except Fault as fault:
+            if fault.name not in ("SERVER_NOT_READY", "SERVER_RESTARTING"):
+                session.unsubscribed(server, name)
+                return
+            self._subscriptions.expect(server, name, session.id, notify)
+        if session.over or (server, name) not in session.subscriptions:
+            self._subscriptions.drop(server, name, session.id)
+        else:
+            notify()
+
+    def _notifier(self, session: Session, caller: Caller, uri: str) -> Callable[[], None]:
+        params = msgspec.json.encode({"uri": uri})
+
+        def notify() -> None:
+            if self._resolve(caller, uri) is not None:
+                session.notify("notifications/resources/updated", params)
+
+        return notify
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session = _session(exchange)
         uri = exchange.preview.uri or ""
         target = self._own.target(caller, uri) or self._names.resource(caller, uri)
-        if session.subscriptions.pop((target.server, target.name), None) is not None:
+        if session.unsubscribed(target.server, target.name):
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
 
@@ -195,7 +225,7 @@ class SubscriptionHandler:
             raise Fault("INVALID_PARAMS", f"level: {cause}") from None
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
-        session.log_level = level
+        session.wants_logs(level)
         for upstream, _ in self._private_connections(session):
             self._background.begin(upstream.set_log_level(f"session:{session.id}", level), None)
         exchange.result(EMPTY)

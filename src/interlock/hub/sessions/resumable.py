@@ -1,12 +1,12 @@
-"""Sessions that survive a restart of the hub: what is kept of them when the hub stops, and who may go on with them.
+"""Sessions that survive the end of a hub, also by `kill -9`: what is kept of them, and who may go on with them.
 
 A kept session is found by a digest of its id and is good for the owner that opened it, once, until it would have
-been idle for too long. Sessions that ended before the hub stopped are not kept.
+been idle for too long. Sessions that ended before the hub did are not kept.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.files import write_atomically
-from interlock.hub.sessions.session import Session
+from interlock.hub.sessions.kept_file import KeptFile, read_lines
+from interlock.hub.sessions.session import KeptState, Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import read_initialize
 from interlock.wire.errors import Fault
@@ -25,12 +25,13 @@ FILE: Final = "sessions.kept"
 IDLE_S: Final = 30 * 60.0
 """How long a client has to come back."""
 MAX_KEPT: Final = 10_000
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_BYTES: Final = 4_096
 """A session whose client says more than that of itself is not kept."""
+MAX_SUBSCRIBED_BYTES: Final = 8 * 1024
+"""Of the addresses of resources that a session watches. Those beyond are not kept."""
 
 
-class KeptSession(msgspec.Struct, frozen=True):
+class KeptSession(msgspec.Struct, frozen=True, tag_field="is", tag="open"):
     """The kept part of a session, without its id."""
 
     id_hash: str
@@ -38,82 +39,131 @@ class KeptSession(msgspec.Struct, frozen=True):
     initialize: msgspec.Raw
     """The params of its `initialize`, as they were agreed."""
     log_level: str | None
-    kept_at: float
+    kept_at: float | None = None
+    """When its hub stopped; None while that runs."""
+    subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
+    """`(server, uri)` of each resource that it watches, and the address that the client knows."""
 
     @property
     def dialect(self) -> Dialect:
         """The dialect that was agreed. Raises a `Fault` where this version of the hub cannot read it."""
         return read_initialize(bytes(self.initialize))
 
+    @property
+    def state(self) -> KeptState:
+        """The settings that the session goes on with."""
+        return KeptState(self.log_level, self.subscriptions)
+
 
 class ResumableSessions:
-    """The kept sessions of one hub."""
+    """The kept sessions of one hub: those of earlier runs that nobody has come back for, and its own."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._kept: dict[str, KeptSession] = {}
+        self._earlier: dict[str, KeptSession] = {}
+        self._open: dict[str, KeptSession] = {}
+        self._file: KeptFile | None = None
+
+    def read(self, home: Path) -> None:
+        """Read the sessions of the last run, before the first request. A damaged line has none."""
+        lines, last_alive = read_lines(home / FILE)
+        found: dict[str, KeptSession] = {}
+        for line in lines:
+            try:
+                known = msgspec.json.decode(line, type=KeptSession | _Ended)
+                if isinstance(known, _Ended):
+                    found.pop(known.ended, None)
+                elif not known.dialect.modern:
+                    found[known.id_hash] = known
+            except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+        for kept in list(found.values())[-MAX_KEPT:]:
+            if kept.kept_at is None:
+                # Its hub was killed, so nobody wrote when.
+                kept = msgspec.structs.replace(kept, kept_at=last_alive)
+            if self._is_good(kept):
+                self._earlier[kept.id_hash] = kept
+
+    async def start(self, home: Path, log: Callable[[str, str], None]) -> None:
+        """Keep what happens to sessions from now on, in place of what was read."""
+        self._file = KeptFile(home / FILE, self._all, log)
+        await self._file.rewrite()
 
     def keep(self, session: Session) -> None:
-        """Keep a session that was open when the hub stopped."""
-        dialect = session.dialect
-        initialize = msgspec.json.encode(
-            {
-                "protocolVersion": dialect.revision.name,
-                "capabilities": msgspec.Raw(dialect.capabilities.raw),
-                "clientInfo": msgspec.Raw(dialect.client_info or b"{}"),
-            }
-        )
-        if len(initialize) <= MAX_BYTES and len(self._kept) < MAX_KEPT:
-            digest = _digest(session.id)
-            now = self._clock()
-            owner = session.caller.owner
-            self._kept[digest] = KeptSession(digest, owner, msgspec.Raw(initialize), session.log_level, now)
+        """Keep a session as it is now. The next call for it takes the place of this one."""
+        if session.over or session.channel.transport != "http":
+            return
+        kept = _kept(session)
+        if kept is not None and (kept.id_hash in self._open or len(self._open) < MAX_KEPT):
+            self._open[kept.id_hash] = kept
+            if self._file is not None:
+                self._file.append(kept)
+
+    def forget(self, session: Session) -> None:
+        """A session ended, so nobody goes on with it."""
+        digest = _digest(session.id)
+        if self._open.pop(digest, None) is not None and self._file is not None:
+            self._file.append(_Ended(digest))
 
     def take(self, id: str, owner: str) -> KeptSession | None:
         """The kept session of an owner, who may go on with it; None for any other id. A session is taken once."""
-        if not self._kept:
+        if not self._earlier:
             return None
         digest = _digest(id)
-        kept = self._kept.get(digest)
+        kept = self._earlier.get(digest)
         if kept is None or kept.owner != owner:
             return None
-        del self._kept[digest]
+        del self._earlier[digest]
         return kept if self._is_good(kept) else None
 
-    def write(self, home: Path, log: Callable[[str, str], None]) -> None:
-        """Write the kept sessions for the next run. Runs in a thread."""
-        kept = [each for each in self._kept.values() if self._is_good(each)]
-        if not kept:
-            return
-        try:
-            write_atomically(home / FILE, msgspec.json.encode(kept), private=True)
-        except OSError as cause:
-            log("hub", f"sessions could not be kept: {cause.strerror}")
+    async def touch(self) -> None:
+        """Say that the hub is alive: sessions of a killed hub are idle from the last time it did."""
+        if self._file is not None and self._open:
+            await self._file.touch()
 
-    def read(self, home: Path) -> None:
-        """Read the sessions of the last run, before the first request. A damaged file has none."""
-        path = home / FILE
-        try:
-            if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-                return
-            found = msgspec.json.decode(path.read_bytes(), type=list[KeptSession])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return
-        for kept in found[:MAX_KEPT]:
-            try:
-                known = kept.dialect
-            except Fault:
-                continue
-            if not known.modern and self._is_good(kept):
-                self._kept[kept.id_hash] = kept
+    async def written(self) -> None:
+        """Wait until everything that happened to sessions is in the file."""
+        if self._file is not None:
+            await self._file.written()
 
-    def discard_file(self, home: Path) -> None:
-        """The hub has started: the file was good for one run."""
-        with contextlib.suppress(OSError):
-            (home / FILE).unlink(missing_ok=True)
+    async def close(self) -> None:
+        """Write the kept sessions for the next run, all sessions having been ended by the hub's own end."""
+        now = self._clock()
+        self._open = {each: msgspec.structs.replace(kept, kept_at=now) for each, kept in self._open.items()}
+        if self._file is not None:
+            await asyncio.shield(self._file.rewrite())
+
+    def _all(self) -> list[KeptSession]:
+        return [*self._earlier.values(), *self._open.values()][-MAX_KEPT:]
 
     def _is_good(self, kept: KeptSession) -> bool:
-        return self._clock() - kept.kept_at < IDLE_S
+        return kept.kept_at is not None and self._clock() - kept.kept_at < IDLE_S
+
+
+class _Ended(msgspec.Struct, frozen=True, tag_field="is", tag="ended"):
+    ended: str
+    """The digest of a session's id."""
+
+
+def _kept(session: Session) -> KeptSession | None:
+    dialect = session.dialect
+    initialize = msgspec.json.encode(
+        {
+            "protocolVersion": dialect.revision.name,
+            "capabilities": msgspec.Raw(dialect.capabilities.raw),
+            "clientInfo": msgspec.Raw(dialect.client_info or b"{}"),
+        }
+    )
+    if len(initialize) > MAX_BYTES:
+        return None
+    subscriptions, room = [], MAX_SUBSCRIBED_BYTES
+    for (server, uri), address in session.subscriptions.items():
+        room -= len(server) + len(uri) + len(address)
+        if room < 0:
+            break
+        subscriptions.append(((server, uri), address))
+    owner, level = session.caller.owner, session.log_level
+    return KeptSession(_digest(session.id), owner, msgspec.Raw(initialize), level, None, tuple(subscriptions))
 
 
 def _digest(id: str) -> str:

@@ -5,7 +5,7 @@ The service makes each session with this type, so every part of the hub reads it
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,25 +35,93 @@ class SessionCaller(Protocol):
     def view(self) -> View: ...
 
 
+class KeptState(msgspec.Struct, frozen=True):
+    """The settings of a session that outlive a run of the hub."""
+
+    log_level: str | None = None
+    subscriptions: tuple[tuple[tuple[str, str], str], ...] = ()
+
+
+KEPT_NOTHING: Final = KeptState()
+
+
+class SessionKeeper(Protocol):
+    """Keeps of a session what the next run of the hub needs to go on with it."""
+
+    def keep(self, session: Session) -> None: ...
+
+
 class Session(transport_session.Session):
     """One session (handshake era), from its handshake until the registry ends it."""
 
-    __slots__ = ("connection_keys", "log_level", "private_connections", "subscriptions", "tasks")
+    __slots__ = ("_keeper", "connection_keys", "log_level", "private_connections", "subscriptions", "tasks")
 
     caller: SessionCaller
 
-    def __init__(self, id: str, channel: SessionChannel, caller: SessionCaller, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        id: str,
+        channel: SessionChannel,
+        caller: SessionCaller,
+        dialect: Dialect,
+        keeper: SessionKeeper,
+        kept: KeptState = KEPT_NOTHING,
+    ) -> None:
         super().__init__(id, channel, caller, dialect)
-        self.log_level: str | None = None
+        self._keeper = keeper
+        self.log_level = kept.log_level
         """The least severe log level that the client wants; None until it asks for messages."""
-        self.subscriptions: dict[tuple[str, str], str] = {}
-        """`(server, uri)` to the address that the client knows."""
+        self.subscriptions = dict(kept.subscriptions)
+        """`(server, uri)` to the address that the client knows. Changed by `subscribed` and `unsubscribed`."""
         self.private_connections: set[tuple[str, str]] = set()
         """`(server, name)` of the private connections of this session."""
         self.tasks: set[str] = set()
         """The tasks that this session is notified of."""
         self.connection_keys: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
         """The connection that its calls take, by server, sharing, era and log level."""
+
+    def wants_logs(self, level: str) -> None:
+        """The client sent `logging/setLevel`."""
+        self.log_level = level
+        self._keeper.keep(self)
+
+    def subscribed(self, server: str, uri: str, address: str) -> None:
+        """The client watches a resource, which it knows by `address`."""
+        self.subscriptions[server, uri] = address
+        self._keeper.keep(self)
+
+    def unsubscribed(self, server: str, uri: str) -> bool:
+        """The client watches a resource no longer. False if it did not."""
+        if self.subscriptions.pop((server, uri), None) is None:
+            return False
+        self._keeper.keep(self)
+        return True
+
+    @property
+    def origin(self) -> SessionOrigin:
+        """The session as the origin of work that no request of its client began."""
+        return SessionOrigin(self, self.dialect, self.caller)
+
+
+class Origin(Protocol):
+    """Who needs a connection to a server: a request, or a session without one."""
+
+    @property
+    def session(self) -> Session | None: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def caller(self) -> transport_session.Caller: ...
+
+
+class SessionOrigin(msgspec.Struct, frozen=True):
+    """A session in the place of a request."""
+
+    session: Session
+    dialect: Dialect
+    caller: SessionCaller
 
 
 class ConnectionKey(msgspec.Struct, frozen=True):

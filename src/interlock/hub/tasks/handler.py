@@ -314,7 +314,7 @@ class TaskHandler:
             result = cleaned(result)
         if not caller.view.bare and read.has_addresses(result):
             result = with_exposed_uris(target.server, result)
-        processor = self._policy.processor_of(caller.principal, target)
+        processor = self._policy.processor_of(caller, target)
         if processor is None:
             deliver(result)
         else:

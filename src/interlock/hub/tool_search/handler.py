@@ -17,6 +17,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
@@ -127,6 +128,7 @@ class ToolSearchHandler:
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        caller = caller.seeing(audiences(caller.owner, exchange.dialect, exchange.session))
         return await self._discovery_tools.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:

@@ -44,6 +44,9 @@ class RequestJudge(Protocol):
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         """Judge a request, and send it once it may be. The future fails with a refusal."""
 
+    def new_task_id(self) -> str:
+        """An id for a task that a server starts at a client."""
+
 
 def judged_params(params: bytes) -> bytes:
     """The params of a request without its progress token."""

@@ -6,8 +6,7 @@ connection, and none that the client runs for others.
 
 from __future__ import annotations
 
-import secrets
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,10 +20,18 @@ MAX_TASKS: Final = 256
 """Tasks that one connection remembers. Each further one makes the hub forget the oldest."""
 
 
+class TaskIds(Protocol):
+    """Makes the hub's ids of tasks, which name its node and worker."""
+
+    def new_task_id(self) -> str:
+        """An id that cannot be guessed."""
+
+
 class ClientTasks:
     """The tasks that the server of one private connection started at the client."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: TaskIds) -> None:
+        self._ids = ids
         self._client_ids: dict[str, str] = {}
         """The hub's id of each task, which the server knows, and the client's."""
 
@@ -70,7 +77,7 @@ class ClientTasks:
     def _remember(self, client_id: str) -> str:
         while len(self._client_ids) >= MAX_TASKS:
             del self._client_ids[next(iter(self._client_ids))]
-        hub_id = secrets.token_urlsafe(24)
+        hub_id = self._ids.new_task_id()
         self._client_ids[hub_id] = client_id
         return hub_id
 

@@ -58,7 +58,7 @@ class ConnectionOwner:
         """Tasks of the owner that are not fetched yet: the server's id, and the hub's."""
         self.waits: dict[str, OpenCall] = {}
         """Calls that wait for the result of a task, by the server's id of the task."""
-        self.questions = ServerRequests()
+        self.questions = ServerRequests(judge)
         self.open: set[OpenCall] = set()
         """Calls of the owner that the server has not answered yet."""
         self.connection: Connection | None = None

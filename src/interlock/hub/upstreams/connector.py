@@ -66,6 +66,12 @@ class Connector:
             await connection.watch(lists=False)
         return connection
 
+    async def listing(self, capabilities: bytes, listener: Listener) -> Connection:
+        """Open a connection that only lists, as a client with these capabilities. It agrees on nothing beyond MCP."""
+        identity = msgspec.structs.replace(IDENTITY, capabilities=capabilities)
+        start_s = self._current.timeouts.start_s
+        return await Connection.open(self._dialer.shared(), listener, identity, pin=self._era(), timeout=start_s)
+
     def forget(self) -> None:
         """Probe the era again with the next connection."""
         self.peer = None

@@ -56,6 +56,9 @@ class Host(Protocol):
     def on_live_notification(self, server: str, key: str | None, method: str, params: bytes) -> None:
         """Take a notification that a server sends by itself (MCPL)."""
 
+    def new_task_id(self) -> str:
+        """An id for a task that a server starts at a client."""
+
     def subscriptions(self, server: str, connection_key: str | None) -> Sequence[str]:
         """The resources that clients subscribed to."""
 

@@ -55,11 +55,11 @@ class Answers(Protocol):
 class ServerRequests:
     """The open requests of the server of one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: of_clients.TaskIds) -> None:
         self._open: dict[Id, asyncio.Future[bytes]] = {}
         self._progress: dict[str, Id] = {}
         """The hub's progress tokens, and the server's."""
-        self._tasks = of_clients.ClientTasks()
+        self._tasks = of_clients.ClientTasks(ids)
 
     def relay(self, server: Answers, request: Request, ask: Ask, shown: str | None = None) -> None:
         """Send a request to the client and its answer to the server. The server always gets one, unless it cancels.

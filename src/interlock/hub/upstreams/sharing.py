@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 
 from interlock.config.value_types import Share
-from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.catalog.audiences import declared_audience
+from interlock.hub.sessions.session import ConnectionKey, Origin, Session
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
+from interlock.protocols.mcp.dialect import Dialect
 
 
 def connection_key(
-    share: Share, modern: bool, attributes_logs: bool, owner: str, exchange: Exchange
+    share: Share, modern: bool, attributes_logs: bool, owner: str, origin: Origin
 ) -> ConnectionKey | None:
     """The private connection for a call, or None for the shared one.
 
@@ -18,27 +20,49 @@ def connection_key(
     server declares no client capabilities, so a caller that has some, or wants log messages, gets a private session.
     On standard streams a log message names no caller in either era, so a caller that wants them gets a private process.
     """
-    if modern and share == "auto" and exchange.session is None and exchange.dialect.log_level is None:
+    if modern and share == "auto" and origin.session is None and origin.dialect.log_level is None:
         return None
-    level = log_level_of(exchange)
-    answers = not modern and exchange.dialect.capabilities.answers_servers
+    level = log_level_of(origin)
+    answers = not modern and origin.dialect.capabilities.answers_servers
     own = answers or (level is not None and not (modern and attributes_logs))
-    session = exchange.session
+    session = origin.session
     if share == "auto" and not own:
         return None
-    dialect = exchange.dialect
+    dialect = origin.dialect
     # Only a private session is notified of changed roots and may fetch a client's tasks.
     project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
-        return ConnectionKey(f"session:{session.id}", capabilities, level, session, owner)
+        return ConnectionKey(_of_session(session), capabilities, level, session, owner)
     if not own:
-        return ConnectionKey(f"principal:{owner}", owner=owner)
+        return ConnectionKey(_of_principal(owner), owner=owner)
+    return ConnectionKey(_of_declared(owner, capabilities, level), capabilities, level, owner=owner)
+
+
+def audiences(owner: str, dialect: Dialect, session: Session | None) -> tuple[str, ...]:
+    """The audiences that a client belongs to: all that declare the same, and the private connections it may have."""
+    declared = declared_audience(dialect.capabilities)
+    if not declared:
+        return (_of_principal(owner),)
+    level = dialect.log_level if session is None else session.log_level
+    own = _of_declared(owner, capabilities_across(dialect.capabilities.raw), level)
+    return (declared, own) if session is None else (declared, _of_session(session), own)
+
+
+def _of_session(session: Session) -> str:
+    return f"session:{session.id}"
+
+
+def _of_principal(owner: str) -> str:
+    return f"principal:{owner}"
+
+
+def _of_declared(owner: str, capabilities: bytes, level: str | None) -> str:
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level, owner=owner)
+    return f"principal:{owner}:{digest}"
 
 
-def log_level_of(exchange: Exchange) -> str | None:
+def log_level_of(origin: Origin) -> str | None:
     """The least severe log level that a request's client wants, or None."""
-    session = exchange.session
-    return exchange.dialect.log_level if session is None else session.log_level
+    session = origin.session
+    return origin.dialect.log_level if session is None else session.log_level

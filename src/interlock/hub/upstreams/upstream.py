@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
-from interlock.hub.sessions.session import ConnectionKey, Exchange
+from interlock.hub.sessions.session import ConnectionKey, Origin
+from interlock.hub.upstreams.audience_lists import AudienceLists
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -25,6 +26,7 @@ from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
+from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.server_health import ServerHealth
 from interlock.hub.upstreams.sharing import connection_key
@@ -68,9 +70,11 @@ class Upstream:
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(self._current, logs, host)
         self._connector = Connector(self._current, dialer, host, logs)
-        dispatcher = NotificationDispatcher(id, logs, self.lists, host)
+        private_lists = PrivateLists(self._current, self.lists, logs)
+        dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
+        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs)
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
@@ -193,10 +197,10 @@ class Upstream:
 
     # Calls and connections
 
-    def key_for(self, exchange: Exchange) -> ConnectionKey | None:
-        """The private connection that a request takes; None for the shared one."""
+    def key_for(self, origin: Origin) -> ConnectionKey | None:
+        """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        return connection_key(self.share, self.modern, by_address, exchange.caller.owner, exchange)
+        return connection_key(self.share, self.modern, by_address, origin.caller.owner, origin)
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
@@ -237,4 +241,6 @@ class Upstream:
         """Report a change of the state."""
         if change.after is ServerState.CONNECTED:
             self.health.on_connected()
+        else:
+            self.audience_lists.stop()
         self._host.on_state(self, change)

@@ -51,13 +51,14 @@ async def exchange(
     most_bytes: int,
     within_s: float = WITHIN_S,
     context: ssl.SSLContext | None = None,
+    accept: str = "application/json",
 ) -> Answer:
     """One request on a connection of its own. Raises a `Fault` where no whole answer comes."""
     origin, target = split_url(url)
     pool = Pool(origin, size=1, queue=1, guard=guard, context=context)
     head = (
         f"{method} {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
-        "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n"
+        f"Accept: {accept}\r\nAccept-Encoding: identity\r\nConnection: close\r\n"
     )
     lines = b"".join(line(name, value) for name, value in headers.items())
     length = b"Content-Length: %d\r\n" % len(body) if body or method == "POST" else b""

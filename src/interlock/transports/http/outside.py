@@ -2,7 +2,8 @@
 
 `HTTPS_PROXY` and `HTTP_PROXY` name a proxy for https and http, `NO_PROXY` the hosts that are reached directly; the
 lower-case names count first, as in curl. This machine is never reached through a proxy. A proxy is asked for a tunnel
-(CONNECT), so it sees neither requests nor tokens; `SSL_CERT_FILE` names another bundle of certificates to trust.
+(CONNECT), so it sees neither requests nor tokens. `SSL_CERT_FILE` names another bundle of certificates to trust,
+`INTERLOCK_CLIENT_CERTIFICATE` and `INTERLOCK_CLIENT_KEY` a certificate for servers that ask for one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from typing import Final, TypeVar, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
@@ -30,7 +31,21 @@ class Proxy(msgspec.Struct, frozen=True):
 
     host: str
     port: int
-    authorization: str = ""
+    user: str = ""
+    password: str = ""
+
+    @property
+    def authorization(self) -> str:
+        """The value of `Proxy-Authorization`; empty where the proxy wants none."""
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return f"Basic {pair}" if self.user else ""
+
+    @property
+    def url(self) -> str:
+        """Its address, with name and password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        pair = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
+        return f"http://{pair}{host}:{self.port}"
 
     def __repr__(self) -> str:
         """Without its password."""
@@ -49,9 +64,7 @@ def proxy_for(origin: Origin, environ: Mapping[str, str] | None = None) -> Proxy
     parts = urlsplit(written if "://" in written else f"http://{written}")
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError(f"{name.upper()} must be the http:// address of a proxy")
-    pair = "" if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    basic = f"Basic {base64.b64encode(pair.encode()).decode()}" if pair else ""
-    return Proxy(parts.hostname, parts.port or 80, basic)
+    return Proxy(parts.hostname, parts.port or 80, unquote(parts.username or ""), unquote(parts.password or ""))
 
 
 def _is_bypassed(origin: Origin, no_proxy: str) -> bool:
@@ -135,10 +148,18 @@ def client_context(
 ) -> ssl.SSLContext:
     """TLS to a server: the system's trust or a bundle of one's own, a certificate of ours, and HTTP/1.1 alone.
 
-    Raises OSError and ssl.SSLError for files that cannot be used.
+    Without a certificate of its own, a server that asks for one gets that of the environment. Raises OSError and
+    ssl.SSLError for files that cannot be used.
     """
     context = ssl.create_default_context(cafile=ca_bundle)
     context.set_alpn_protocols(["http/1.1"])
+    if certificate is None:
+        certificate, key = client_files()
     if certificate is not None:
         context.load_cert_chain(certificate, key)
     return context
+
+
+def client_files() -> tuple[str | None, str | None]:
+    """The files of the environment's client certificate and its key."""
+    return os.environ.get("INTERLOCK_CLIENT_CERTIFICATE") or None, os.environ.get("INTERLOCK_CLIENT_KEY") or None

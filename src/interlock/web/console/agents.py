@@ -13,6 +13,7 @@ from interlock.hub.admin.audit_log import Entries
 from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
 from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.admin.status import Status
+from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import Budget
 from interlock.hub.permissions.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
@@ -75,6 +76,7 @@ async def show_one(visit: Visit) -> Response:
         grants=grants.grants,
         left_out=max(0, grants.total - len(grants.grants)),
         rules=rules,
+        taints=[taint for taint in (await visit.perform("taints.list", TaintRows)).taints if taint.agent == agent],
         access=await _access(visit, agent),
         chart=await _chart(visit, agent),
         budget=await _budget(visit, agent),
@@ -99,6 +101,9 @@ async def change(visit: Visit) -> Response:
             await visit.perform("grants.grant", Granted, **_subject(agent, form), **because)
         case "revoke-grant":
             await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
+        case "clear-taint":
+            given = {"agent": form.get("id", ""), "passphrase": form.get("passphrase", "")}
+            await visit.perform("taints.clear", TaintRow, **given, console=True)
         case "revoke-rule":
             await visit.perform("rules.revoke", RevokedRule, id=form.get("id", ""))
         case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -10,6 +12,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
 from interlock.config.settings import Tracing
 from interlock.hub.audit.tracing.spans import Spans
+from interlock.transports.http.outside import client_files
 from interlock.version import VERSION
 
 
@@ -20,6 +23,17 @@ def spans_to(settings: Tracing, exporter: SpanExporter | None = None) -> Spans:
         resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.sample)), shutdown_on_exit=False
     )
     endpoint = (settings.endpoint or "").rstrip("/") + "/v1/traces"
-    provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter(endpoint=endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(exporter or _over_http(endpoint)))
     tracer = provider.get_tracer("interlock", VERSION)
     return Spans(tracer, provider.force_flush, provider.shutdown)
+
+
+def _over_http(endpoint: str) -> OTLPSpanExporter:
+    """The exporter with the hub's certificates. Its library has its own bundle, and reads only `OTEL_…` by itself."""
+    certificate, key = client_files()
+    return OTLPSpanExporter(
+        endpoint=endpoint,
+        certificate_file=os.environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE") or os.environ.get("SSL_CERT_FILE"),
+        client_certificate_file=certificate,
+        client_key_file=key,
+    )

@@ -144,7 +144,8 @@ class Pipeline:
             if verdict is PASS:
                 continue
             if type(verdict) is Ask:
-                found, asking = (verdict, gate) if type(found) is Pass else (found, asking)
+                if type(found) is not Ask or (verdict.every_time and not found.every_time):
+                    found, asking = verdict, gate
             elif type(verdict) is not Pass:
                 return verdict, gate
         if found is PASS or type(found) is Pass or call.approval is not None:

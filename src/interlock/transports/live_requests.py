@@ -1,4 +1,4 @@
-"""How a server asks its hosts: on their session, or on a stream that they opened, which they answer with a request.
+"""How a server of MCPL asks its hosts: on their session, or on a stream that they opened, answered with a request.
 
 A request of the stateless era is answered by `dev.interlock/answer`, which counts only from the host that was asked.
 """
@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.errors import BY_CODE
 from interlock.protocols.mcpl.inference import InferenceChunk
-from interlock.protocols.mcpl.live import ANSWER, Answer, AnswerError
-from interlock.server.framing import Framing
-from interlock.server.listeners import Listeners
-from interlock.server.session import Exchange, Session
+from interlock.protocols.mcpl.live import Answer, AnswerError
+from interlock.transports.sessions.session import Session
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
@@ -26,18 +24,24 @@ ANSWER_S: Final = 60.0
 """How long a host may take to answer."""
 
 HostKey: TypeAlias = Session | str
-"""A host: its session, or in the stateless era the caller's owner."""
+"""A host: its session, or in the stateless era a name for its streams."""
 OnChunk: TypeAlias = Callable[[str], object]
 
 
-class HostRequests:
-    """The requests of one server that its hosts have not answered yet."""
+class HostStreams(Protocol):
+    """The streams that hosts of the stateless era opened."""
 
-    def __init__(self, listeners: Listeners, framing: Framing) -> None:
-        self._listeners = listeners
-        self._framing = framing
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
+        """Send a message on a stream of its host; with an id it is a request. False if no stream takes it."""
+
+
+class HostRequests:
+    """The requests that hosts have not answered yet."""
+
+    def __init__(self, streams: HostStreams) -> None:
+        self._hosts = streams
         self._waiting: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
-        """On streams of the stateless era: the owner, by the request's id."""
+        """On streams of the stateless era: the host, by the request's id."""
         self._streams: dict[tuple[HostKey, Id], OnChunk] = {}
 
     async def ask(
@@ -63,7 +67,7 @@ class HostRequests:
     def tell(self, host: HostKey, method: str, params: bytes) -> None:
         """Send a host a notification. One of the stateless era gets it if it has a stream open."""
         if isinstance(host, str):
-            self._listeners.deliver(host, method, None, params, None)
+            self._hosts.deliver(host, method, None, params, None)
         else:
             host.notify(method, params)
 
@@ -73,16 +77,29 @@ class HostRequests:
         if reader is not None:
             reader(chunk.delta)
 
+    def on_answer(self, host: str, params: bytes) -> None:
+        """Take a `dev.interlock/answer`: good only from the host that was asked. Raises INVALID_PARAMS."""
+        said = decode(Answer, params)
+        asked, answered = self._waiting.get(str(said.id), ("", None))
+        if answered is None or asked != host:
+            raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
+        if answered.done():
+            return
+        if said.error is not None:
+            answered.set_exception(_fault(said.error))
+        else:
+            answered.set_result(msgspec.json.encode(said.result))
+
     async def _ask_on_stream(
-        self, owner: str, method: str, feature: str | None, params: bytes, on_chunk: OnChunk | None
+        self, host: str, method: str, feature: str | None, params: bytes, on_chunk: OnChunk | None
     ) -> bytes:
         id_ = secrets.token_urlsafe(16)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[id_] = (owner, answered)
+        self._waiting[id_] = (host, answered)
         try:
-            if not self._listeners.deliver(owner, method, feature, params, id_):
+            if not self._hosts.deliver(host, method, feature, params, id_):
                 raise Fault("UPSTREAM_UNAVAILABLE", "the host has no stream open")
-            return await self._with_chunks((owner, id_), answered, on_chunk)
+            return await self._with_chunks((host, id_), answered, on_chunk)
         finally:
             del self._waiting[id_]
 
@@ -96,23 +113,6 @@ class HostRequests:
             return await answer
         finally:
             del self._streams[key]
-
-    def take_answer(self, exchange: Exchange) -> None:
-        """`dev.interlock/answer`: good only from the host that was asked."""
-        said = decode(Answer, exchange.request.params)
-        owner, answered = self._waiting.get(str(said.id), ("", None))
-        if answered is None or owner != exchange.caller.owner:
-            raise Fault("INVALID_PARAMS", "nothing waits for this answer", data={"field": "id"})
-        if not answered.done():
-            if said.error is not None:
-                answered.set_exception(_fault(said.error))
-            else:
-                answered.set_result(msgspec.json.encode(said.result))
-        self._framing.answer(exchange, b'"taken":true')
-
-    def handlers(self) -> dict[str, Callable[[Exchange], None]]:
-        """The handler of each method."""
-        return {ANSWER: self.take_answer}
 
 
 def _fault(error: AnswerError) -> Fault:

@@ -1,7 +1,7 @@
-"""The MGP notifications that the hub sends by itself: audit records, states of servers, and events.
+"""The notifications of extensions that the hub sends by itself: of MGP audit records, states of servers and events.
 
 A session of the handshake era gets what it agreed on. A client of the stateless era gets what it asked for on a listen
-stream, with the filter `dev.cloto/mgp`, and nothing unasked.
+stream, with the filter `dev.cloto/mgp`, and nothing unasked. Of MCPL it gets servers' messages (`dev.interlock/live`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
 from interlock.hub.handlers.notifications import MgpFilter
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.sessions.session import Session
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.methods import agreed_on
 
 
-class MgpNotifiers:
+class ExtensionNotifiers:
     """All of them."""
 
-    def __init__(self, audit: AuditSubscribers, lifecycle: LifecycleNotifier, events: EventSubscriptions) -> None:
+    def __init__(
+        self, audit: AuditSubscribers, lifecycle: LifecycleNotifier, events: EventSubscriptions, hosts: ClientHosts
+    ) -> None:
+        self.hosts = hosts
         self._audit = audit
         self._lifecycle = lifecycle
         self._events = events

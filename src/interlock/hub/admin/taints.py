@@ -1,0 +1,81 @@
+"""Operations on taints: who was given results of untrusted servers, and ending that.
+
+Only a person ends it: over the control socket one at a terminal, over the API the holder of a key.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.gates.taints import Taint
+from interlock.wire.errors import Fault
+
+
+class TaintOperations:
+    """The operations on the taints of one hub's principals."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    async def list(self, by: Principal, params: Nothing, trace: str) -> TaintRows:
+        """Every principal whose tools may ask, with the calls that its context holds text of."""
+        return TaintRows([self._row(taint) for taint in self._hub_app.taints.all()])
+
+    async def clear(self, by: Principal, params: ClearTaint, trace: str) -> TaintRow:
+        """End the taint of a principal, whose context holds no such text any more."""
+        if not (by.key or params.terminal or params.console):
+            hint = "run `interlock taints clear` in a terminal"
+            raise Fault("ACCESS_DENIED", "clearing a taint needs a person at a terminal", hint=hint)
+        await self._hub_app.passphrase.demand(params.passphrase)
+        owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
+        return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))
+
+    def _row(self, taint: Taint) -> TaintRow:
+        kind, _, agent = taint.owner.partition(":")
+        until = datetime.fromtimestamp(taint.at + self._hub_app.config.hub.approvals.taint_s, UTC)
+        sources = [TaintSource(each.server, each.name, datetime.fromtimestamp(each.at, UTC)) for each in taint.sources]
+        return TaintRow(agent, kind, sources, until, taint.asking)
+
+
+class ClearTaint(msgspec.Struct):
+    """The agent, or a principal with its kind such as `service:ci`."""
+
+    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+    because: Text = ""
+    passphrase: Secret = ""
+    """Where the hub has one."""
+    terminal: ControlFlag = False
+    console: ControlFlag = False
+    """A person in the console, which admits nobody else."""
+
+
+class TaintSource(msgspec.Struct):
+    """A call whose answer the principal was given."""
+
+    server: str
+    name: str
+    at: datetime
+
+
+class TaintRow(msgspec.Struct):
+    """A principal that was given results of untrusted servers."""
+
+    agent: str
+    kind: str
+    sources: list[TaintSource]
+    """The last ones, the newest first."""
+    until: datetime
+    asks: bool
+    """Whether its tools ask at every address; otherwise only in profiles with `taint = "ask"`."""
+
+
+class TaintRows(msgspec.Struct):
+    """Tainted principals, the newest first."""
+
+    taints: list[TaintRow]

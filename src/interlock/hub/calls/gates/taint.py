@@ -1,0 +1,138 @@
+"""The taint gate: after a result of an untrusted server, tools that change something ask a person (`taint = "ask"`).
+
+It needs no detection of injected text. A server is untrusted unless the operator wrote `trust = "trusted"` for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from interlock.config.settings import Profile
+from interlock.config.value_types import Mode
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Call, Caller, Check, ChunkFilter, EveryChunk, ResultProcessor
+from interlock.hub.calls.gates.risk import Note
+from interlock.hub.calls.gates.taints import Taint, Taints
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.target import Target
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust
+from interlock.wire.errors import ErrorObject
+
+RULE: Final = "taint: after a result of an untrusted server, tools that change something need approval"
+
+
+class TaintPolicy:
+    """Which profiles ask, and which servers are untrusted, by the configuration in force."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        taints: Taints,
+        trust_of: Callable[[str], Trust],
+        risk_of: Callable[[Tool], Risk],
+    ) -> None:
+        self._asking = frozenset(name for name, profile in profiles.items() if profile.taint == "ask")
+        self.taints = taints
+        self._trust_of = trust_of
+        self._risk_of = risk_of
+
+    @property
+    def on(self) -> bool:
+        """Whether any profile asks. Then every principal's results count: it may use an asking profile later."""
+        return bool(self._asking)
+
+    def asks(self, caller: Caller) -> bool:
+        """Whether the profile of a caller asks."""
+        return caller.view.profile in self._asking
+
+    def trusts(self, server: str) -> bool:
+        """Whether the results of a server taint nobody."""
+        return self._trust_of(server) is Trust.TRUSTED
+
+    def changes(self, tool: Tool) -> bool:
+        """Whether a tool may write, send or spend: all but those that only read, as far as they are believed."""
+        return self._risk_of(tool) is not Risk.SAFE
+
+    def processor(self, caller: Caller, target: Target, inner: ResultProcessor | None) -> ResultProcessor | None:
+        """The processor that notes what a caller is given."""
+        if not self.on or caller.principal.kind == "person" or not target.server:
+            return inner
+        return TaintingProcessor(caller, target, inner, self)
+
+
+class TaintGate:
+    """Asks before tools that change something, while the context of their caller is tainted."""
+
+    name = "taint"
+
+    def __init__(self, policy: TaintPolicy, mode: Mode, note: Note) -> None:
+        self._policy = policy
+        self._mode = mode
+        self._note = note
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """No verdict: the address of the caller and its last results decide."""
+        return PASS
+
+    def check(self, target: Target) -> Check | None:
+        """The check for tools that change something, where a profile asks."""
+        if target.tool is None or not self._policy.on or not self._policy.changes(target.tool):
+            return None
+        return self._check
+
+    def _check(self, call: Call) -> Verdict:
+        caller = call.caller
+        taint = self._policy.taints.of(caller.owner)
+        if taint is None or caller.principal.kind == "person" or not (taint.asking or self._policy.asks(caller)):
+            return PASS
+        tool = call.target.tool
+        shown = call.target.name if tool is None else tool.exposed
+        if self._mode == "observe":
+            self._note(call.target.server, f"would ask before {shown} for {caller.principal.id}: {RULE}")
+            return PASS
+        return Ask(f"{shown} needs a person's approval: {_why(taint, caller.principal)}", RULE, every_time=True)
+
+
+def _why(taint: Taint, principal: Principal) -> str:
+    sources = ", ".join(source.shown for source in taint.sources)
+    return f"{principal.id} was given results of servers that you do not trust ({sources})."
+
+
+class TaintingProcessor:
+    """Notes that a caller is given text of an untrusted server, before the caller has it."""
+
+    def __init__(self, caller: Caller, target: Target, inner: ResultProcessor | None, policy: TaintPolicy) -> None:
+        self._caller = caller
+        self._target = target
+        self._inner = inner
+        self._policy = policy
+
+    def finish(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        """Deliver a result once the taint is stored, so that other nodes and a later run know it."""
+        process = (
+            partial(deliver, result) if self._inner is None else partial(self._inner.finish, call, result, deliver)
+        )
+        self._taint(call, process)
+
+    def chunks(self, call: Call) -> ChunkFilter:
+        self._taint()
+        return EveryChunk() if self._inner is None else self._inner.chunks(call)
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        self._taint()
+        return error if self._inner is None else self._inner.error(error)
+
+    def params(self, params: bytes) -> bytes:
+        self._taint()
+        return params if self._inner is None else self._inner.params(params)
+
+    def _taint(self, call: Call | None = None, then: Callable[[], None] | None = None) -> None:
+        policy = self._policy
+        if not policy.trusts(self._target.server):
+            policy.taints.add(self._caller, self._target, asking=policy.asks(self._caller), call=call, then=then)
+        elif then is not None:
+            then()

@@ -1,0 +1,181 @@
+"""Principals that were given text of servers which the operator does not trust, and the calls that it came by.
+
+The one rule: only time and a person end it. It belongs to the principal and is kept in the store, so neither another
+session, another address of the hub nor a restart ends it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.record import Record
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.catalog.target import Target
+from interlock.hub.journal import Journal
+from interlock.store import Collection, Mirror, Store, StoreError
+from interlock.wire.errors import Fault
+
+MOST: Final = 10_000
+"""Principals that are remembered; beyond that the oldest go first."""
+MOST_SOURCES: Final = 4
+RENEW_S: Final = 60.0
+"""A further result of the same tool is stored again after this time."""
+LONGEST_ID: Final = 400
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A call whose answer a principal was given."""
+
+    server: str
+    name: str
+    at: float
+    """The wall clock, as other nodes and later runs read it."""
+
+    @property
+    def shown(self) -> str:
+        return f"{self.server} {self.name}"[:200]
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """Untrusted text in a principal's context."""
+
+    id: str
+    owner: str
+    """The principal, with its kind: `agent:cursor`."""
+    sources: tuple[Source, ...]
+    """The newest first."""
+    asking: bool = False
+    """Whether a profile with `taint = "ask"` was used: then the principal's calls ask at every address."""
+
+    @property
+    def at(self) -> float:
+        """When the last text came."""
+        return self.sources[0].at
+
+
+TAINTS: Final = Collection("taints", Taint, key="id")
+
+
+class Taints:
+    """The taints of all principals. Used on the loop's thread."""
+
+    def __init__(self, valid_s: Callable[[], float], journal: Journal, log: Callable[[str, str], None]) -> None:
+        self._valid_s = valid_s
+        self._journal = journal
+        self._log = log
+        self._known: dict[str, Taint] = {}
+        self._tasks = BackgroundTasks()
+        self._store: Store
+        self._mirror: Mirror[Taint]
+
+    async def start(self, store: Store) -> None:
+        """Load what earlier runs and other nodes know."""
+        mirror = await store.mirror(TAINTS)
+        for taint in list(mirror.values()):
+            self._changed(taint.id, taint)
+        mirror.on_change(self._changed)
+        self._store, self._mirror = store, mirror
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def of(self, owner: str) -> Taint | None:
+        """The taint of a principal; None if it has none, or not any more."""
+        found = self._known.get(_id(owner))
+        return found if found is not None and time.time() < found.at + self._valid_s() else None
+
+    def all(self) -> list[Taint]:
+        """Every taint, the newest first."""
+        current = [taint for taint in self._known.values() if self.of(taint.owner) is not None]
+        return sorted(current, key=lambda taint: -taint.at)
+
+    def add(
+        self,
+        caller: Caller,
+        target: Target,
+        *,
+        asking: bool,
+        call: Call | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """A caller is about to be given text of a server. It counts at once; `then` follows once it is stored.
+
+        `call` is answered if that fails.
+        """
+        source = Source(target.server, target.name, time.time())
+        before = self.of(caller.owner)
+        asking = asking or (before is not None and before.asking)
+        if before is not None and asking == before.asking and _is_renewed(before, source):
+            if then is not None:
+                then()
+            return
+        known = () if before is None else before.sources
+        others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
+        taint = Taint(_id(caller.owner), caller.owner, (source, *others)[:MOST_SOURCES], asking)
+        self._known[taint.id] = taint
+        record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
+        self._tasks.begin(self._keep(taint, record, then), call)
+
+    async def clear(self, by: Principal, owner: str, because: str, trace: str) -> Taint:
+        """A person says that a principal's context holds no such text any more. Raises NOT_FOUND."""
+        if by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can clear a taint, and {by.id} is a {by.kind}")
+        found = self.of(owner)
+        if found is None:
+            raise Fault("NOT_FOUND", f"{owner[:200]!r} is not tainted", hint="`interlock taints list` shows who is")
+        async with self._store.transaction() as transaction:
+            transaction.delete(TAINTS, found.id)
+            transaction.record(self._journal.taint_cleared(by, owner, because, trace))
+        self._known.pop(found.id, None)
+        return found
+
+    async def sweep(self) -> None:
+        """Forget what no longer counts, and the oldest where there are too many."""
+        oldest = sorted(self._known.values(), key=lambda taint: taint.at)
+        surplus = max(0, len(oldest) - MOST)
+        gone = oldest[:surplus] + [taint for taint in oldest[surplus:] if self.of(taint.owner) is None]
+        if not gone:
+            return
+        try:
+            async with self._store.transaction() as transaction:
+                for taint in gone[:1000]:
+                    transaction.delete(TAINTS, taint.id)
+        except StoreError as cause:
+            self._log("hub", f"old taints could not be deleted: {cause}")
+
+    async def _keep(self, taint: Taint, record: Record | None, then: Callable[[], None] | None) -> None:
+        try:
+            async with self._store.transaction() as transaction:
+                transaction.put(TAINTS, taint)
+                if record is not None:
+                    transaction.record(record)
+        except StoreError as cause:
+            # It counts in this process all the same, and the next result is stored again.
+            self._log("hub", f"the taint of {taint.owner} could not be stored: {cause}")
+        if then is not None:
+            then()
+
+    def _changed(self, id_: str, taint: Taint | None) -> None:
+        """The store has another state of a taint. An older one does not replace what this process knows."""
+        known = self._known.get(id_)
+        if taint is None:
+            self._known.pop(id_, None)
+        elif known is None or known.at <= taint.at:
+            self._known[id_] = taint
+
+
+def _is_renewed(before: Taint, source: Source) -> bool:
+    """Whether a taint needs no change for a further result of the same tool."""
+    last = before.sources[0]
+    return (last.server, last.name) == (source.server, source.name) and source.at < last.at + RENEW_S
+
+
+def _id(owner: str) -> str:
+    return owner if len(owner) <= LONGEST_ID else f"sha256:{hashlib.sha256(owner.encode()).hexdigest()}"
