@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +22,7 @@ SETS: dict[str, Any] = {
     "note.recall": {"description": "Recalls", "uses": ["contextHooks.beforeInference"]},
     "note.check": {"description": "Checks", "uses": ["contextHooks.afterInference"]},
     "note.push": {"description": "Reminds", "uses": ["pushEvents"]},
+    "note.alarm": {"description": "Warns", "uses": ["pushEvents"]},
     "note.think": {"description": "Thinks", "uses": ["inferenceRequest"]},
     "note.edit": {"description": "Edits", "uses": ["tools"], "rollback": True},
     "note.talk": {"description": "Talks", "uses": ["channels.publish", "channels.observe"]},
@@ -176,3 +178,79 @@ async def test_another_agent_reaches_none_of_it(tmp_path: Path) -> None:
             await hub.deny("mine", "a")
             assert not (await mine.result("context/beforeInference", TURN)).get("contextInjections")
             assert len(await heard(hub, "a", "context/beforeInference")) == 1
+
+
+def event(id: str, text: str = "It rains.", feature: str = "note.push") -> dict[str, Any]:
+    said = {"featureSet": feature, "eventId": id, "timestamp": "2026-01-23T10:30:00Z", "origin": {"hook": "sky"}}
+    return {**said, "payload": {"content": [{"type": "text", "text": text}]}}
+
+
+async def asked(client: HostClient) -> dict[str, Any]:
+    """The next request of a server that reached a client."""
+    return await asyncio.wait_for(client.asked.get(), 60)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_events_reach_the_client_that_selected_them_once_and_nobody_else(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path) as hub:
+        async with (
+            HostClient(hub, "mine", modern=modern).running() as mine,
+            HostClient(hub, "other", modern=modern).running() as other,
+        ):
+            for client in (mine, other):
+                client.answers["push/event"] = {"accepted": True, "inferenceId": "inf_c"}
+                await client.select("a.note.alarm")
+            events = [event("e1", "hid\u200bden"), event("e0", feature="note.alarm")]
+            assert all(answer["result"]["accepted"] for answer in await drive(hub, "a", "push", events=events))
+            first = (await asked(mine))["params"]
+            assert first["eventId"] == "a/e0", "it did not select the set of the other, so that event waits"
+            await mine.select("a.note.push")
+            said = (await asked(mine))["params"]
+            assert (said["featureSet"], said["eventId"]) == ("a.note.push", "a/e1")
+            assert said["payload"]["content"][-1]["text"] == "hid\\u{200B}den"
+            assert said["origin"] == {"hook": "sky", "dev.interlock/server": "a"}
+            await drive(hub, "a", "push", events=[event("e1"), event("e2")])
+            assert (await asked(mine))["params"]["eventId"] == "a/e2", "a repeated event is no event"
+            while len(rows := await entries(hub, event="dev.interlock.live_passed")) < 3:
+                await asyncio.sleep(0.01)
+            assert [(row.record.details or {})["outcome"] for row in rows] == ["accepted"] * 3
+            await hub.operate("features.disable", server="a", features=["note.push"], agent="mine")
+            (refused,) = await drive(hub, "a", "push", events=[event("e3")])
+            assert refused["error"]["code"] == -32001
+            assert mine.asked.empty()
+            assert other.asked.empty()
+
+
+@pytest.mark.parametrize("modern", [False, True])
+async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(tmp_path: Path, modern: bool) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=modern).running() as client:
+
+        async def infer(message: dict[str, Any]) -> dict[str, Any]:
+            for index, delta in enumerate(("Tea ", "time")):
+                await client.tell("inference/chunk", {"requestId": message["id"], "index": index, "delta": delta})
+            usage = {"inputTokens": 7, "outputTokens": 2}
+            return {"content": "Tea time.", "model": "m-1", "finishReason": "end_turn", "usage": usage}
+
+        client.answers |= {"inference/request": infer, "model/info": {"id": "m-1", "vendor": "v"}}
+        wanted = {"featureSet": "note.think", "messages": [{"role": "user", "content": "Think."}], "stream": True}
+        send = {"method": "inference/request", "params": wanted}
+        await client.select("a.note.recall")
+        refused = await drive(hub, "a", "send", **send)
+        assert "error" in refused, "the client did not select it"
+        await client.select("a.note.think")
+        await reply(hub, "a", "context/beforeInference", {"featureSet": "note.recall", "contextInjections": []})
+        await client.result("context/beforeInference", TURN)
+        (hook,) = await heard(hub, "a", "context/beforeInference")
+        wanted["conversationId"] = hook["conversationId"]
+        answer = await drive(hub, "a", "send", **send)
+        assert answer["result"]["content"] == "Tea time."
+        assert (answer["result"]["model"], answer["result"]["usage"]["inputTokens"]) == ("m-1", 7)
+        assert [each["delta"] for each in await heard(hub, "a", "inference/chunk")] == ["Tea ", "time", "."]
+        said = (await asked(client))["params"]
+        assert (said["featureSet"], said["conversationId"]) == ("a.note.think", "c1"), "by the client's own names"
+        assert said["preferences"]["maxTokens"] > 0
+        info = await drive(hub, "a", "send", method="model/info", params={})
+        assert info["result"] == {"id": "m-1", "vendor": "v"}
+        (row,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_inference")]
+        assert row.rule == "the conversation's host, mine"
+        assert (row.details or {})["model"] == "m-1"

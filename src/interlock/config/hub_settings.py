@@ -202,6 +202,8 @@ class Registration(msgspec.Struct, frozen=True):
     packages: tuple[str, ...] = ()
     """Packages that an agent may register as an `npx` or `uvx` command, as the command names them
     (`mcp-server-time==1.0`). A person approves each one. Other commands need a source that the hub can judge."""
+    created_tools_h: Annotated[float, Meta(gt=0, le=8760)] = 24.0
+    """How many hours a tool exists that an agent wrote (`[agents.NAME] create_tools`)."""
 
 
 class HubLogin(msgspec.Struct, frozen=True):

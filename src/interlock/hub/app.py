@@ -28,6 +28,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
+from interlock.hub.stored.registered_packages import RegisteredPackages
 from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
@@ -107,8 +108,12 @@ class HubApp:
         calls = self._calls = CallParts(
             foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
         )
+        self._packages = RegisteredPackages(foundation.home, foundation.log)
+        self._registrations = Registrations(
+            approvals.inbox, authentication.access, foundation.journal, lambda: foundation.config, foundation.home
+        )
         listings = self._listings = ListingParts(
-            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live, self._registrations
         )
         self.inference_hooks = InferenceHooks(
             self.live.connections,
@@ -152,12 +157,6 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self._registrations = Registrations(
-            approvals.inbox,
-            authentication.access,
-            lambda: foundation.config.hub.registration.packages,
-            foundation.home,
-        )
         self.registration = RegistrationMethods(
             self._registrations,
             upstreams,
@@ -257,6 +256,7 @@ class HubApp:
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
+        self._maintenance.add_task(self._registrations.sweep)
         self._maintenance.add_task(self.taints.sweep)
         self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
@@ -287,6 +287,7 @@ class HubApp:
             self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
+            self._packages.install(self._registrations.list(), self._register)
             return changed
 
     def drain(self) -> None:

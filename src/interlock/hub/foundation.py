@@ -31,7 +31,7 @@ from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.stored.policy_version import PolicyVersion
-from interlock.hub.stored.registrations import REGISTRATIONS
+from interlock.hub.stored.registration import REGISTRATIONS
 from interlock.hub.stored.room_capabilities import ROOM_CAPABILITIES
 from interlock.hub.stored.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
 from interlock.hub.tasks.ledger import TASKS

@@ -51,7 +51,7 @@ MAX_NAMED: Final = 50
 """How many items of a list one record names."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
-_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE"})
+_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"})
 _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAINING)
 
 
@@ -121,10 +121,11 @@ class Journal:
         return event_record(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=details)
 
     def refused(self, by: Principal, action: str, fault: Fault, trace: str = "") -> None:
-        """Record that a known principal tried an operation without the right to. Other faults are not recorded."""
+        """Record that a known principal tried what it may not, or sent refused code. No other fault is recorded."""
         if fault.name in _FORBIDDEN:
-            target = Target("admin", "", action)
-            self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
+            event = "CODE_REJECTED" if fault.name == "CODE_SAFETY_VIOLATION" else ""
+            target, rule = Target("admin", "", action), f"{action}: {fault.name}"
+            self._recorder().refusal(by, target, trace, "admin", rule, fault.message, event=event)
 
     def server_stepped(
         self, server: str, change: StateChange, problem: Fault | None, *, given_up: bool = False
@@ -231,6 +232,11 @@ class Journal:
         """Record that an answer went to a channel, or did not."""
         details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
         self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:
+        """Record that a server's message was passed to a client that is a host, and how that client answered."""
+        details = {"agent_id": agent, "method": method, "id": id[:300], "outcome": outcome}
+        self._recorder().event(LIVE + "passed", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""

@@ -20,6 +20,9 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
+from interlock.hub.stored.registrations import Registrations
+from interlock.hub.stored.tool_registrar import ToolRegistrar
+from interlock.hub.tool_search.creations import Creations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
 from interlock.hub.tool_search.instructions import section
@@ -52,6 +55,7 @@ class ListingParts:
         catalog: Catalog,
         upstreams: Upstreams,
         live: LiveParts,
+        registrations: Registrations,
     ) -> None:
         self._foundation = foundation
         self._authentication = authentication
@@ -103,6 +107,7 @@ class ListingParts:
             self._request_tasks,
             risk_of,
             foundation.log,
+            Creations(ToolRegistrar(registrations), lambda: foundation.config),
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(

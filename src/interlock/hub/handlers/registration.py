@@ -22,7 +22,8 @@ from interlock.hub.journal import Journal
 from interlock.hub.permissions.access_methods import read
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
-from interlock.hub.stored.registrations import Register, Registered, Registration, Registrations
+from interlock.hub.stored.registration import Register, Registered, Registration
+from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.results import complete
 from interlock.store import StoreError
@@ -136,7 +137,7 @@ class RegistrationMethods:
 
     async def register(self, by: Principal, params: Register, trace: str = "") -> Registered:
         """Register a server. The server of an agent waits for a person's approval."""
-        answer = await self._registrations.register(by, params, self._config(), trace)
+        answer = await self._registrations.register(by, params, trace)
         self._journal.operated(by, "discovery.register", answer.server_id, params.justification, trace)
         return answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -94,6 +94,13 @@ class ClientHost:
         return known
 
 
+class HostListener(Protocol):
+    """Has something for clients that are hosts."""
+
+    def on_host(self, agent: str) -> None:
+        """A client of this agent may take messages of servers now."""
+
+
 class ClientHosts:
     """All clients that are hosts, and the streams that those of the stateless era opened."""
 
@@ -106,6 +113,16 @@ class ClientHosts:
         self.requests = HostRequests(self)
         self._tasks = BackgroundTasks()
         self._refreshing = False
+        self._listener: HostListener | None = None
+
+    def follow_with(self, listener: HostListener) -> None:
+        """Have a part of a higher layer hear of clients that may take messages."""
+        self._listener = listener
+
+    def on_active(self, host: ClientHost) -> None:
+        """A client selected something, or opened a stream, or is about to infer."""
+        if self._listener is not None and host.selection.enabled:
+            self._listener.on_host(host.principal.id)
 
     # Negotiation
 
@@ -157,6 +174,7 @@ class ClientHosts:
         declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
         host.selection = receive(host.selection, declared, said, host.dialect, request=request)
         self._count(host.principal.id)
+        self.on_active(host)
         return receipt(host.selection, declared)
 
     def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
@@ -183,11 +201,29 @@ class ClientHosts:
             if host.server in (None, live.server) and self._access.reaches(host.principal, live.server)
         ]
 
+    @property
+    def agents(self) -> list[str]:
+        """The agents that have clients that are hosts."""
+        return sorted({host.principal.id for host in self._hosts.values()})
+
     def for_agent(self, agent: str) -> Iterator[ClientHost]:
         """The clients of an agent that are hosts, the newest first."""
         for host in reversed(list(self._hosts.values())):
             if host.principal.id == agent and host.selection.ready:
                 yield host
+
+    def reachable(self, host: ClientHost, method: str, feature: str | None = None) -> bool:
+        """Whether a client listens for a message of servers, as far as the hub can tell."""
+        if isinstance(host.key, str):
+            return any(wanted.wants(method, feature) for wanted, _ in self._streams.get(host.key, {}).values())
+        return not host.key.over and host.key.channel.open_streams > 0
+
+    def allows(self, host: ClientHost, live: LiveConnection, path: str, feature: str) -> bool:
+        """Whether a server may use a capability with a client by one of its feature sets now."""
+        if not self._access.reaches(host.principal, live.server) or not host.can(path):
+            return False
+        active = self.rights(host, live).active
+        return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
 
     async def settled(self, host: ClientHost) -> None:
         """Wait a little until the servers of a client were told which feature sets are on."""
@@ -222,6 +258,9 @@ class ClientHosts:
     def open_stream(self, stream: object, caller: Caller, wanted: LiveFilter, notify: Notify) -> None:
         """Send servers' messages on a stream that was acknowledged."""
         self._streams.setdefault(_key(caller), {})[stream] = (wanted, notify)
+        host = self._hosts.get(_key(caller))
+        if host is not None:
+            self.on_active(host)
 
     def close_stream(self, stream: object, caller: Caller) -> None:
         """A stream is over."""

@@ -62,6 +62,7 @@ class ClientInferences:
         """Ask every server that the client selected, and make one answer of theirs."""
         said = decode(BeforeInference, params)
         await self._hosts.settled(host)
+        self._hosts.on_active(host)
         inference = ClientInference(self._hosts, host, said)
         if host.dialect is Dialect.V0_4:
             self._hooks.tell(inference, "started", None)

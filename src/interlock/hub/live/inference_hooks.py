@@ -142,7 +142,7 @@ class InferenceHooks:
         if not found:
             return ()
         # Judging searches text, which takes the loop too long.
-        checked = await self._judging.elsewhere(partial(judged, found, self._masking()))
+        checked = await self._judging.elsewhere(partial(judged, found, self.maskers()))
         for server, outcome, reason in checked.findings:
             self._journal_hook(server, inference, BEFORE, outcome, reason=reason)
         return checked.kept
@@ -208,7 +208,7 @@ class InferenceHooks:
             self._record(party, inference, BEFORE, refusal, said.feature_set, about)
         return [Sourced(party.live.server, injection, said.feature_set or "") for injection in used.accepted]
 
-    def _masking(self) -> Mapping[str, Masker]:
+    def maskers(self) -> Mapping[str, Masker]:
         """The maskers of servers whose text is masked, made once for each configuration."""
         config = self._config()
         if self._maskers[0] is not config:

@@ -7,144 +7,66 @@ contained. Its source is kept with the registration and pinned by its hash: the 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import sys
+import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Protocol
 
 import msgspec
 
-import interlock
 from interlock.config.names import adopt_id, why_bad_id
-from interlock.config.settings import Config, Permissions, Sandbox, Server
+from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
 from interlock.containment.installs import wanted
 from interlock.containment.policy import ContainmentRefused
-from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.access import Access
+from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
+from interlock.hub.stored.registration import (
+    CODE,
+    REGISTRATIONS,
+    Register,
+    Registered,
+    Registration,
+    script_file,
+)
+from interlock.hub.stored.registration_checks import check_permissions, digest, judge, question, read_script, view
 from interlock.hub.upstreams.contained_servers import FOLDER
-from interlock.judge.code import judge_code
-from interlock.judge.code.rules import CodeRules
-from interlock.judge.code.vocabulary import STRICT_MODULES
-from interlock.judge.text import show_hidden
-from interlock.protocols.mgp.permissions import STANDARD, Risk, expand
-from interlock.store import Collection, Mirror, Store
+from interlock.protocols.mgp.permissions import expand
+from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 
 MAX_REGISTRATIONS: Final = 1000
 MAX_PER_CREATOR: Final = 16
-MAX_SOURCE_BYTES: Final = 10_000
-"""The size that code safety allows at `strict`."""
-SOURCE: Final = "registered"
-"""The `source` of registered servers in the status."""
-_NAMES: Final = (
-    "Annotations Answer ArgumentsCheck Audio Completion Content Context Embedded Icon Image Message NotFound Prompt "
-    "Resource ResourceContents ResourceLink Root Sampled Server TaskLimits Text Tool ToolError ToolHints ToolResult"
-)
-_LIBRARY: Final = ("interlock.Context", "interlock.Server", *(f"interlock.server.{name}" for name in _NAMES.split()))
-"""The names of the library that a script may import. Its modules hold others, which reach processes and files."""
-_RULES: Final = CodeRules(level="strict", allowed_imports=(*sorted(STRICT_MODULES), *_LIBRARY))
 _PYTHON: Final = ("python", "python3")
 
-Word = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-Short = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
+class GrantRecord(Protocol):
+    """Makes the audit records of grants."""
 
-class MgpPart(msgspec.Struct, frozen=True):
-    """The `mgp` member of a registration."""
+    def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """An agent may call a server."""
 
-    extensions: Annotated[tuple[Short, ...], msgspec.Meta(max_length=32)] = ()
-    permissions_required: Annotated[tuple[Short, ...], msgspec.Meta(max_length=32)] = ()
-    trust_level: TrustLevel = "sandboxed"
-
-
-class Register(msgspec.Struct, frozen=True):
-    """Params of `mgp/discovery/register`. A `created_by` is ignored: the credential says who registers."""
-
-    id: Short
-    command: Word
-    args: Annotated[tuple[Word, ...], msgspec.Meta(max_length=64)] = ()
-    transport: Literal["stdio"] = "stdio"
-    mgp: MgpPart = MgpPart()
-    justification: Annotated[str, msgspec.Meta(max_length=2000)] = ""
-    source: Annotated[str, msgspec.Meta(max_length=MAX_SOURCE_BYTES)] = ""
-    """The text of the script, if the hub cannot read the file that `args` names."""
-
-
-class Registration(msgspec.Struct, frozen=True):
-    """One registered server, or one that waits for its approval."""
-
-    id: str
-    name: str
-    """The id as its creator wrote it."""
-    command: tuple[str, ...]
-    trust: TrustLevel
-    permissions: tuple[str, ...]
-    extensions: tuple[str, ...]
-    created_by: str
-    created_kind: str
-    justification: str
-    at: datetime
-    script: str = ""
-    """The source that runs, if the command is a script."""
-    sha256: str = ""
-    approved: bool = True
-    decision: str = ""
-    """The approval request, where one was needed."""
-
-    def settings(self, home: Path) -> Server:
-        """The server that the hub runs."""
-        command = self.command
-        read: tuple[str, ...] = ()
-        env: dict[str, str] = {}
-        if self.script:
-            file = _script_file(home, self.id, self.sha256)
-            command = (sys.executable, str(file), *self.command[2:])
-            # A script imports the library of this hub, also where that is not installed beside the interpreter.
-            library = str(Path(interlock.__file__).parent.parent)
-            read, env = (str(file), library), {"PYTHONPATH": library}
-        return Server(
-            command=command,
-            env=env,
-            access="opt-in",
-            trust=self.trust,
-            isolation="sandbox",
-            sandbox=Sandbox(read=read),
-            permissions=Permissions(require=self.permissions),
-            source=SOURCE,
-        )
-
-
-REGISTRATIONS: Final = Collection("registrations", Registration, key="id")
-
-
-class Registered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a registration."""
-
-    registered: bool
-    id: str
-    server_id: str
-    """The id that the hub uses in tool names and addresses."""
-    created_by: str
-    trust_level: TrustLevel
-    status: Literal["registered", "pending_approval"]
-    decision: str = ""
-    hint: str = ""
+    def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """It no longer may."""
 
 
 class Registrations:
     """All registered servers of a hub, following the store."""
 
-    def __init__(self, inbox: Inbox, access: Access, packages: Callable[[], tuple[str, ...]], home: Path) -> None:
+    def __init__(
+        self, inbox: Inbox, access: Access, record: GrantRecord, config: Callable[[], Config], home: Path
+    ) -> None:
         self._inbox = inbox
         self._access = access
-        self._packages = packages
+        self._record = record
+        self._config = config
         self._home = home
         self._store: Store | None = None
         self._mirror: Mirror[Registration] | None = None
@@ -171,13 +93,16 @@ class Registrations:
         return msgspec.structs.replace(config, servers={**found, **config.servers}) if found else config
 
     def write_scripts(self) -> None:
-        """Write the pinned source of every approved registration to this node's disk. Blocks."""
-        for each in self.list():
-            if each.script and each.approved:
-                file = _script_file(self._home, each.id, each.sha256)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                if not file.exists() or _digest(file.read_text()) != each.sha256:
-                    file.write_text(each.script)
+        """Write the pinned source of every approved registration to this node's disk, and no other. Blocks."""
+        approved = [each for each in self.list() if each.script and each.approved]
+        for folder in (self._home / FOLDER).glob(f"*/{CODE}"):
+            if folder.parent.name not in {each.id for each in approved}:
+                shutil.rmtree(folder, ignore_errors=True)
+        for each in approved:
+            file = script_file(self._home, each.id, each.sha256)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists() or digest(file.read_text()) != each.sha256:
+                file.write_text(each.script)
 
     def list(self) -> list[Registration]:
         return [] if self._mirror is None else sorted(self._mirror.values(), key=lambda each: each.at)
@@ -186,18 +111,29 @@ class Registrations:
         """A registration by its creator's id or by ours."""
         return next((each for each in self.list() if id in (each.id, each.name)), None)
 
-    async def register(self, by: Principal, asked: Register, configured: Config, trace: str = "") -> Registered:
+    async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
         """Register a server, or ask a person to. Raises Fault."""
         operator = self._is_operator(by)
         made = await self._made(by, asked, operator)
+        return await self._add(by, made, trace, at_once=operator)
+
+    async def create(self, by: Principal, asked: Register, *, approved: bool, trace: str = "") -> Registered:
+        """Register a tool that an agent wrote because none fitted. It ends by itself. Only its creator may call it.
+
+        `approved`: the operator allowed that agent to do so without a person. Raises Fault.
+        """
+        made = await self._made(by, asked, operator=False)
+        expires = made.at + timedelta(hours=self._config().hub.registration.created_tools_h)
+        return await self._add(by, msgspec.structs.replace(made, expires=expires), trace, at_once=approved)
+
+    async def _add(self, by: Principal, made: Registration, trace: str, *, at_once: bool) -> Registered:
         async with self._changing:
-            self._check_free(made, configured)
-            if not operator:
-                question = _question(made, by, trace)
-                decision = await self._inbox.ask(question, view=_view(made))
+            self._check_free(made)
+            if not at_once:
+                decision = await self._inbox.ask(question(made, by, trace), view=view(made))
                 made = msgspec.structs.replace(made, approved=False, decision=decision.id)
-            await self._put(made)
-        if operator:
+            await self._put(made, NOBODY)
+        if at_once:
             return Registered(True, made.name, made.id, by.id, made.trust, "registered")
         hint = "a person must approve it: interlock approvals"
         return Registered(False, made.name, made.id, by.id, made.trust, "pending_approval", made.decision, hint)
@@ -208,11 +144,27 @@ class Registrations:
         own = found is not None and (found.created_by, found.created_kind) == (by.id, by.kind)
         if found is None or not (own or self._is_operator(by)):
             raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}")
-        async with self._changing, self._ready().transaction() as change:
-            change.delete(REGISTRATIONS, found.id)
+        await self._remove(found, by)
+        return found
+
+    async def sweep(self) -> None:
+        """Remove the created tools whose time is over. Every node may: the outcome is the same."""
+        now = datetime.now(UTC)
+        for each in self.list():
+            if each.expires is not None and each.expires <= now:
+                await self._remove(each, NOBODY)
+
+    async def _remove(self, found: Registration, by: Principal) -> None:
+        """Delete a registration with its grants: another server of that id must not inherit them."""
+        async with self._changing:
+            grants = await self._ready().find(GRANTS, server_id=found.id)
+            async with self._ready().transaction() as change:
+                change.delete(REGISTRATIONS, found.id)
+                for grant in grants:
+                    change.delete(GRANTS, grant.value.id)
+                    change.record(self._record.revoked(by, grant.value))
         if not found.approved:
             await self._inbox.void([self._inbox.get(found.decision)])
-        return found
 
     async def _made(self, by: Principal, asked: Register, operator: bool) -> Registration:
         id_ = adopt_id(asked.id)
@@ -224,7 +176,7 @@ class Registrations:
         trust: TrustLevel = "sandboxed" if not operator or asked.mgp.trust_level == "sandboxed" else "standard"
         permissions = tuple(expand(asked.mgp.permissions_required))
         if trust == "sandboxed":
-            _check_permissions(permissions)
+            check_permissions(permissions)
         script = "" if operator and not asked.source else await self._script(asked)
         return Registration(
             id_,
@@ -238,7 +190,7 @@ class Registrations:
             asked.justification,
             datetime.now(UTC),
             script,
-            _digest(script) if script else "",
+            digest(script) if script else "",
         )
 
     async def _script(self, asked: Register) -> str:
@@ -248,11 +200,8 @@ class Registrations:
             return ""
         if not asked.args or asked.args[0].startswith("-"):
             raise Fault("INVALID_PARAMS", "a registered script is the first argument of `python`", hint="name its file")
-        source = asked.source or await asyncio.to_thread(_read_script, asked.args[0])
-        findings = await asyncio.to_thread(judge_code, source, _RULES)
-        if findings:
-            first = findings[0]
-            raise Fault("CODE_SAFETY_VIOLATION", f"the script is refused at `strict`: {first.rule}", hint=first.hint)
+        source = asked.source or await asyncio.to_thread(read_script, asked.args[0])
+        await asyncio.to_thread(judge, source, explain=bool(asked.source))
         return source
 
     def _check_package(self, command: tuple[str, ...]) -> None:
@@ -260,14 +209,14 @@ class Registrations:
             package = wanted(command)
         except ContainmentRefused as refused:
             raise Fault("ACCESS_DENIED", refused.message, hint=refused.hint) from None
-        if package is None or package.package not in self._packages():
+        if package is None or package.package not in self._config().hub.registration.packages:
             message = "the hub has no source of this command to judge"
             hint = "register a Python script, or ask the operator to list the package in [hub.registration]"
             raise Fault("ACCESS_DENIED", message, hint=hint)
 
-    def _check_free(self, made: Registration, configured: Config) -> None:
+    def _check_free(self, made: Registration) -> None:
         known = self.list()
-        if made.id in configured.servers or any(each.id == made.id for each in known):
+        if made.id in self._config().servers or any(each.id == made.id for each in known):
             raise Fault("INVALID_PARAMS", f"there is a server `{made.id}` already", hint="choose another id")
         if len(known) >= MAX_REGISTRATIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_REGISTRATIONS} servers are registered", hint="deregister some")
@@ -286,21 +235,27 @@ class Registrations:
 
     async def _settle(self, waiting: Registration) -> None:
         """Act on the answer to a registration. Every node may: the outcome is the same."""
+        by = ""
         try:
-            state = self._inbox.get(waiting.decision).state
+            decision = self._inbox.get(waiting.decision)
+            state, by = decision.state, decision.answered_by
         except Fault:
             state = DecisionState.EXPIRED
         if state is DecisionState.OPEN:
             return
         if state is DecisionState.APPROVED:
-            await self._put(msgspec.structs.replace(waiting, approved=True))
+            await self._put(msgspec.structs.replace(waiting, approved=True), Principal(by, "person"))
         else:
             async with self._ready().transaction() as change:
                 change.delete(REGISTRATIONS, waiting.id)
 
-    async def _put(self, registration: Registration) -> None:
+    async def _put(self, registration: Registration, by: Principal) -> None:
         async with self._ready().transaction() as change:
             change.put(REGISTRATIONS, registration)
+            if registration.approved and registration.is_created_tool:
+                grant = _creators_grant(registration, by)
+                change.put(GRANTS, grant)
+                change.record(self._record.granted(by, grant))
 
     def _is_operator(self, by: Principal) -> bool:
         rights = self._access.rights(by)
@@ -312,72 +267,18 @@ class Registrations:
         return self._store
 
 
-def _check_permissions(permissions: tuple[str, ...]) -> None:
-    """A sandboxed server may ask for nothing dangerous, and for nothing that the hub does not know."""
-    for permission in permissions:
-        if STANDARD.get(permission, Risk.DANGEROUS) >= Risk.DANGEROUS:
-            message = f"a sandboxed server may not ask for `{permission}`"
-            raise Fault("PERMISSION_DENIED", message, hint="register it without that permission")
-
-
-def _question(made: Registration, by: Principal, trace: str) -> Question:
-    return Question(
-        kind="registration",
-        asker=by.id,
-        asker_kind=by.kind,
-        server=made.id,
-        name="",
-        shown=f"register {made.id}",
-        text=_quoted(made.justification) if made.justification else "no justification was given",
-        rule="registration.agent",
-        fingerprint=made.sha256,
-        arguments_hash=_digest(_view(made)),
-        summary=" ".join(made.command)[:500],
-        risk="dangerous",
-        trust=made.trust,
-        asked_with=by.key,
-        trace=trace,
+def _creators_grant(made: Registration, by: Principal) -> Grant:
+    """The grant of a created tool to its creator, as long as the tool exists."""
+    granted_by = by.id or f"[agents.{made.created_by}] create_tools"
+    return Grant(
+        "server_grant",
+        made.created_by,
+        made.id,
+        "allow",
+        None,
+        granted_by,
+        datetime.now(UTC),
+        made.expires,
+        "the agent wrote this tool",
+        id=grant_id(made.created_by, made.id, None, "allow"),
     )
-
-
-def _view(made: Registration) -> str:
-    """Everything that a person must read before approving."""
-    parts = (
-        f"{made.created_kind} {made.created_by} wants to register the server `{made.id}` ({_quoted(made.name)}).",
-        f"Justification: {_quoted(made.justification) if made.justification else 'none'}",
-        f"Command: {show_hidden(msgspec.json.encode(made.command).decode())}",
-        f"Permissions: {', '.join(made.permissions) or 'none'}",
-        "It runs contained, without network, and nobody may call it until you grant it.",
-        f"Source (SHA-256 {made.sha256}):\n{show_hidden(made.script)}"
-        if made.script
-        else "The operator listed its package.",
-    )
-    return "\n\n".join(parts)
-
-
-def _quoted(text: str) -> str:
-    """A text of the creator's own, on one line, so that it cannot pose as a part of the view."""
-    return show_hidden(msgspec.json.encode(text).decode())
-
-
-def _read_script(path: str) -> str:
-    """Read the script that an agent names. The answer never shows what is in it."""
-    try:
-        if not os.path.isabs(path) or not path.endswith(".py") or not os.path.isfile(path):
-            raise OSError
-        with open(path, "rb") as file:
-            text = file.read(MAX_SOURCE_BYTES + 1)
-        if len(text) > MAX_SOURCE_BYTES:
-            raise OSError
-        return text.decode()
-    except (OSError, UnicodeDecodeError):
-        hint = "give its text as `source`, or the absolute path of a .py file on the hub's machine"
-        raise Fault("INVALID_PARAMS", "the hub cannot read the script", hint=hint) from None
-
-
-def _script_file(home: Path, id: str, sha256: str) -> Path:
-    return home.resolve() / FOLDER / id / "code" / sha256[:16] / "server.py"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -59,7 +59,12 @@ class Connector:
             await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
         connection = await self._open(
-            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private, greeted
+            self._dialer.private(connection_key.owner),
+            listener,
+            identity,
+            self._prepare_private,
+            greeted,
+            "legacy" if connection_key.handshake else None,
         )
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
@@ -77,9 +82,15 @@ class Connector:
         self.peer = None
 
     async def _open(
-        self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted
+        self,
+        dial: Dial,
+        listener: Listener,
+        identity: Identity,
+        prepare: Prepare,
+        greeted: Greeted,
+        era: Era | None = None,
     ) -> Connection:
-        start_s, era = self._current.timeouts.start_s, self._era()
+        start_s, era = self._current.timeouts.start_s, era or self._era()
         return await Connection.open(
             dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
         )

@@ -39,6 +39,15 @@ def connection_key(
     return ConnectionKey(_of_declared(owner, capabilities, level), capabilities, level, owner=owner)
 
 
+def prefers_handshake(dialect: Dialect, session: Session | None) -> bool:
+    """Whether a client can do more with a server that speaks both eras if the handshake era is spoken with the server.
+
+    It can if it answers requests of servers within its session: many servers know no other way to ask than a request
+    of their own, which the stateless era does not have.
+    """
+    return session is not None and not dialect.modern and dialect.capabilities.answers_servers
+
+
 def audiences(owner: str, dialect: Dialect, session: Session | None) -> tuple[str, ...]:
     """The audiences that a client belongs to: all that declare the same, and the private connections it may have."""
     declared = declared_audience(dialect.capabilities)

@@ -9,6 +9,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+import msgspec
+
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
@@ -29,13 +31,14 @@ from interlock.hub.upstreams.notification_dispatcher import NotificationDispatch
 from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.server_health import ServerHealth
-from interlock.hub.upstreams.sharing import connection_key
+from interlock.hub.upstreams.sharing import connection_key, prefers_handshake
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
+_NOT_ABOUT_ERAS: Final = ("RESOURCE_EXHAUSTED", "LOGIN_REQUIRED")
 CONDITIONS: Final = ("healthy", "degraded", "unhealthy", "idle", "down")
 """Every value of `Upstream.condition`."""
 
@@ -200,12 +203,27 @@ class Upstream:
     def key_for(self, origin: Origin) -> ConnectionKey | None:
         """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        return connection_key(self.share, self.modern, by_address, origin.caller.owner, origin)
+        modern = self.modern
+        back = modern and self.pool.may_take_handshake and prefers_handshake(origin.dialect, origin.session)
+        key = connection_key(self.share, modern and not back, by_address, origin.caller.owner, origin)
+        return msgspec.structs.replace(key, handshake=True) if key is not None and back else key
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
-        """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
+        """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix.
+
+        A server of the stateless era that does not take the handshake gives the shared connection for such a key. The
+        key is to be worked out again then.
+        """
         shared = await self.supervisor.wait_until_connected()
-        return shared if key is None else await self.pool.open_private(key)
+        if key is None:
+            return shared
+        try:
+            return await self.pool.open_private(key)
+        except Fault as fault:
+            if not key.handshake or fault.name in _NOT_ABOUT_ERAS:
+                raise
+            self.pool.refuses_handshake(fault)
+            return shared
 
     def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for the idle timeout."""
