@@ -31,13 +31,13 @@ from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.history import History, Positions
 from interlock.rooms.internal_participant import InternalParticipant
+from interlock.rooms.listener_lists import ListenerLists
 from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import Taken
 
 MOST_METERS: Final = 20_000
-MOST_LISTENER_LISTS: Final = 16
 _FINAL: Final = (Reason.REPLACED, Reason.TOO_SLOW, Reason.ACCESS_ENDED)
 
 
@@ -66,8 +66,7 @@ class Room:
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
         self._frames = FrameQueue(self.drop_slow)
-        self._listeners: dict[str, tuple[tuple[str, ...], list[Member]]] = {}
-        """By sender, the recipients of its last envelope, and their connections."""
+        self._listeners = ListenerLists()
         self._history = history
         """None where the topic keeps none."""
         self._positions = Positions()
@@ -285,19 +284,8 @@ class Room:
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
-        self._frames.send_soon(text_frame(envelope.raw), self._members_of(accepted.recipients, envelope.sender))
-
-    def _members_of(self, recipients: tuple[str, ...], sender: str) -> list[Member]:
-        """The connections of recipients. The list is the same object while they are: then frames are joined."""
-        known = self._listeners.get(sender)
-        if known is not None and known[0] is recipients:
-            return known[1]
-        members = self._members
-        to = [members[id_] for id_ in recipients if id_ in members]
-        if len(self._listeners) >= MOST_LISTENER_LISTS:
-            self._listeners.clear()
-        self._listeners[sender] = recipients, to
-        return to
+        listeners = self._listeners.find(self._members, accepted.recipients, envelope.sender)
+        self._frames.send_soon(text_frame(envelope.raw), listeners)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
