@@ -61,14 +61,12 @@ class Room:
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
         self._internal: dict[str, InternalParticipant] = {}
-        """Participants of the hub's own."""
         self._entering: dict[Member, tuple[Participant, str | None]] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
         self._frames = FrameQueue(self.drop_slow)
         self._listeners = ListenerLists()
         self._history = history
-        """None where the topic keeps none."""
         self._positions = Positions()
         self._now: Callable[[], float] = time.monotonic
 
@@ -152,8 +150,8 @@ class Room:
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
     def _send_cursor(self, member: Member, history: History) -> None:
-        cursor = history.cursor(member.subject)
-        self._broadcast(system.history(self._id(), member.id, cursor, _timestamp()), (member,))
+        said = system.history(self._id(), member.id, history.cursor(member.subject), _timestamp())
+        self._broadcast(said, (member,))
 
     def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
         """Welcome a participant. With a cursor, send the missed envelopes or `history_lost`."""
@@ -342,10 +340,9 @@ class Room:
             self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
 
     def _welcome(self, id: str, cursor: str | None = None, *, recovered: bool | None = None) -> None:
-        participants = self._topic.participants
         you = self._topic.participant(id)
         assert you is not None
-        others = tuple(one.info for one in participants if one.id != id)
+        others = tuple(one.info for one in self._topic.participants if one.id != id)
         member = self._members[id]
         position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
         if self._history is not None:
