@@ -21,6 +21,7 @@ from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
+from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
@@ -56,7 +57,7 @@ class LiveParts:
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.offers = LiveOffers(addresses, self.hosts)
-        registered = RegisteredChannels()
+        registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
@@ -120,7 +121,7 @@ class LiveParts:
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate())
+        return StateGate(self.scope_gate(), self.hosts)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""
