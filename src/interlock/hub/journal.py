@@ -219,6 +219,10 @@ class Journal:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
         self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
+    async def flushed(self) -> None:
+        """Wait until everything that was recorded is written."""
+        await self._recorder().flushed()
+
     def live_rollback(
         self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
     ) -> None:

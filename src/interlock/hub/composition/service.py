@@ -96,7 +96,7 @@ def build_service(
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
         EventMethods(listings.event_subscriptions, background),
-        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background),
+        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background, foundation.journal),
         client_hooks,
     )
     sessions = SessionServices(

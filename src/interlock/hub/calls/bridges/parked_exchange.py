@@ -19,7 +19,7 @@ from interlock.transports.requests.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, one_line
 
-SETTLE_SECONDS: Final = 0.02
+SETTLE_SECONDS: Final = 0.05
 """How long further questions are waited for, so that a client gets them together."""
 
 
