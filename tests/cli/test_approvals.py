@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -134,9 +134,12 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
 
 def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
     id_ = first_call(user, agent, 1)
-    script = [(b"Approve it?", b"y\n"), (b"approved always", b"")]
-    shown = on_terminal(user, "approvals", "approve", id_, "--always", script=script)
+    script = [(b"New passphrase", b"correct horse\n"), (b"Repeat", b"correct horse\n"), (b"need the passphrase", b"")]
+    shown = on_terminal(user, "approvals", "passphrase", script=script)
+    script = [(b"Approve it?", b"y\n"), (b"Passphrase", b"correct horse\n"), (b"approved always", b"")]
+    shown += on_terminal(user, "approvals", "approve", id_, "--always", script=script)
     assert '"text": "two words"' in shown
+    assert "correct horse" not in shown
     agent.answer(1)
     listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
     assert [rule["agent"] for rule in listed] == ["local"]
@@ -233,7 +236,7 @@ FAILURES: list[Any] = [
 def test_an_approved_proposal_shows_its_outcome_and_a_failure_ends_with_1(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, response: Any
 ) -> None:
-    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
     row = {**HOSTILE, "kind": "proposal", "server": "room:build", "proposal": "5c1f", "offers_rule": False}
     hub.answers["hub/approvals.list"] = {"decisions": [row]}
     hub.answers["hub/approvals.show"] = {"decision": row, "view": "{}", "view_hash": "h"}
@@ -251,7 +254,7 @@ def test_an_approved_proposal_shows_its_outcome_and_a_failure_ends_with_1(
 
 
 def test_t125_an_agents_terminal_cannot_approve(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
     monkeypatch.setenv("CLAUDECODE", "1")
     for arguments in (("approve", "a3f"), ("deny", "a3f"), ("rules", "--make", "a3f")):
         result = user.run("approvals", *arguments)

@@ -16,10 +16,33 @@ from pathlib import Path
 
 import pytest
 
+from hub.running_hub import RawClient, running_hub, text_of, until
+from interlock.config.settings import Hub, Timeouts
 from interlock.containment import installs
+from interlock.containment.backends import reports
 from interlock.containment.policy import ContainmentRefused
+from interlock.hub.upstreams.states import ServerState
+
+SERVES = [report.backend for report in reports() if not report.missing]
 
 COMMAND = ("npx", "-y", "greeter@1.0.0", "--loud")
+PROGRAM = """
+const tool = {name: "greet", description: "Greets.", inputSchema: {type: "object"}};
+const answers = {
+  initialize: (params) => ({
+    protocolVersion: params.protocolVersion, capabilities: {tools: {}}, serverInfo: {name: "greeter", version: "1"}}),
+  ping: () => ({}),
+  "tools/list": () => ({tools: [tool]}),
+  "tools/call": () => ({content: [{type: "text", text: "hello"}]}),
+};
+require("readline").createInterface({input: process.stdin}).on("line", (line) => {
+  const {id, method, params} = JSON.parse(line);
+  if (id === undefined) return;
+  const answer = answers[method];
+  const said = answer ? {result: answer(params)} : {error: {code: -32601, message: "unknown method"}};
+  process.stdout.write(JSON.stringify({jsonrpc: "2.0", id, ...said}) + "\\n");
+});
+"""
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -63,7 +86,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     Registry.trace = tmp_path_factory.mktemp("trace") / "ran"
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, text in (("package.json", json.dumps(Registry.manifest(Registry.trace))), ("run.js", "//")):
+        for name, text in (("package.json", json.dumps(Registry.manifest(Registry.trace))), ("run.js", PROGRAM)):
             entry = tarfile.TarInfo(f"package/{name}")
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode()))
@@ -99,6 +122,27 @@ def test_t81_a_package_is_installed_once_without_its_scripts_and_runs_only_uncha
 
     again = installs.install(folder, COMMAND, env)
     assert (installs.installed(str(folder), COMMAND), Path(record.folder).exists()) == (again, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(not SERVES, reason=f"no backend serves on this machine: {[r.missing for r in reports()]}")
+async def test_the_hub_installs_a_registered_package_and_runs_it_contained(
+    tmp_path: Path, registry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("npm_config_registry", registry)
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
+    async with running_hub(tmp_path, {}, hub=Hub(timeouts=Timeouts(start_s=120, discovery_s=60, tool_s=60))) as hub:
+        await hub.operate("discovery.register", id="greeter", command=COMMAND[0], args=list(COMMAND[1:]))
+        await until(lambda: hub.hub_app.upstreams.get("greeter") is not None)
+        await hub.state("greeter", ServerState.CONNECTED)
+        record = installs.installed(str(hub.hub_app.home.resolve() / "contained" / "greeter"), COMMAND)
+        assert record is not None
+        assert len(record.digest) == 64
+        assert not Registry.trace.exists(), "the package's script ran outside the containment"
+        await hub.allow("reader", "greeter")
+        await until(lambda: hub.hub_app.catalog.offer("greeter") is not None)
+        client = RawClient(f"{hub.url}/mcp", hub.key("reader"))
+        assert text_of(await client.modern("tools/call", {"name": "greeter__greet", "arguments": {}})) == "hello"
 
 
 def test_commands_that_fetch_nothing_need_no_install() -> None:

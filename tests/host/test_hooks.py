@@ -18,7 +18,7 @@ from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Server as Settings
-from interlock.host import server_hooks
+from interlock.hub.live import inference_hooks
 from interlock.server import AfterInference, BeforeInference, Injection, Lifecycle, Server
 from interlock.wire.errors import Fault
 
@@ -120,7 +120,7 @@ async def test_injections_are_judged_and_bounded(tmp_path: Path) -> None:
 async def test_a_hook_that_hangs_or_fails_costs_only_its_own_contribution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_hooks, "BEFORE_S", 1.0)
+    monkeypatch.setattr(inference_hooks, "BEFORE_S", 1.0)
     hanging, failing, release = Server("s"), Server("s"), asyncio.Event()
     for server in (hanging, failing):
         server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])

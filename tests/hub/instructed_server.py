@@ -37,6 +37,8 @@ class InstructedServer:
     def __init__(self, capabilities: dict[str, Any] | None = None) -> None:
         self.heard: list[Any] = []
         self.url = ""
+        self.session = ""
+        """The session of the message that came last, over HTTP."""
         self._capabilities = OFFERED | (capabilities or {})
         self._answers: dict[Any, Any] = {}
         self._answered = asyncio.Condition()
@@ -164,7 +166,11 @@ class InstructedServer:
                 await self.take(message, _drop, _drop)
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
-        named = f"mcp-session-id: {len(self.heard)}\r\n".encode() if message["method"] == "initialize" else b""
+        named = b""
+        if message["method"] == "initialize":
+            session = str(len(self.heard))
+            named = f"mcp-session-id: {session}\r\n".encode()
+        self.session = session
         stream = b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + named + stream)
         beside = self._standing.get(session, _drop)

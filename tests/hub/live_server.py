@@ -5,6 +5,7 @@
     heard  answers with every message that it got so far
     write  changes something
     look   changes nothing
+    reply  has it answer a method of hosts with a result from now on, or with an error
 
 Its capabilities are the JSON in its first argument, members of the tool `write` those in its second. It writes the
 answers to pushes into the file that its third argument names.
@@ -20,6 +21,8 @@ from typing import Any
 HEARD: list[dict[str, Any]] = []
 REPLIES: dict[str, dict[str, Any]] = {}
 COUNT = [0]
+ANSWERS: dict[str, dict[str, Any]] = {}
+"""The answers to methods of hosts."""
 PUSHED: dict[str, Any] = {}
 """The events behind the ids of requests."""
 
@@ -55,6 +58,8 @@ def call(name: str, arguments: dict[str, Any]) -> Any:
             return ask([{"method": arguments["method"], "params": arguments["params"]}])[0]
         case "heard":
             return HEARD
+        case "reply":
+            ANSWERS[arguments.pop("method")] = arguments
     return "done"
 
 
@@ -78,7 +83,7 @@ def take(message: dict[str, Any]) -> None:
         case "tools/list":
             quiet = {"annotations": {"readOnlyHint": True}}
             meta = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
-            names = ("push", "send", "heard", "look")
+            names = ("push", "send", "heard", "look", "reply")
             result = {"tools": [*(tool(name, **quiet) for name in names), tool("write", **meta)]}
         case "tools/call":
             said = call(params["name"], params.get("arguments") or {})
@@ -87,6 +92,8 @@ def take(message: dict[str, Any]) -> None:
             result = {"accepted": True}
         case "ping":
             pass
+        case method if method in ANSWERS:
+            return say({"id": message["id"], **ANSWERS[method]})
         case _:
             return say({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
     return say({"id": message["id"], "result": result})

@@ -24,11 +24,12 @@ from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.audit import write_failures
+from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
-from interlock.hub.permissions.access_methods import Give
+from interlock.hub.catalog import quarantine
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.protocols.mgp.negotiation import EXTENSIONS
@@ -117,6 +118,8 @@ async def operate(hub_app: HubApp, name: str, by: Principal | None = None, /, **
 
 # Beside four other tests a commit may take longer than a second, and a hub that cannot write refuses calls.
 write_failures.MAX_UNWRITTEN_S = 60.0  # type: ignore[misc]
+# The hubs of one worker judge with the same compiled signals. A hub by itself frees them when it is idle.
+quarantine.IDLE_AFTER_S = 3600.0  # type: ignore[misc]
 
 
 @contextlib.asynccontextmanager

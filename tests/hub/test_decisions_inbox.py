@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from interlock.hub.admin.approvals import ApprovalOperations, GiveAnswer
 from interlock.hub.approvals.decision import DECISIONS, Question, Where
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.approvals.states import DecisionState
@@ -100,7 +101,8 @@ class InboxLife(RuleBasedStateMachine):
         allowed = by.kind == "person" and in_time and (where == "api" or attended)
         by = msgspec.structs.replace(by, key="a key" if where == "api" else "")
         try:
-            self.run(ApprovalOperations(self.inbox).answer(by, GiveAnswer(id_, said, attended), ""))
+            operations = ApprovalOperations(self.inbox, Passphrase(lambda: "if-set"))
+            self.run(operations.answer(by, GiveAnswer(id_, said, attended), ""))
         except Fault:
             assert not allowed or known.key != self.keys[known.asker]
             if allowed:

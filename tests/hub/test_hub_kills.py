@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.chain import record_of
@@ -65,7 +65,7 @@ class Killed:
             *command, env=self.environ, stdin=quiet, stdout=quiet, stderr=quiet
         )
         try:
-            await until(lambda: self._listens(process.pid), 30)
+            await until(lambda: self._listens(process.pid))
             listen = self._info()["listen"]
             await ready(listen)
             yield f"http://{listen}/mcp"

@@ -240,15 +240,20 @@ class Connection:
             raise remote_fault(answer.error)
         return answer.result
 
-    async def list_all(self, method: str, *, timeout: float = 60.0, pages: int = PAGES) -> Listing:
-        """Every page of a list. Raises UPSTREAM_ERROR for a list that has no end."""
+    async def list_all(
+        self, method: str, *, timeout: float = 60.0, pages: int = PAGES, declaring: bytes | None = None
+    ) -> Listing:
+        """Every page of a list. Raises UPSTREAM_ERROR for a list that has no end. With `declaring`, as a client that
+        declares these capabilities sees it (stateless era)."""
         member = METHODS[method].list_member
         items: list[msgspec.Raw] = []
         seen: set[str] = set()
         size = 0
         ttl_ms: int | None = None
         scope = "public"
-        params: dict[str, object] = {}
+        identity = msgspec.structs.replace(self.identity, capabilities=declaring or self.identity.capabilities)
+        meta: dict[str, object] = {} if declaring is None else {"_meta": identity.meta(self.revision)}
+        params = meta
         for _ in range(pages):
             result = await self.request(method, params, timeout=timeout)
             size += len(result)
@@ -264,7 +269,7 @@ class Connection:
             if page.cursor in seen or size > LIST_BYTES:
                 break
             seen.add(page.cursor)
-            params = {"cursor": page.cursor}
+            params = {"cursor": page.cursor, **meta}
         raise Fault("UPSTREAM_ERROR", f"{method} has no end: a cursor came twice, or there are too many pages")
 
     async def check(self, timeout: float = 10.0) -> None:

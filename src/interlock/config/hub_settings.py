@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from .listen import DEFAULT_LISTEN, is_loopback, names_this_machine, split_listen
 from .rates import Rate
-from .value_types import Algorithm, Count, DefaultPolicy, Mode, PermissionPolicy, Seconds, Tokens
+from .value_types import Algorithm, Count, DefaultPolicy, Mode, PassphraseUse, PermissionPolicy, Seconds, Tokens
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -102,6 +102,9 @@ class Approvals(msgspec.Struct, frozen=True):
     """How long a result of an untrusted server counts for `taint = "ask"` of a profile."""
     desktop: bool = False
     """Whether approval requests show as desktop notifications (needs `notify-send` or `osascript`)."""
+    passphrase: PassphraseUse = "if-set"  # noqa: S105 - not one
+    """Whether an approval needs the passphrase of `interlock approvals passphrase`: `if-set`; `required`: nothing is
+    approved before one is set; `never`: for one that was forgotten."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
@@ -149,6 +152,11 @@ class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of principal that the subjects of tokens are."""
     people: tuple[str, ...] = ()
     """The subjects (`sub`) that are people. They may answer approval requests."""
+    console_client_id: str | None = None
+    """The client ID of the hub at this issuer, with which `people` log in to the console; unset: they use a key. Its
+    redirect URI is `/console/login/callback` at the console's address."""
+    console_secret_env: str | None = None
+    """The environment variable of the hub that contains that client's secret; unset: a public client, without one."""
     profile: str | None = None
     """The only profile these callers can use, unless `[agents]` names another for one of them."""
 
@@ -194,6 +202,8 @@ class Registration(msgspec.Struct, frozen=True):
     packages: tuple[str, ...] = ()
     """Packages that an agent may register as an `npx` or `uvx` command, as the command names them
     (`mcp-server-time==1.0`). A person approves each one. Other commands need a source that the hub can judge."""
+    created_tools_h: Annotated[float, Meta(gt=0, le=8760)] = 24.0
+    """How many hours a tool exists that an agent wrote (`[agents.NAME] create_tools`)."""
 
 
 class HubLogin(msgspec.Struct, frozen=True):

@@ -57,6 +57,10 @@ def _check(oauth: Issuer, at: KeyPath, profiles: Collection[str], report: Report
         wrong("", f"[{table}] has both `jwks_url` and `jwks_file`", "remove one of them")
     if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
         wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write the absolute path of the file")
+    if oauth.console_client_id is None and oauth.console_secret_env is not None:
+        wrong("console_secret_env", "`console_secret_env` belongs to a client", "add `console_client_id`")
+    if oauth.console_client_id is not None and not oauth.people:
+        wrong("console_client_id", "no person may log in to the console", "add the subjects of people to `people`")
     if not oauth.algorithms:
         wrong("algorithms", "`algorithms` is empty, so no token would be accepted", "remove it, or name an algorithm")
     if oauth.profile is not None and oauth.profile not in profiles:

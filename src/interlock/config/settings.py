@@ -145,6 +145,10 @@ class Agent(msgspec.Struct, frozen=True):
     request: tuple[str, ...] = ()
     """Exposed tool names (patterns) without access that the agent may request: `request_tools` names them to the agent
     and asks a person. No other tool without access is ever named to it."""
+    create_tools: Literal["off", "ask", "auto_approve"] = "off"
+    """Whether the agent may write a tool where none fits: `request_tools` then answers `creating`. This is its
+    permission `code_execution`. The tool passes code safety at `strict`, runs contained without network, and is the
+    agent's alone. `ask`: a person approves the source first. `auto_approve`: nobody does."""
     attended_by: str | None = None
     """The person at this agent's client. Approval requests about its calls are shown there, too."""
     hold_s: Annotated[float, Meta(ge=0, le=3600)] | None = None

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 Mode = Literal["observe", "guard", "locked"]
 Share = Literal["auto", "principal", "session"]
+PassphraseUse = Literal["if-set", "required", "never"]
 Start = Literal["eager", "on-demand"]
 Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.host.channel_turns import ChannelPlaces
 from interlock.host.channels import ChannelConversations
+from interlock.host.client_pushes import ClientPushes
 from interlock.host.client_turns import ClientTurns
 from interlock.host.conversations import Conversation, Conversations, Recorded
 from interlock.host.hooks import Hooks
@@ -41,7 +42,7 @@ from interlock.hub.admin.conversations import (
 from interlock.hub.admin.rollback import RollbackDone, RollbackPlan
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import LOCAL_AGENT, Principal
-from interlock.hub.conversations import StoredConversation
+from interlock.hub.stored_documents import StoredConversation
 from interlock.protocols.mcpl.content import Text
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.wire.errors import Fault
@@ -69,6 +70,7 @@ class Host:
         self._client_turns = ClientTurns(servers)
         self._turns = Turns(hub_app, self.conversations, Tools(hub_app), self.states, hooks or servers)
         self._channels = ChannelConversations(hub_app, self, places)
+        self._pushes = ClientPushes(hub_app)
         self._rooms = RoomConversations(hub_app, self._channels, rooms)
         self._kept: OrderedDict[tuple[str, int], Turn] = OrderedDict()
         self._running: dict[str, tuple[Turn, asyncio.Task[Conversation]]] = {}
@@ -79,6 +81,7 @@ class Host:
         await self._inference.start()
         self._hub_app.maintain(self.conversations.sweep, SWEEP_EVERY_S)
         self._channels.start()
+        self._pushes.start()
         self._rooms.start()
         self._hub_app.hub.client_hooks.open(self._client_turns)
         self._hub_app.maintain(self._inference.sweep, SWEEP_EVERY_S)
@@ -87,6 +90,7 @@ class Host:
         """Stop every turn. Each is stored as far as it came."""
         await self._rooms.close()
         await self._channels.close()
+        await self._pushes.close()
         await self._client_turns.close()
         tasks = [task for _, task in self._running.values()]
         for task in tasks:

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.config.model_settings import Model as ModelSettings
 from interlock.host.budgets import Budgets
+from interlock.host.client_models import HostModel, HostModels
 from interlock.host.conversations import Conversations
 from interlock.host.models.model import (
     Finish,
@@ -30,9 +31,9 @@ from interlock.host.prices import cost_of
 from interlock.host.routing import route
 from interlock.host.sampling import SamplingBridge
 from interlock.hub.app import HubApp
-from interlock.hub.inferences import INFERENCES, Inference, day_of, inference_id
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.store_faults import fault_of
+from interlock.hub.stored_documents import INFERENCES, Inference, day_of, inference_id
 from interlock.protocols.mcpl.authorization import Arrival, admit
 from interlock.protocols.mcpl.content import Text, blocks
 from interlock.protocols.mcpl.inference import (
@@ -60,6 +61,7 @@ class ServerInference:
         self._models = models
         self._conversations = conversations
         self._sampling = SamplingBridge(hub_app)
+        self._clients = HostModels(hub_app)
         self._budgets = Budgets(lambda: hub_app.config.host.inference)
 
     async def start(self) -> None:
@@ -87,13 +89,15 @@ class ServerInference:
         """Answer a request that was admitted. Raises a `Fault` to refuse it."""
         if isinstance(arrival.params, InferenceRequest):
             return await self._infer(live, request, arrival.params)
-        return self._info()
+        return await self._info(live)
 
-    def _info(self) -> ModelInfo:
-        """The model of conversations, or else that of inferences (MCPL, Model Information)."""
+    async def _info(self, live: LiveConnection) -> ModelInfo:
+        """The model of conversations, or else that of inferences, or of a client (MCPL, Model Information)."""
         host = self._hub_app.config.host
         names = self._models.names
         name = host.model or host.inference.default or (names[0] if len(names) == 1 else None)
+        if name is None and (client := self._clients.for_info(live)) is not None:
+            return await self._clients.info(client)
         if name is None:
             raise Fault("NOT_FOUND", "the host has no default model")
         return self._models.get(name).info
@@ -102,7 +106,7 @@ class ServerInference:
         agents = live.recipients(self._hub_app.live.features, asked.feature_set)
         conversation, agent = await self._account(asked.conversation_id, agents)
         settings = self._hub_app.config.host.inference
-        model, priced, rule = self._model(live.server, asked.feature_set, conversation, agents)
+        model, priced, rule = self._model(live, asked, conversation, agents)
         most = min(asked.preferences.max_tokens or settings.max_tokens, settings.max_tokens, priced.max_tokens)
         prompt = _prompt(asked, most)
         asks = estimated(prompt, 0).input_tokens
@@ -127,16 +131,26 @@ class ServerInference:
             raise fault
         # A grant that was revoked while the model wrote is no grant.
         admit(live.state, request.method, request.params)
+        if isinstance(model, HostModel):
+            model.check_allowed()
         return InferenceResult(running.text, model.info.id, for_servers(running.finish), usage)
 
     def _model(
-        self, server: str, feature_set: str, conversation: str, agents: tuple[str, ...]
+        self, live: LiveConnection, asked: InferenceRequest, conversation: str, agents: tuple[str, ...]
     ) -> tuple[Model, ModelSettings, str]:
-        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none."""
-        settings = self._hub_app.config.host.inference
+        """The model that answers, its settings, and the rule that chose it. Raises a `Fault` where there is none.
+
+        A conversation of a client is that client's. Otherwise a route of the operator goes before any client.
+        """
+        settings, server, feature_set = self._hub_app.config.host.inference, live.server, asked.feature_set
+        own = self._clients.model(live, asked, agents)
+        if own is not None and asked.conversation_id in own.host.conversations:
+            return own, ModelSettings(), f"the conversation's host, {own.agent}"
         chosen = route(settings, server, feature_set, conversation)
         if chosen is not None:
             return self._models.get(chosen[0]), self._models.settings(chosen[0]), chosen[1]
+        if own is not None:
+            return own, ModelSettings(), f"the host of {own.agent}"
         if settings.sampling == "off":
             hint = "an operator can name a model in [host.inference]: `default`, or a route"
             raise Fault("QUOTA_EXCEEDED", f"no model is routed to {feature_set}", hint=hint)

@@ -26,12 +26,14 @@ from interlock.hub.composition.service import build_service, session_limits, tra
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
-from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
 from interlock.hub.upstreams.logins import CALLBACK, Logins
+from interlock.hub.upstreams.registration.packages import RegisteredPackages
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -106,8 +108,20 @@ class HubApp:
         calls = self._calls = CallParts(
             foundation, authentication, approvals, catalog, upstreams, parking, states, self.live
         )
+        self._packages = RegisteredPackages(foundation.home, foundation.log)
+        self._registrations = Registrations(
+            approvals.inbox, authentication.access, foundation.journal, lambda: foundation.config, foundation.home
+        )
         listings = self._listings = ListingParts(
-            foundation, authentication, approvals, calls, catalog, upstreams, self.live
+            foundation, authentication, approvals, calls, catalog, upstreams, self.live, self._registrations
+        )
+        self.inference_hooks = InferenceHooks(
+            self.live.connections,
+            self.live.refusals,
+            authentication.access,
+            calls.judging,
+            foundation.journal,
+            lambda: foundation.config,
         )
         self.home = foundation.home
         self.bus = foundation.bus
@@ -123,7 +137,7 @@ class HubApp:
         self.access_methods = authentication.access_methods
         self.authenticator = authentication.authenticator
         self.audit_subscribers = authentication.audit_subscribers
-        self.inbox = approvals.inbox
+        self.inbox, self.passphrase = approvals.inbox, approvals.passphrase
         self.notifiers = approvals.notifiers
         self.taints = approvals.taints
         self.server_policies = approvals.server_policies
@@ -143,12 +157,6 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self._registrations = Registrations(
-            approvals.inbox,
-            authentication.access,
-            lambda: foundation.config.hub.registration.packages,
-            foundation.home,
-        )
         self.registration = RegistrationMethods(
             self._registrations,
             upstreams,
@@ -168,6 +176,7 @@ class HubApp:
             self.readiness,
             self.registration,
             self.live,
+            self.inference_hooks,
         )
         self.service = traced(self.hub, calls.spans)
         """The service for transports: the hub, with tracing if it is on."""
@@ -247,6 +256,7 @@ class HubApp:
         self._maintenance.add_task(self.inbox.sweep)
         self._maintenance.add_task(self.tasks.sweep)
         self._maintenance.add_task(self.live.sweep)
+        self._maintenance.add_task(self._registrations.sweep)
         self._maintenance.add_task(self.taints.sweep)
         self._maintenance.add_task(self.hub.clients.resumable.touch, 60.0)
         self._maintenance.add_task(self._authentication.store_uses)
@@ -277,6 +287,7 @@ class HubApp:
             self.live.connections.reload()
             await self._listings.starting_servers.on_configured(changed)
             await self._listings.notify()
+            self._packages.install(self._registrations.list(), self._register)
             return changed
 
     def drain(self) -> None:

@@ -7,9 +7,10 @@ commits. The other methods write their records themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.permissions import PermissionEvent
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
 from interlock.hub.audit.entries import NOBODY, event_record
@@ -40,8 +41,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.hub.conversations import StoredTurn
-from interlock.hub.inferences import Inference
+from interlock.hub.stored_documents import Inference, StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -50,8 +50,7 @@ from interlock.wire.errors import Fault
 MAX_NAMED: Final = 50
 """How many items of a list one record names."""
 
-PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
-_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE"})
+_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"})
 _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAINING)
 
 
@@ -121,10 +120,11 @@ class Journal:
         return event_record(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=details)
 
     def refused(self, by: Principal, action: str, fault: Fault, trace: str = "") -> None:
-        """Record that a known principal tried an operation without the right to. Other faults are not recorded."""
+        """Record that a known principal tried what it may not, or sent refused code. No other fault is recorded."""
         if fault.name in _FORBIDDEN:
-            target = Target("admin", "", action)
-            self._recorder().refusal(by, target, trace, "admin", f"{action}: {fault.name}", fault.message)
+            event = "CODE_REJECTED" if fault.name == "CODE_SAFETY_VIOLATION" else ""
+            target, rule = Target("admin", "", action), f"{action}: {fault.name}"
+            self._recorder().refusal(by, target, trace, "admin", rule, fault.message, event=event)
 
     def server_stepped(
         self, server: str, change: StateChange, problem: Fault | None, *, given_up: bool = False
@@ -209,13 +209,19 @@ class Journal:
         feature_set: str | None = None,
         reason: str = "",
         sizes: Mapping[str, int] | None = None,
+        agent: str = "",
     ) -> None:
-        """Record the part that a server had in an inference (MCPL, Audit Logging)."""
+        """Record the part that a server had in an inference of an agent (MCPL, Audit Logging)."""
         details: dict[str, object] = {"method": method, "inferenceId": inference, "conversationId": conversation}
+        details["agent"] = agent
         details |= {"featureSet": feature_set or "", "outcome": outcome}
         if sizes:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
         self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    async def flushed(self) -> None:
+        """Wait until everything that was recorded is written."""
+        await self._recorder().flushed()
 
     def live_rollback(
         self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
@@ -229,6 +235,11 @@ class Journal:
         """Record that an answer went to a channel, or did not."""
         details = {"channelId": channel, "conversationId": conversation, "outcome": outcome}
         self._recorder().event(LIVE + "published", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    def live_passed(self, server: str, agent: str, method: str, id: str, outcome: str, reason: str = "") -> None:
+        """Record that a server's message was passed to a client that is a host, and how that client answered."""
+        details = {"agent_id": agent, "method": method, "id": id[:300], "outcome": outcome}
+        self._recorder().event(LIVE + "passed", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
     def live_wake(self, agent: str, server: str, feature_set: str, inference: str, events: int) -> Record:
         """An agent is woken for a group of events."""

@@ -23,13 +23,13 @@ from interlock.hub.handlers.client_extensions import speaking
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
-from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
-from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.clients import Clients
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
@@ -65,32 +65,32 @@ class Handlers(msgspec.Struct, frozen=True):
     rooms: RoomHandler
     tasks: TaskHandler
     search: ToolSearchHandler
-    access: AccessMethods
+    operations: MgpOperationsHandler
     health: HealthHandler
     streams: StreamHandler
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
-    registration: RegistrationMethods
     events: EventMethods
+    hosts: HostMethods
     client_hooks: ClientHookHandler
 
-    def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
+    @property
+    def methods(self) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
         return {
             **self.calls.methods,
             **self.lists.methods,
             **self.subscriptions.methods,
             **self.tasks.methods,
-            **self.client_hooks.methods,
+            **self.hosts.methods,
             **_if_agreed(
                 {
                     **self.search.methods,
-                    **self.access.methods(background),
+                    **self.operations.methods,
                     **self.health.methods,
                     **self.streams.methods,
                     **self.callbacks.methods,
                     **self.lifecycle.methods,
-                    **self.registration.methods(background),
                     **self.events.methods,
                 }
             ),
@@ -128,12 +128,13 @@ class HubService:
         self.subscriptions = handlers.subscriptions
         self.tasks = handlers.tasks
         self.rooms = handlers.rooms
+        self.hosts = handlers.hosts
         self.client_hooks = handlers.client_hooks
         self._lists = handlers.lists
         self._sessions = sessions
         self._limits = limits
         self._background = background
-        self._methods = handlers.methods(background)
+        self._methods = handlers.methods
         self.clients = Clients(
             sessions.limits,
             time.monotonic,
@@ -208,6 +209,7 @@ class HubService:
             raise
 
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+        self.hosts.on_notification(cast(Caller, caller), session, notification)
         if session is not None:
             self.subscriptions.on_notification(session, notification)
 
@@ -220,6 +222,7 @@ class HubService:
         self._sessions.requests.malformed(cast(Caller, caller))
 
     def _on_session_opened(self, session: Session) -> None:
+        self.hosts.on_session_opened(session)
         self.clients.resumable.keep(session)
         self.subscriptions.on_session_opened(session)
 
@@ -229,6 +232,7 @@ class HubService:
             self.clients.resumable.forget(session)
         self._sessions.discovery_tools.forget(session)
         self._sessions.tracker.leave(session)
+        self.hosts.on_session_ended(session)
         self.subscriptions.on_session_ended(session)
         # Each of these refers to the session in turn.
         session.connection_keys.clear()

@@ -30,6 +30,8 @@ BUSY_S: Final = 5.0
 POLL_S: Final = 0.5
 """How often a process looks for commits of others to the same file."""
 _UNDECODABLE: Final = "Could not decode to UTF-8"
+SYNCHRONOUS = "FULL"
+"""A commit is on the disk when it returns."""
 _WAL_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -130,7 +132,7 @@ class Sqlite:
             mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise StoreUnavailable(f"{self.path} cannot use WAL ({mode})", "keep it on a local disk")
-            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         self._connection.execute("PRAGMA cell_size_check = ON")
         self._connection.execute("SELECT count(*) FROM sqlite_master")

@@ -1,7 +1,7 @@
 """Operations on approval requests and rules.
 
 An answer needs a person: over the control socket one at a terminal, since a program may act for its user; over the API
-the holder of a person's key.
+the holder of a person's key. Where the hub has a passphrase, an approval needs that too, wherever it comes from.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from interlock.hub.admin.operation import ControlFlag, Nothing, Text
+from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.admin.rooms import ProposalAnswer, RoomGateway
 from interlock.hub.approvals.decision import Answer, Decision, Kind, Where
 from interlock.hub.approvals.inbox import MAX_KEPT, MAX_OPEN, Inbox
+from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.auth.principals import Principal
@@ -27,8 +28,9 @@ MAX_REASON: Final = 500
 class ApprovalOperations:
     """The operations of one inbox."""
 
-    def __init__(self, inbox: Inbox, rooms: RoomGateway | None = None) -> None:
+    def __init__(self, inbox: Inbox, passphrase: Passphrase, rooms: RoomGateway | None = None) -> None:
         self._inbox = inbox
+        self._passphrase = passphrase
         self._rooms = rooms
 
     async def list(self, by: Principal, params: ListDecisions, trace: str) -> DecisionRows:
@@ -54,6 +56,8 @@ class ApprovalOperations:
         if params.reason and params.answer != "no":
             raise Fault("INVALID_PARAMS", "only a denial has a reason")
         decision = self._inbox.get(params.id)
+        if params.answer != "no":
+            await self._passphrase.demand(params.passphrase)
         if decision.question.kind != "proposal":
             answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
             return OneDecision(self.shown(answered))
@@ -70,11 +74,24 @@ class ApprovalOperations:
     async def make_rule(self, by: Principal, params: MakeRule, trace: str) -> MadeRule:
         """Make a rule from an approved call."""
         _place(by, params.terminal)
+        await self._passphrase.demand(params.passphrase)
         return MadeRule(_shown_rule(await self._inbox.make_rule(params.decision, by)))
 
     async def revoke_rule(self, by: Principal, params: Named, trace: str) -> RevokedRule:
         """Delete a rule."""
         return RevokedRule(_shown_rule(await self._inbox.revoke_rule(params.id, by)))
+
+    async def set_passphrase(self, by: Principal, params: NewPassphrase, trace: str) -> PassphraseState:
+        """Set the passphrase that approvals need from now on."""
+        _place(by, params.terminal)
+        await self._passphrase.set(params.new, params.passphrase)
+        return PassphraseState(self._passphrase.needed)
+
+    async def remove_passphrase(self, by: Principal, params: RemovePassphrase, trace: str) -> PassphraseState:
+        """Remove the passphrase."""
+        _place(by, params.terminal)
+        await self._passphrase.remove(params.passphrase)
+        return PassphraseState(self._passphrase.needed)
 
     def shown(self, decision: Decision) -> DecisionRow:
         """An approval request for display."""
@@ -167,6 +184,8 @@ class GiveAnswer(msgspec.Struct):
     """Why it is denied, for the audit log."""
     to: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     """To fulfil a proposal in a room: the participant to ask, where the proposal names none."""
+    passphrase: Secret = ""
+    """To approve, where the hub has a passphrase."""
     terminal: ControlFlag = False
     console: ControlFlag = False
 
@@ -175,7 +194,30 @@ class MakeRule(msgspec.Struct):
     """The approval request that becomes a rule."""
 
     decision: Text
+    passphrase: Secret = ""
+    """Where the hub has one."""
     terminal: ControlFlag = False
+
+
+class NewPassphrase(msgspec.Struct):
+    """Another passphrase, and the current one."""
+
+    new: Secret
+    passphrase: Secret = ""
+    terminal: ControlFlag = False
+
+
+class RemovePassphrase(msgspec.Struct):
+    """The current passphrase."""
+
+    passphrase: Secret = ""
+    terminal: ControlFlag = False
+
+
+class PassphraseState(msgspec.Struct):
+    """Whether an approval needs the passphrase now."""
+
+    needed: bool
 
 
 class DecisionRow(msgspec.Struct):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.listen import names_this_machine
-from interlock.hub.admin.operation import ControlFlag
+from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
@@ -68,6 +68,7 @@ class ConsoleOperations:
         if not params.terminal:
             message = "a login code needs a person at a terminal"
             raise Fault("ACCESS_DENIED", message, hint="run `interlock console` in a terminal")
+        await self._hub_app.passphrase.demand(params.passphrase)
         return LoginCode(f"{self.address}/console", self.codes.make(), CODE_S)
 
     @property
@@ -109,6 +110,8 @@ def _digest(code: str) -> bytes:
 class NewCode(msgspec.Struct):
     """A request for a code."""
 
+    passphrase: Secret = ""
+    """Where the hub has one."""
     terminal: ControlFlag = False
 
 

@@ -12,13 +12,13 @@ from typing import Annotated, Final
 import msgspec
 
 from interlock.config.names import why_bad_agent
-from interlock.hub.admin.operation import ControlFlag
+from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
@@ -45,6 +45,7 @@ class FeatureOperations:
         if not (by.key or params.terminal or params.console):
             hint = "run `interlock features enable` in a terminal"
             raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
+        await self._hub_app.passphrase.demand(params.passphrase)
         return await self._put(by, params, trace, enabled=True)
 
     async def disable(self, by: Principal, params: ChangeFeatures, trace: str) -> FeatureRows:
@@ -137,6 +138,8 @@ class ChangeFeatures(msgspec.Struct):
 class EnableFeatures(ChangeFeatures):
     """Feature sets to enable."""
 
+    passphrase: Secret = ""
+    """Where the hub has one."""
     terminal: ControlFlag = False
     console: ControlFlag = False
     """A person in the console, which admits nobody else."""

@@ -27,6 +27,9 @@ MAX_NUMBER: Final = 2**63 - 1
 Text: TypeAlias = Annotated[str, Meta(max_length=1024)]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 
+Secret: TypeAlias = Annotated[str, Meta(max_length=1024)]
+"""The passphrase of the hub, where one is needed. It is never recorded."""
+
 _CONTROL: Final = {"control": True}
 ControlFlag: TypeAlias = Annotated[bool, Meta(extra=_CONTROL)]
 """A parameter that only the control socket has, not the admin API."""

@@ -72,7 +72,7 @@ class Operations:
         """The user whose hub it is, at the control socket."""
         self.configuration = ConfigurationOperations(hub_app, stop)
         self.console = ConsoleOperations(hub_app)
-        self._approvals = ApprovalOperations(hub_app.inbox, rooms)
+        self._approvals = ApprovalOperations(hub_app.inbox, hub_app.passphrase, rooms)
         families = (
             StatusOperations(hub_app, self.configuration),
             HealthOperations(hub_app),

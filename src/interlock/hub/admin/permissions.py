@@ -11,12 +11,12 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from interlock.hub.admin.operation import ControlFlag
+from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
+from interlock.hub.approvals.permission_entries import PermissionStatus
+from interlock.hub.approvals.permissions import Permissions
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION, Instant
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION, Instant
-from interlock.hub.permissions.entries import PermissionStatus
-from interlock.hub.permissions.permissions import Permissions
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, expand, risk_of
 from interlock.wire.errors import Fault
 
@@ -42,6 +42,7 @@ class PermissionOperations:
         if not (by.key or params.terminal):
             hint = "run `interlock permissions approve` in a terminal"
             raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", hint=hint)
+        await self._hub_app.passphrase.demand(params.passphrase)
         if params.expires_at is not None and params.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
         return await self._put(by, params, "approved", trace, expires_at=params.expires_at)
@@ -126,6 +127,8 @@ class ApprovePermissions(ChangePermissions):
     """Permissions of a server to approve, and until when."""
 
     expires_at: Instant | None = None
+    passphrase: Secret = ""
+    """Where the hub has one."""
     terminal: ControlFlag = False
 
 

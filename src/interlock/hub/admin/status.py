@@ -73,6 +73,7 @@ class StatusOperations:
             transport=settings.transport,
             where=where_shown(settings),
             era=None if peer is None else peer.revision.era.value,
+            era_reason=None if peer is None else upstream.pool.era_reason,
             revision=None if peer is None else peer.revision.name,
             name=about.get("name"),
             version=about.get("version"),
@@ -175,6 +176,9 @@ class ServerStatus(msgspec.Struct):
     transport: str
     where: str
     era: str | None
+    """The era of the shared connection: `legacy` has a handshake and sessions, `modern` is stateless."""
+    era_reason: str | None
+    """Why that era is spoken, and which clients speak another with the server."""
     revision: str | None
     name: str | None
     version: str | None

@@ -44,8 +44,8 @@ from interlock.hub.audit.record import (
     SESSION_ENDED,
     TAINT_CLEARED,
 )
+from interlock.hub.auth.access_methods import AccessMethods as Grants
 from interlock.hub.handlers.registration import RegistrationMethods as Registrations
-from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
@@ -275,6 +275,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             RULE_MADE,
         ),
         row("rules.revoke", WRITE, Approvals.revoke_rule, "Delete a rule", "DELETE /admin/rules/{id}", RULE_REVOKED),
+        row("passphrase.set", OWNER, Approvals.set_passphrase, "Set the passphrase that approvals need", "", OPERATED),
+        row("passphrase.remove", OWNER, Approvals.remove_passphrase, "Remove the passphrase", "", OPERATED),
         row(
             "taints.list", READ, Taints.list, "Agents that were given results of untrusted servers", "GET /admin/taints"
         ),

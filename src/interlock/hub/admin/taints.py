@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from interlock.hub.admin.operation import ControlFlag, Nothing, Text
+from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.gates.taints import Taint
@@ -32,6 +32,7 @@ class TaintOperations:
         if not (by.key or params.terminal or params.console):
             hint = "run `interlock taints clear` in a terminal"
             raise Fault("ACCESS_DENIED", "clearing a taint needs a person at a terminal", hint=hint)
+        await self._hub_app.passphrase.demand(params.passphrase)
         owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
         return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))
 
@@ -47,6 +48,8 @@ class ClearTaint(msgspec.Struct):
 
     agent: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
     because: Text = ""
+    passphrase: Secret = ""
+    """Where the hub has one."""
     terminal: ControlFlag = False
     console: ControlFlag = False
     """A person in the console, which admits nobody else."""

@@ -39,6 +39,8 @@ class Pin(msgspec.Struct, frozen=True):
     name: str
     fingerprint: str
     definition: str
+    limited: bool = False
+    """Whether not everybody had the tool when it was pinned."""
 
 
 PINS: Final = Collection("pins", Pin, key="id", columns=("server",))
@@ -189,7 +191,10 @@ def _pins(tools: list[Tool]) -> list[Pin]:
     def definition(tool: Tool) -> str:
         return tool.definition.decode("utf-8", "replace") if len(tool.definition) <= MAX_KEPT_BYTES else ""
 
-    return [Pin(_key(tool), tool.server, tool.name, tool.fingerprint(), definition(tool)) for tool in tools]
+    return [
+        Pin(_key(tool), tool.server, tool.name, tool.fingerprint(), definition(tool), tool.only_for is not None)
+        for tool in tools
+    ]
 
 
 def _key(tool: Tool) -> str:

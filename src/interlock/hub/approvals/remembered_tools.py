@@ -17,7 +17,7 @@ from interlock.store import Store
 async def remembered(store: Store, server: str, settings: Server) -> Offer | None:
     """The offer made from a server's pins; None without any."""
     pins = sorted((found.value for found in await store.find(PINS, server=server)), key=lambda pin: pin.name)
-    definitions = [pin.definition.encode() for pin in pins if pin.definition]
+    definitions = [pin.definition.encode() for pin in pins if pin.definition and not pin.limited]
     if not definitions:
         return None
     whole = settings.whole_results

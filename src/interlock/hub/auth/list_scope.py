@@ -31,3 +31,5 @@ class ListScope(msgspec.Struct, frozen=True):
     """The topics that the caller may join, which list the tools for rooms."""
     principal: Principal = LOCAL_AGENT
     """The caller: a list shows only what this principal may reach."""
+    audiences: tuple[str, ...] = ()
+    """The audiences that the caller belongs to (`catalog/audiences.py`): some tools are for those only."""

@@ -5,6 +5,7 @@ The three refer to each other, so they share a file: a caller keeps its plans, a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -101,6 +102,12 @@ class Caller:
         """The same credential as admitted again; see `Authenticator.readmit`."""
         self.servers: dict[str, ServerCaller] = {}
         """Servers that asked the client of this caller for something."""
+
+    def seeing(self, audiences: tuple[str, ...]) -> Caller:
+        """The same caller with a list scope of these audiences, for one request: it is not told when access changes."""
+        other = copy.copy(self)
+        other.list_scope = msgspec.structs.replace(self.list_scope, audiences=audiences)
+        return other
 
     def acting(self, server: str) -> ServerCaller:
         """A server that asks the client of this caller for something."""

@@ -63,6 +63,8 @@ class Offer(msgspec.Struct):
     quarantined: tuple[QuarantinedItem, ...] = ()
     lacking: dict[str, Tool] = {}
     """Tools that lack a permission, by exposed name."""
+    audiences: frozenset[str] = frozenset()
+    """The audiences of tools that not everybody has."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Remove a tool from the offer."""

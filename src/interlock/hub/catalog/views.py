@@ -5,12 +5,13 @@ A list has one piece for each server. The piece of a server whose offer did not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
 from interlock.config.settings import Profile
+from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.offer import Offer, QuarantinedItem
 from interlock.protocols.patterns import PatternSet
@@ -76,6 +77,8 @@ class Catalog:
         self._servers: dict[View, tuple[int, dict[str, None]]] = {}
         self.generation = 0
         """Grows with every change of any offer or profile."""
+        self.audiences: frozenset[str] = frozenset()
+        """The audiences of tools that not everybody has."""
         self._changed = changed
 
     def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
@@ -84,15 +87,13 @@ class Catalog:
         self._profiles = {name: ProfileFilter(profile) for name, profile in profiles.items()}
         self._lists.clear()
         self._servers.clear()
-        self.generation += 1
-        self._changed()
+        self._on_change()
 
     def put(self, offer: Offer) -> None:
         """Replace the offer of a server."""
         if offer.server in self._offers:
             self._offers[offer.server] = offer
-            self.generation += 1
-            self._changed()
+            self._on_change()
 
     def offer(self, server: str) -> Offer | None:
         """The last known offer of a server."""
@@ -179,6 +180,13 @@ class Catalog:
         found = (item for name in servers if name in self._offers for item in self._offers[name].items(kind))
         return [item for item in found if self._seen(view, item)]
 
+    def offered(self, view: View, kind: ItemKind, audiences: Collection[str]) -> list[Item]:
+        """The items of a view that servers offer to a caller of these audiences."""
+        items = self.items(view, kind)
+        if kind != "tool" or self.audiences.issubset(audiences):
+            return items
+        return [item for item in items if not isinstance(item, Tool) or has(item, audiences)]
+
     def listing(self, view: View, kind: ItemKind) -> bytes:
         """The items of one kind as a JSON array. Only changed offers are rendered again."""
         before = self._lists.get((view, kind), _NONE)
@@ -188,6 +196,11 @@ class Catalog:
         pieces = ((offer, self._piece(before, view, offer, kind)) for offer in map(self._offers.get, servers) if offer)
         listing = self._lists[view, kind] = _joined(self.generation, pieces)
         return listing.octets
+
+    def _on_change(self) -> None:
+        self.audiences = frozenset().union(*(offer.audiences for offer in self._offers.values()))
+        self.generation += 1
+        self._changed()
 
     def _original(self, view: View, name: str) -> str:
         """The name before a profile renamed it."""

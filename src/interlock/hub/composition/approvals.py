@@ -7,6 +7,7 @@ from typing import Final
 
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.notifiers import ApprovalNotifiers
+from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.approvals.pins import Pins
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
@@ -50,6 +51,7 @@ class ApprovalParts:
             record=journal.decided,
             record_rule=journal.rule,
         )
+        self.passphrase = Passphrase(lambda: foundation.config.hub.approvals.passphrase)
         self.notifiers = ApprovalNotifiers(
             lambda: foundation.config.hub, foundation.resolver, foundation.log, self.inbox
         )
@@ -87,6 +89,7 @@ class ApprovalParts:
 
     async def start(self) -> None:
         """Load decisions, pins and permissions."""
+        await self.passphrase.start(self._foundation.store)
         await self.inbox.start(self._foundation.store)
         self._pins.start(self._foundation.store)
         await self.permissions.start(self._foundation.store)
@@ -115,7 +118,12 @@ class ApprovalParts:
         return principal.kind != "person" and (self.inbox.watched or self.attended_by(principal) is not None)
 
     def attended_by(self, principal: Principal) -> str | None:
-        """The person before the client of a principal, where the operator named one."""
+        """The person before the client of a principal, where the operator named one.
+
+        A client can answer for its person. So nobody approves there while an approval needs the passphrase.
+        """
+        if self.passphrase.needed:
+            return None
         agent = self._foundation.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
 

@@ -14,6 +14,7 @@ from interlock.hub.calls.dispatch.result_pages import Pages
 from interlock.hub.calls.dispatch.result_postprocessing import postprocessor_for
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.access import AccessGate
+from interlock.hub.calls.gates.audience import AudienceGate
 from interlock.hub.calls.gates.confirm import ConfirmGate
 from interlock.hub.calls.gates.headers import HeadersGate
 from interlock.hub.calls.gates.masking import MaskingGate
@@ -70,6 +71,7 @@ class GateChain:
         self.gates: tuple[Gate, ...] = (
             AccessGate(access, self._clock, self._authentication.insufficient_scope),
             RequestsGate(config.servers),
+            AudienceGate(),
             PermissionsGate(policies.permissions, self._clock),
             HeadersGate(),
             MaskingGate(config.servers, self._judging),

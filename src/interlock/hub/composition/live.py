@@ -21,6 +21,8 @@ from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
+from interlock.hub.live.client_channels import ChannelAnnouncements
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.event_attachment import EventAttachment
@@ -48,13 +50,14 @@ class LiveParts:
         self.features = Features(lambda: foundation.config)
         self.refusals = RecordedRefusals(journal, time.monotonic)
         addresses = Addresses(self.features, authentication.access, self._hook_settings)
-        self.offers = LiveOffers(addresses)
         self.deliveries = Deliveries(addresses, journal, foundation.bus)
         self.causes = Causes()
         self.wakes = Wakes(settings, self.deliveries, self.causes, journal, foundation.bus, foundation.log)
         self.intake = Intake(settings, self.deliveries, self.wakes, journal)
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
-        registered = RegisteredChannels()
+        self.hosts = ClientHosts(self.features, self.connections, authentication.access)
+        self.offers = LiveOffers(addresses, self.hosts)
+        registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
@@ -67,7 +70,9 @@ class LiveParts:
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         store = self._foundation.store
-        self.connections.decide_scopes_with(Elevations(inbox, lambda: self._foundation.config.hub.approvals.hold_s))
+        config = self._foundation
+        elevations = Elevations(inbox, lambda: config.config.hub.approvals.hold_s, lambda: config.config.servers)
+        self.connections.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)
@@ -77,6 +82,7 @@ class LiveParts:
 
     async def close(self) -> None:
         """End everything under way. Waiting events stay in the store."""
+        await self.hosts.close()
         await self.connections.close()
         await self.intake.close()
         await self.wakes.close()
@@ -96,6 +102,7 @@ class LiveParts:
     async def on_greeted(self, server: str, key: str | None, owner: str, connection: Connection) -> None:
         """Agree on MCPL with a server. A private connection speaks for its principal alone."""
         await self.connections.on_greeted(server, key, None if key is None else owner.partition(":")[2], connection)
+        self.hosts.refresh()
 
     def on_touched(self, agent: str) -> None:
         """An agent was given an event: its calls are planned anew, now and when that no longer counts."""
@@ -114,7 +121,7 @@ class LiveParts:
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate())
+        return StateGate(self.scope_gate(), self.hosts)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""
@@ -131,6 +138,7 @@ class LiveParts:
 
     def _on_features(self, server: str) -> None:
         self.connections.on_features(server)
+        self.hosts.refresh()
         if self._list_changed is not None:
             self._list_changed()
             self._tasks.begin(self._withdraw(server), None)

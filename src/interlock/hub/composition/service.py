@@ -16,15 +16,18 @@ from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_hooks import ClientHookHandler
 from interlock.hub.handlers.event_methods import EventMethods
+from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.health import HealthHandler
+from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
-from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
+from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.live.tools import LiveTools
 from interlock.hub.readiness import Readiness
 from interlock.hub.service import Handlers, HubService, SessionServices
@@ -49,6 +52,7 @@ def build_service(
     readiness: Readiness,
     registration: RegistrationMethods,
     live: LiveParts,
+    hooks: InferenceHooks,
 ) -> HubService:
     """The hub as a service."""
     info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
@@ -68,7 +72,9 @@ def build_service(
     live_tools = LiveTools(live.offers, live.deliveries, listings.recorded_requests, calls.judging, background)
     subscriptions = SubscriptionHandler(
         listings.change_notifier,
-        MgpNotifiers(authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions),
+        ExtensionNotifiers(
+            authentication.audit_subscribers, listings.lifecycle_notifier, listings.event_subscriptions, live.hosts
+        ),
         upstreams,
         calls.names,
         calls.pipeline,
@@ -76,6 +82,7 @@ def build_service(
         OwnResources(rooms, live_tools),
         background,
     )
+    client_hooks = ClientHookHandler(listings.recorded_requests, background)
     handlers = Handlers(
         CallHandler(calls.pipeline, search, authentication.access, calls.pages, rooms, info, background, live_tools),
         lists,
@@ -83,14 +90,14 @@ def build_service(
         rooms,
         calls.task_handler,
         search,
-        authentication.access_methods,
+        MgpOperationsHandler(authentication.access_methods, registration, foundation.journal, background),
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
-        registration,
         EventMethods(listings.event_subscriptions, background),
-        ClientHookHandler(listings.recorded_requests, background),
+        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background, foundation.journal),
+        client_hooks,
     )
     sessions = SessionServices(
         discovery_tools,

@@ -13,14 +13,15 @@ import msgspec
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers import claude_channel
-from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
+from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.notifications import ChangeNotifier, Filter, ListName
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.ledger import StoredTask
-from interlock.hub.tool_search.searching_clients import list_scope_for
+from interlock.hub.tool_search.searching_clients import scope_of
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
+from interlock.protocols.mcpl.live import FILTER
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.wire.errors import Fault
 
@@ -39,7 +40,7 @@ class SessionListener(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, session: Session) -> SessionListener:
         """The listener for a session."""
-        list_scope = list_scope_for(session.caller.list_scope, session.dialect.client_info)
+        list_scope = scope_of(session.caller, session.dialect, session)
         return cls(session.id, list_scope, session.notify, session.channel.transport)
 
     def list_changed(self, which: ListName) -> None:
@@ -86,16 +87,16 @@ class ListenStream:
         change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
-        mgp_notifiers: MgpNotifiers,
+        extension_notifiers: ExtensionNotifiers,
         on_ended: Callable[[ListenStream], object],
         tasks: FollowTasks,
     ) -> None:
-        self.list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        self.list_scope = scope_of(caller, exchange.dialect, exchange.session)
         self.principal = caller.principal
         self.owner = caller.owner
         self.since = datetime.now(UTC)
         self._caller = caller
-        self._mgp = mgp_notifiers
+        self._extensions = extension_notifiers
         self._exchange = exchange
         self._change_notifier = change_notifier
         self._resolve = resolve
@@ -175,16 +176,22 @@ class ListenStream:
             accepted["resourceSubscriptions"] = subscribed
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        mgp = await self._mgp.open_stream(self, self._caller, wanted.mgp, self._exchange.dialect, self._notify_mgp)
+        dialect = self._exchange.dialect
+        mgp = await self._extensions.open_stream(self, self._caller, wanted.mgp, dialect, self._notify_as_is)
         if not self._exchange.open:
             self._leave("the client left before the stream was open")
             return
         if mgp:
             accepted[EXTENSION_KEY] = mgp
+        live = self._extensions.hosts.granted(self._caller, dialect, wanted.live)
+        if live is not None:
+            accepted[FILTER] = live
         self._notify("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
         self._change_notifier.listen(self)
+        if live is not None:
+            self._extensions.hosts.open_stream(self, self._caller, live, self._notify_as_is)
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
@@ -224,14 +231,15 @@ class ListenStream:
     def _notify(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
 
-    def _notify_mgp(self, method: str, params: bytes) -> None:
+    def _notify_as_is(self, method: str, params: bytes) -> None:
         """Send a notification whose bytes are the same for every stream. The subscription id is put before them."""
         meta = msgspec.json.encode({"_meta": self._meta})
         self._exchange.notify(method, meta[:-1] + b"," + params[1:])
 
     def _leave(self, reason: str) -> None:
         self._change_notifier.leave(self)
-        self._mgp.leave(self)
+        self._extensions.leave(self)
+        self._extensions.hosts.close_stream(self, self._caller)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

@@ -18,7 +18,7 @@ from interlock.hub.live.tools import LiveOffers
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.contexts import Contexts
 from interlock.hub.tool_search.listings import ToolListings
-from interlock.hub.tool_search.searching_clients import list_scope_for
+from interlock.hub.tool_search.searching_clients import list_scope_for, scope_of
 from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
@@ -28,6 +28,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.older_revisions import tools_for
+from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
 from interlock.wire.errors import Fault
 
@@ -87,10 +88,12 @@ class ListHandler:
             )
         # A token budget protects a model's context. REST clients have none.
         rest = exchange.dialect.rest
-        list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        list_scope = scope_of(caller, exchange.dialect, exchange.session)
         list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
         starting = self._starting.within(list_scope)
-        if starting or (method == "tools/list" and not self._listings.settled(list_scope)):
+        tools = method == "tools/list"
+        unasked = self._starting.unasked(list_scope) if tools else []
+        if starting or unasked or (tools and not self._listings.settled(list_scope)):
             self._background.begin(self._list_later(exchange, caller, list_scope, starting), exchange)
         else:
             self._answer_list(exchange, caller, list_scope)
@@ -100,6 +103,7 @@ class ListHandler:
     ) -> None:
         await self._starting.wait(starting)
         if exchange.request.method == "tools/list":
+            await self._starting.ask(list_scope)
             await self._listings.settle(list_scope)
         self._answer_list(exchange, caller, list_scope)
 
@@ -117,7 +121,7 @@ class ListHandler:
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = self._offered(exchange.dialect, caller)
-        list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        list_scope = scope_of(caller, exchange.dialect, exchange.session)
         starting = self._starting.within(list_scope)
         if not starting and self._listings.introduced(list_scope):
             self._introduce(exchange, list_scope, offered)
@@ -140,7 +144,7 @@ class ListHandler:
         upstream = self._upstream(caller)
         if offers_tasks(dialect, caller.view, None if upstream is None else upstream.peer):
             offered = with_tasks(offered, modern=dialect.modern)
-        return with_answer(offered, dialect)
+        return with_live(with_answer(offered, dialect), self._live.capabilities(dialect, caller))
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
         """The capabilities of the only server in a view; None for views of many, and while they are unknown."""

@@ -19,6 +19,7 @@ from interlock.hub.catalog.items import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.handlers.claude_channel import notice
 from interlock.hub.tool_search.listings import ToolListings
+from interlock.protocols.mcpl.live import FILTER, LiveFilter
 from interlock.protocols.mgp.events import SubscribeParams
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
@@ -210,6 +211,8 @@ class Filter(msgspec.Struct, rename="camel"):
     resource_subscriptions: list[str] = []
     task_ids: list[str] = []
     mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
+    live: LiveFilter | None = msgspec.field(default=None, name=FILTER)
+    """Messages of servers, for a client that is a host of MCPL."""
 
     def wants(self, which: ListName) -> bool:
         """Whether the stream requested changes of a list."""

@@ -14,8 +14,8 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.calls.name_resolution import NameResolution
 from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.catalog.target import Target
+from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.listeners import MAX_SUBSCRIPTIONS, FollowTasks, ListenStream, SessionListener
-from interlock.hub.handlers.mgp_notifiers import MgpNotifiers
 from interlock.hub.handlers.notifications import KINDS, ChangeNotifier
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.resource_subscriptions import ResourceSubscriptions
@@ -42,7 +42,7 @@ class SubscriptionHandler:
     def __init__(
         self,
         change_notifier: ChangeNotifier,
-        mgp_notifiers: MgpNotifiers,
+        extension_notifiers: ExtensionNotifiers,
         upstreams: Upstreams,
         names: NameResolution,
         pipeline: Pipeline,
@@ -54,7 +54,7 @@ class SubscriptionHandler:
         """The open listen streams."""
         self._listeners: dict[Session, SessionListener] = {}
         self._change_notifier = change_notifier
-        self._mgp = mgp_notifiers
+        self._extensions = extension_notifiers
         self._upstreams = upstreams
         self._names = names
         self._pipeline = pipeline
@@ -77,7 +77,7 @@ class SubscriptionHandler:
         """Notify a session of changes from now on."""
         listener = self._listeners[session] = SessionListener.of(session)
         self._change_notifier.listen(listener)
-        self._mgp.on_session_opened(session)
+        self._extensions.on_session_opened(session)
         bus = self._change_notifier.bus
         if bus.wants(SessionOpened):
             who, client = session.caller.principal.id, claim_of(session.dialect).name
@@ -95,7 +95,7 @@ class SubscriptionHandler:
     def on_session_ended(self, session: Session) -> None:
         """End the subscriptions of a session, and close the connections that were opened for it."""
         self._change_notifier.leave(self._listeners.pop(session))
-        self._mgp.leave(session.id)
+        self._extensions.leave(session.id)
         bus = self._change_notifier.bus
         if bus.wants(SessionEnded):
             who = session.caller.principal.id
@@ -131,7 +131,7 @@ class SubscriptionHandler:
             self._change_notifier,
             partial(self._resolve, caller),
             self._subscriptions,
-            self._mgp,
+            self._extensions,
             self.streams.discard,
             self._follow,
         )

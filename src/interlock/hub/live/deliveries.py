@@ -149,17 +149,21 @@ class Deliveries:
 
     # Delivery
 
-    async def take(self, agent: str, most: int, most_bytes: int) -> tuple[list[Pending], int]:
+    async def take(
+        self, agent: str, most: int, most_bytes: int, of: Collection[tuple[str, str]] | None = None
+    ) -> tuple[list[Pending], int]:
         """Hand out the oldest events of an agent, each once. Returns them and how many are left.
 
-        They are marked as delivered, in the store, before anybody gets them.
+        They are marked as delivered, in the store, before anybody gets them. `of` names servers with feature sets:
+        then only their events are handed out.
         """
         found = self._agents.get(agent)
         if found is None:
             return [], 0
         async with found.lock:
             for _ in range(TRIES):
-                chosen = _fitting(self.waiting(agent), most, most_bytes)
+                waiting = [each for each in self.waiting(agent) if of is None or (each.server, each.feature_set) in of]
+                chosen = _fitting(waiting, most, most_bytes)
                 if not chosen:
                     return [], 0
                 try:
@@ -168,6 +172,14 @@ class Deliveries:
                     continue  # another node handed some of them out
                 return chosen, len(self.waiting(agent))
         raise Fault("RESOURCE_EXHAUSTED", "the events are being read elsewhere", retry_after_ms=500)
+
+    async def put_back(self, agent: str, events: Iterable[Pending]) -> None:
+        """Let events wait again that nobody could be given."""
+        found, again = self._agents.setdefault(agent, AgentQueue()), list(events)
+        async with found.lock, self._store.transaction() as transaction:
+            for event in again:
+                transaction.put(LIVE_PENDING, msgspec.structs.replace(event, delivered=0.0))
+        self.wake(agent, [event.id for event in again])
 
     async def wait(self, agent: str, timeout_s: float) -> None:
         """Wait until the agent is woken, or the time is up. Raises RESOURCE_EXHAUSTED if too many calls wait."""

@@ -5,7 +5,7 @@ A stored entry is a pattern. Where an enabled and a disabled pattern name the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +16,8 @@ from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules
 from interlock.protocols.mcpl.negotiation import UNSUPPORTED
 from interlock.protocols.mcpl.policy import HostPolicy, names
 from interlock.protocols.mcpl.wake import SEPARATOR
-from interlock.store import Collection, Mirror, Store
+from interlock.store import Collection as StoreCollection
+from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 
 MAX_ENTRIES: Final = 10_000
@@ -36,7 +37,7 @@ class FeatureEntry(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-FEATURES: Final = Collection("live_features", FeatureEntry, key="id", columns=("server",))
+FEATURES: Final = StoreCollection("live_features", FeatureEntry, key="id", columns=("server",))
 
 
 def entry_id(server: str, agent: str, feature: str) -> str:
@@ -55,6 +56,9 @@ class Features:
         """By server and agent, worked out once for each change."""
         self._agents: frozenset[str] | None = None
         """Those for which something is on."""
+        self._hosted: Mapping[str, frozenset[str]] = {}
+        """By agent: what its clients can do that are hosts themselves, of `UNSUPPORTED`."""
+        self._on_change: Callable[[str], None] | None = None
 
     async def start(self, store: Store, on_change: Callable[[str], None]) -> None:
         """Load the entries. `on_change` gets the server of every further change."""
@@ -67,18 +71,37 @@ class Features:
             on_change(server)
 
         mirror.on_change(changed)
-        self._store, self._mirror = store, mirror
+        self._store, self._mirror, self._on_change = store, mirror, on_change
         for server in {entry.server for entry in mirror.values()}:
             on_change(server)
 
-    def policy(self, server: str, declared: Mapping[str, FeatureSet], agent: str | None = None) -> HostPolicy:
+    def host(self, agent: str, supported: frozenset[str]) -> None:
+        """The clients of an agent are hosts that can do this. Feature sets that need it may be on from now on."""
+        if self._hosted.get(agent, frozenset()) == supported:
+            return
+        self._hosted = {**self._hosted, agent: supported}
+        if self._on_change is not None:
+            for server in {entry.server for entry in self._ready().values() if entry.agent == agent}:
+                self._on_change(server)
+
+    def policy(
+        self,
+        server: str,
+        declared: Mapping[str, FeatureSet],
+        agent: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        supported: frozenset[str] = frozenset(),
+    ) -> HostPolicy:
         """What one agent allows a server of its declared feature sets; without an agent, what any of them does.
 
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
+        `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
         """
         mine = self._policies(server)
         policies = list(mine.values()) if agent is None else [mine.get(agent, NOTHING)]
         on = {name for name in declared if any(_is_on(policy, name) for policy in policies)}
+        on = on if only is None else on & set(only)
         off = {name for name in declared if any(names(policy.disabled, name, unusable=True) for policy in policies)}
         config = self._config()
         settings = config.servers.get(server)
@@ -87,14 +110,14 @@ class Features:
             enabled=tuple(sorted(on)),
             disabled=tuple(sorted(off - on)),
             granted=() if settings is None else _granted(settings.live.grant, [declared[name] for name in on]),
-            denied=_denied(config),
+            denied=_denied(config, supported.union(*self._hosts(agent))),
             scopes={name: ScopeRules(rules.whitelist, rules.blacklist) for name, rules in scopes.items()},
             scope_labels={name: rules.label for name, rules in scopes.items() if rules.label is not None},
         )
 
-    def basis(self, server: str) -> tuple[object, object]:
+    def basis(self, server: str) -> tuple[object, ...]:
         """The objects that policies of a server follow from: while they are the same, so are the policies."""
-        return self._policies(server), self._config()
+        return self._policies(server), self._config(), self._hosted
 
     def enabled(self, server: str, agent: str, feature: str) -> bool:
         """Whether a feature set is on for an agent."""
@@ -142,6 +165,9 @@ class Features:
             }
         return known
 
+    def _hosts(self, agent: str | None) -> Iterable[frozenset[str]]:
+        return self._hosted.values() if agent is None else (self._hosted.get(agent, frozenset()),)
+
     def _ready(self) -> Mirror[FeatureEntry]:
         if self._mirror is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
@@ -154,12 +180,12 @@ class Features:
 NOTHING: Final = HostPolicy()
 
 
-def _denied(config: Config) -> tuple[str, ...]:
-    """What a hub without a model cannot do. It may have inferences done by the models of clients."""
+def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
+    """What a hub without a model cannot do. Clients may do it: hosts, or those whose models answer by sampling."""
     if config.models:
         return ()
     bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()
-    return tuple(path for path in UNSUPPORTED if path not in bridged)
+    return tuple(path for path in UNSUPPORTED if path not in bridged and path not in hosted)
 
 
 def _granted(paths: Iterable[str], on: Iterable[FeatureSet]) -> tuple[str, ...]:

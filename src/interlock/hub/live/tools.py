@@ -14,11 +14,13 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.live.addresses import Addresses
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.rendering import blocks
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
@@ -82,10 +84,15 @@ Blocks: TypeAlias = list[dict[str, Any]]
 
 
 class LiveOffers:
-    """Which of the hub's own items for events a caller has."""
+    """Which of the hub's own items for events a caller has, and what a caller that is a host is offered."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: Addresses, hosts: ClientHosts) -> None:
         self._addresses = addresses
+        self._hosts = hosts
+
+    def capabilities(self, dialect: Dialect, caller: Caller) -> dict[str, object]:
+        """The capabilities of MCPL for a client that is a host."""
+        return self._hosts.offered(dialect, caller)
 
     def offered(self, principal: Principal, *, bare: bool) -> bool:
         """Whether a principal gets events. A view of one server shows that server alone."""

@@ -77,8 +77,8 @@ class Session(transport_session.Session):
         """`(server, name)` of the private connections of this session."""
         self.tasks: set[str] = set()
         """The tasks that this session is notified of."""
-        self.connection_keys: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
-        """The connection that its calls take, by server, sharing, era and log level."""
+        self.connection_keys: dict[tuple[str, Share, object, str | None], ConnectionKey | None] = {}
+        """The connection that its calls take, by server, sharing, eras and log level."""
 
     def wants_logs(self, level: str) -> None:
         """The client sent `logging/setLevel`."""
@@ -134,6 +134,8 @@ class ConnectionKey(msgspec.Struct, frozen=True):
     """The only session that uses it; None where several requests of one principal do."""
     owner: str = ""
     """The kind and the id of its principal."""
+    handshake: bool = False
+    """Whether a server of the stateless era is to be spoken to in the handshake era."""
 
 
 Exchange: TypeAlias = SessionExchange[Session]

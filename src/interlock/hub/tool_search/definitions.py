@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.hub.tool_search.creations import CREATE_SCHEMA
+
 FIND: Final = "find_tools"
 CALL: Final = "call_tool"
 REQUEST: Final = "request_tools"
@@ -103,7 +105,12 @@ DEFINITIONS: Final = {definition["name"]: msgspec.json.encode(definition) for de
 """The listed definitions by name. Their bytes never change, so that prompt caches stay valid."""
 TOKENS: Final = {FIND: 255, CALL: 90, REQUEST: 224}
 """The tokens of each definition."""
-SCHEMAS: Final = {definition["name"]: definition["inputSchema"] for definition in (_FIND, _CALL, _REQUEST)}
+_ACCEPTED: Final[dict[str, Any]] = {
+    **_REQUEST["inputSchema"],
+    "properties": {**_REQUEST["inputSchema"]["properties"], "create": CREATE_SCHEMA},
+}
+SCHEMAS: Final = {FIND: _FIND["inputSchema"], CALL: _CALL["inputSchema"], REQUEST: _ACCEPTED}
+"""The schemas that arguments must fit. `create` follows the answer `creating`, and costs no other agent a token."""
 
 
 def with_categories(names: list[str]) -> bytes:

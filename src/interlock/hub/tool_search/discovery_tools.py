@@ -23,6 +23,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.argument_check import ArgumentCheck
 from interlock.hub.tool_search.contexts import Contexts
+from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.definitions import SCHEMAS
 from interlock.hub.tool_search.listings import ToolListings
 from interlock.hub.tool_search.needs import Best, Needs, Wanted
@@ -30,6 +31,7 @@ from interlock.hub.tool_search.requests import EVENT, Requests, Waiting, event
 from interlock.hub.tool_search.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries, ToolSummary, cost_of
+from interlock.judge.names import exposed_name
 from interlock.wire.errors import Fault
 
 MAX_LEFT_OUT: Final = 5
@@ -42,7 +44,6 @@ UNAVAILABLE_TOKENS: Final = 120
 """Upper bound for the tokens about tools that exceed the budget."""
 OVER_BUDGET: Final = "it exceeds the context budget"
 CALL_IT: Final = "call each with `call_tool` (name, arguments), or by its name where your list shows it"
-NOT_MADE: Final = "the hub does not create tools on request, as it cannot isolate code that an agent wrote"
 
 
 class DiscoveryTools:
@@ -120,6 +121,8 @@ class DiscoveryTools:
     ) -> dict[str, object]:
         """`mgp/tools/request`: load tools for a missing capability, or request approval for them."""
         wanted = Wanted.read(params)
+        if wanted.create is not None:
+            return await self._create(caller, session, wanted, wanted.create, speaks_mgp)
         best = await self._needs.best(caller, wanted)
         request_id = secrets.token_hex(8)
         pending = await self._ask_for(caller, session, wanted, request_id, best, speaks_mgp)
@@ -147,10 +150,36 @@ class DiscoveryTools:
         if pending:
             result |= {"request_id": request_id, "tools_pending": named_pending}
         elif status == "unavailable":
-            result["note"] = NOT_MADE
+            creation, why_not = await self._requests.creations.offer(caller, request_id)
+            if creation is None:
+                result["note"] = why_not
+            else:
+                room = context.remaining - spare
+                shown = creation if cost_of(creation) <= room else {"how": creation["how"]}
+                result |= {"status": "creating", "request_id": request_id, "creation": shown}
         else:
             result["note"] = CALL_IT
         return result
+
+    async def _create(
+        self, caller: Caller, session: Session | None, wanted: Wanted, create: Create, speaks_mgp: bool
+    ) -> dict[str, object]:
+        """Register the tool that the agent wrote. The follow-up tells when it can be called."""
+        why, trace = wanted.context or wanted.reason, wanted.task_trace_id
+        made = await self._requests.creations.create(caller, create, why, trace or "")
+        name = exposed_name(made.server, create.name)
+        self._requests.wait(Waiting(caller, session, create.request_id, trace, name, made.decision, speaks_mgp))
+        context = self.contexts.of(caller, session)
+        pending = {"tool": name, "decision": made.decision} if made.decision else {"tool": name}
+        return {
+            "status": "pending_approval" if made.decision else "creating",
+            "tools_loaded": [],
+            "tools_unavailable": [],
+            "session_tools_count": len(context.pinned) + len(context.loaded),
+            "context_tokens_added": 0,
+            "request_id": create.request_id,
+            "tools_pending": [pending],
+        }
 
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:
         """`mgp/tools/session`: the tools in the context."""

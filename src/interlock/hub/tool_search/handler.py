@@ -17,6 +17,7 @@ from interlock.hub.sessions.session import Exchange
 from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.hub.upstreams.sharing import audiences
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.results import complete, refusal_result
 from interlock.wire.errors import Fault
@@ -64,7 +65,10 @@ class ToolSearchHandler:
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return False
         if name == CALL:
-            return True
+            if ALIASES.get(str(arguments["name"]), arguments["name"]) != REQUEST:
+                return True
+            inner_call(fields)
+            return self.takes(exchange, caller, REQUEST, fields)
         answer = self._discover if name == FIND else self._request
         ticket = self._requests.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
         self._background.begin(self._tool(exchange, ticket, answer(caller, exchange, arguments)), exchange)
@@ -127,12 +131,18 @@ class ToolSearchHandler:
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        caller = caller.seeing(audiences(caller.owner, exchange.dialect, exchange.session))
         return await self._discovery_tools.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         # A client that uses the method, or agreed on MGP, gets decisions as MGP events, too.
         speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
-        result = await self._discovery_tools.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
+        try:
+            result = await self._discovery_tools.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
+        except Fault as fault:
+            if fault.name == "CODE_SAFETY_VIOLATION":
+                self._requests.refused(exchange, caller, REQUEST, fault, "code_safety", "strict")
+            raise
         self._discovery_tools.contexts.changed(caller, exchange.session)
         return result
 

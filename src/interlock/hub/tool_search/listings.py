@@ -1,7 +1,7 @@
 """Chooses the tools in a caller's list: all, or a few and a search tool (MGP, Context Reduction Model).
 
-A list depends on credential and profile only, never on earlier requests. The exception is a session of the handshake
-era, whose list also shows the tools that it loaded.
+A list depends on credential, profile and declared client capabilities only, never on earlier requests. The exception
+is a session of the handshake era, whose list also shows the tools that it loaded, and those of its own connections.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from interlock.discovery.budget import Budget, fit
 from interlock.hub.auth.access import Access, Sight
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.auth.principals import LOCAL_AGENT
+from interlock.hub.catalog.audiences import has
 from interlock.hub.catalog.items import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.tool_search.declared_categories import declared_of
@@ -124,7 +125,9 @@ class ToolListings:
     def tool(self, list_scope: ListScope, name: str) -> Tool | None:
         """The tool with this name in a list scope."""
         tool = self._catalog.tool(list_scope.view, name)
-        return tool if tool is not None and self._access.seen(list_scope.principal, (tool,)) else None
+        if tool is None or not has(tool, list_scope.audiences):
+            return None
+        return tool if self._access.seen(list_scope.principal, (tool,)) else None
 
     def tools(self, list_scope: ListScope) -> list[Tool]:
         """Every tool that the principal sees."""
@@ -134,7 +137,7 @@ class ToolListings:
         """The identities of the tools that the principal may call. A search finds no others."""
 
         def find() -> frozenset[Identity]:
-            items = self._access.callable(list_scope.principal, self._catalog.items(list_scope.view, "tool"))
+            items = self._access.callable(list_scope.principal, self._offered(list_scope))
             return frozenset((item.server, item.name) for item in items)
 
         return self._cached("callable", list_scope, find)
@@ -148,7 +151,7 @@ class ToolListings:
 
         def find() -> frozenset[Identity]:
             patterns, seen = PatternSet(list_scope.requests), self.callable(list_scope)
-            known = (item for item in self._catalog.items(list_scope.view, "tool") if patterns.allows(item.exposed))
+            known = (item for item in self._offered(list_scope) if patterns.allows(item.exposed))
             unseen = (item for item in known if (item.server, item.name) not in seen)
             may = self._access.may_ask_for
             return frozenset((item.server, item.name) for item in unseen if may(list_scope.principal, item))
@@ -160,7 +163,7 @@ class ToolListings:
         found: dict[Identity, tuple[Tool, str]] = {}
         for tool, known in self._catalog.waiting(list_scope.view):
             decision = known or self._deferred(tool)
-            if decision and self._access.seen(list_scope.principal, (tool,)):
+            if decision and has(tool, list_scope.audiences) and self._access.seen(list_scope.principal, (tool,)):
                 found[tool.server, tool.name] = (tool, decision)
         return found
 
@@ -280,7 +283,8 @@ class ToolListings:
         """A cached value, computed again when its versions change or a right expires."""
         sight = self._access.sight(list_scope.principal)
         # Principals with the same rights share a cache entry.
-        key = (what, msgspec.structs.replace(list_scope, principal=LOCAL_AGENT), sight)
+        audiences = tuple(each for each in list_scope.audiences if each in self._catalog.audiences)
+        key = (what, msgspec.structs.replace(list_scope, principal=LOCAL_AGENT, audiences=audiences), sight)
         stamp = self.stamp(list_scope)
         cached = self._cache.get(key)
         if cached is not None and cached.stamp == stamp and (cached.until is None or self._access.now() < cached.until):
@@ -299,7 +303,10 @@ class ToolListings:
         return b"[" + b",".join(self._catalog.render(list_scope.view, item) for item in items) + b"]"
 
     def _items(self, list_scope: ListScope, kind: ItemKind) -> Sequence[Item]:
-        return self._access.seen(list_scope.principal, self._catalog.items(list_scope.view, kind))
+        return self._access.seen(list_scope.principal, self._offered(list_scope, kind))
+
+    def _offered(self, list_scope: ListScope, kind: ItemKind = "tool") -> Sequence[Item]:
+        return self._catalog.offered(list_scope.view, kind, list_scope.audiences)
 
     def _level(self, list_scope: ListScope) -> Level:
         if not self._bound(list_scope):

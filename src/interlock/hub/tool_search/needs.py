@@ -15,6 +15,7 @@ from interlock.discovery.errors import DiscoveryError
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.tool_search.creations import Create
 from interlock.hub.tool_search.listings import Identity, ToolListings
 from interlock.hub.tool_search.search import ToolSearch
 from interlock.protocols.mgp.permissions import Risk
@@ -58,6 +59,8 @@ class Wanted(msgspec.Struct, frozen=True):
     reason: str = ""
     requirements: Requirements = Requirements()
     task_trace_id: str | None = None
+    create: Create | None = None
+    """The tool that the agent wrote, after the answer `creating`."""
 
     @classmethod
     def read(cls, params: dict[str, Any]) -> Wanted:

@@ -39,7 +39,7 @@ class RecordedRequests:
 
     def refused(self, exchange: Exchange, caller: Caller, name: str, fault: Fault, gate: str, rule: str) -> None:
         """Record that a call was refused."""
-        event = "VALIDATION_FAILED" if fault.name == "INVALID_TOOL_ARGS" else ""
+        event = _EVENTS.get(fault.name, "")
         self._recording.recorder.refusal(
             caller.principal, _target(name), trace_of(exchange), gate, rule, fault.message, event=event
         )
@@ -61,6 +61,7 @@ class RecordedRequests:
         return limited(self._rates.of(caller.principal, _target(name)), self._clock())
 
 
+_EVENTS: Final = {"INVALID_TOOL_ARGS": "VALIDATION_FAILED", "CODE_SAFETY_VIOLATION": "CODE_REJECTED"}
 _ANYTHING: Final = Target("tool", "", "")
 
 

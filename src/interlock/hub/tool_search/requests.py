@@ -16,13 +16,14 @@ import msgspec
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.access_methods import AccessMethods, Give
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.items import Tool
-from interlock.hub.permissions.access_methods import AccessMethods, Give
 from interlock.hub.sessions.session import Session
+from interlock.hub.tool_search.creations import Creations
 from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
@@ -57,12 +58,14 @@ class Requests:
         background: BackgroundTasks,
         risk_of: Callable[[Tool], Risk],
         log: Log,
+        creations: Creations,
     ) -> None:
         self._inbox = inbox
         self._access_methods = access_methods
         self._background = background
         self._risk_of = risk_of
         self._log = log
+        self.creations = creations
         self._waiting: list[Waiting] = []
         self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, refusal: True
         """Set by `DiscoveryTools`: loads the tool and notifies the agent, or reports a refusal. False: not yet."""

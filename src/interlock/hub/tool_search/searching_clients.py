@@ -10,6 +10,9 @@ from typing import Final
 import msgspec
 
 from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.sessions.session import Session, SessionCaller
+from interlock.hub.upstreams.sharing import audiences
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.wire.bounded_cache import remembers_short
 
 SEARCHING: Final = {
@@ -18,6 +21,13 @@ SEARCHING: Final = {
     "qwen-cli-mcp-client-*": "finds MCP tools with its own tool search",
 }
 """By the name in `clientInfo`, or its beginning and `*`, with the way each handles tools."""
+
+
+def scope_of(caller: SessionCaller, dialect: Dialect, session: Session | None) -> ListScope:
+    """The list scope of a client's requests: its caller's, for this client and what it declares."""
+    return msgspec.structs.replace(
+        list_scope_for(caller.list_scope, dialect.client_info), audiences=audiences(caller.owner, dialect, session)
+    )
 
 
 def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScope:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.config.settings import Config
+from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.catalog.audiences import DECLARES
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store
@@ -62,6 +63,22 @@ class StartingServers:
         A server with pinned tools is not waited for longer than a moment.
         """
         await asyncio.gather(*(self._wait_for(each) for each in starting))
+
+    def unasked(self, scope: ListScope) -> list[Upstream]:
+        """The servers of a list scope that were not asked yet what they offer to clients like this one."""
+        declared, only = _declared(scope), scope.view.server
+        if not declared:
+            return []
+        unknown = [
+            each for each in self._upstreams if only in (None, each.id) and each.audience_lists.unknown(declared)
+        ]
+        return [each for each in unknown if self._access.reaches(scope.principal, each.id)]
+
+    async def ask(self, scope: ListScope) -> None:
+        """Ask those servers, and wait for their answers, at most for `first_list_s`."""
+        asking = [asyncio.ensure_future(each.audience_lists.ask(_declared(scope))) for each in self.unasked(scope)]
+        if asking:
+            await asyncio.wait(asking, timeout=self._config().hub.timeouts.first_list_s)
 
     async def on_configured(self, servers: Iterable[str]) -> None:
         """Show the pinned tools of servers that start on demand, until they run.
@@ -110,6 +127,11 @@ class StartingServers:
             # The server was listed meanwhile, and its pinned tools may have replaced that list.
             upstream.lists_changed()
         return True
+
+
+def _declared(scope: ListScope) -> str:
+    """The audience of the capabilities that a client declares; empty without any."""
+    return next((each for each in scope.audiences if each.startswith(DECLARES)), "")
 
 
 async def _started(upstream: Upstream, within_s: float) -> bool:

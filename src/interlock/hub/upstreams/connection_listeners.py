@@ -78,8 +78,7 @@ class PrivateConnectionListener:
         elif method == CANCELLED:
             self._owner.questions.withdraw(params)
         elif not self._owner.on_notification(method, params):
-            is_of_server = method.endswith("/list_changed") or method in CLAIMS
-            self._dispatcher.on_notification(method, params, None if is_of_server else self._owner)
+            self._dispatcher.on_notification(method, params, None if method in CLAIMS else self._owner)
 
     def on_closed(self, fault: Fault) -> None:
         self._owner.questions.close()

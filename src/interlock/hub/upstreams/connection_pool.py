@@ -54,6 +54,8 @@ class ConnectionPool:
         """The connection that all callers may use, while it is open and listed."""
         self.modern = False
         """Whether the server speaks the stateless era, as far as is known."""
+        self.handshake: bool | None = None
+        """Whether a server of the stateless era takes the handshake too; None until it was tried."""
         self.capabilities: dict[str, object] | None = None
         """The capabilities that the server last declared."""
         self._opened: Connection | None = None
@@ -67,6 +69,7 @@ class ConnectionPool:
         listener.attach(connection)
         self._opened = connection
         self.modern = connection.modern
+        self.handshake = None
         self.capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         return connection
 
@@ -101,6 +104,28 @@ class ConnectionPool:
         """Probe the server's era again with the next connection."""
         self._connector.forget()
         self.modern = False
+
+    @property
+    def may_take_handshake(self) -> bool:
+        """Whether a server of the stateless era may be spoken to in the handshake era, as far as is known."""
+        return self._current.server.era == "auto" and self.handshake is not False
+
+    def refuses_handshake(self, fault: Fault) -> None:
+        """A server of the stateless era did not take the handshake. Every client speaks the stateless era with it."""
+        self.handshake = False
+        self._dispatcher.on_log("hub", f"it speaks the stateless era alone: {fault.message}")
+
+    @property
+    def era_reason(self) -> str:
+        """Why the era of the shared connection is spoken, and with whom another."""
+        if self._current.server.era != "auto":
+            return "the configuration says so"
+        if not self.modern:
+            return "the server does not speak the stateless era"
+        if self.handshake is False:
+            return "the server speaks the stateless era alone"
+        tried = "" if self.handshake else ", if the server takes it"
+        return f"the server speaks it; sessions of clients that answer servers use the handshake era{tried}"
 
     def connections(self) -> list[Connection]:
         """Every open connection, the shared one first."""
@@ -160,6 +185,8 @@ class ConnectionPool:
             await turn.granted
             listener = PrivateConnectionListener(self._dispatcher, owner, self.private)
             connection = await self._connector.private(key, listener)
+            if key.handshake:
+                self.handshake = True
         finally:
             turn.end()
         owner.attach(connection)

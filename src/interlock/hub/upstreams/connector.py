@@ -59,21 +59,38 @@ class Connector:
             await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
         connection = await self._open(
-            self._dialer.private(connection_key.owner), listener, identity, self._prepare_private, greeted
+            self._dialer.private(connection_key.owner),
+            listener,
+            identity,
+            self._prepare_private,
+            greeted,
+            "legacy" if connection_key.handshake else None,
         )
         if not connection.modern:
             # Server requests that name no call arrive on a stream of their own.
             await connection.watch(lists=False)
         return connection
 
+    async def listing(self, capabilities: bytes, listener: Listener) -> Connection:
+        """Open a connection that only lists, as a client with these capabilities. It agrees on nothing beyond MCP."""
+        identity = msgspec.structs.replace(IDENTITY, capabilities=capabilities)
+        start_s = self._current.timeouts.start_s
+        return await Connection.open(self._dialer.shared(), listener, identity, pin=self._era(), timeout=start_s)
+
     def forget(self) -> None:
         """Probe the era again with the next connection."""
         self.peer = None
 
     async def _open(
-        self, dial: Dial, listener: Listener, identity: Identity, prepare: Prepare, greeted: Greeted
+        self,
+        dial: Dial,
+        listener: Listener,
+        identity: Identity,
+        prepare: Prepare,
+        greeted: Greeted,
+        era: Era | None = None,
     ) -> Connection:
-        start_s, era = self._current.timeouts.start_s, self._era()
+        start_s, era = self._current.timeouts.start_s, era or self._era()
         return await Connection.open(
             dial, listener, identity, pin=era, timeout=start_s, prepare=prepare, greeted=greeted
         )

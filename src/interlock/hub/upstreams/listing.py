@@ -6,8 +6,12 @@ A server that does not support a list has an empty one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Server
@@ -22,6 +26,9 @@ from interlock.wire.errors import Fault
 
 OFF_LOOP_BYTES: Final = 100_000
 """A thread reads lists larger than this, so that they do not block the event loop."""
+
+MAX_FURTHER: Final = 1_000
+"""Tools of one server for one audience beyond those for everybody. Further ones are left out."""
 
 LIST_AGAIN_S: Final = 10.0
 """The hub requests lists that it could not read again after this time."""
@@ -52,12 +59,47 @@ class Lists:
         self.problem: Fault | None = None
         """Why the last reading failed."""
         self._later: asyncio.TimerHandle | None = None
+        self.for_everybody: frozenset[str] = frozenset()
+        """The names of the tools in the last list of the shared connection, as the server gave them."""
+        self._for_some: dict[str, list[bytes]] = {}
+        """By audience, the definitions of the tools that it has beyond those for everybody."""
+        self._in_force = asyncio.Event()
+        """Set when the next reading has ended."""
+
+    async def set_for_some(self, audience: str, listed: list[bytes]) -> None:
+        """Offer to an audience what its list has beyond the tools for everybody. Returns once that is in force."""
+        further = [definition for definition in listed if not names_of([definition]) <= self.for_everybody]
+        further = further[:MAX_FURTHER]
+        if further == self._for_some.get(audience, []):
+            return
+        self._for_some[audience] = further
+        await self.again()
+
+    def forget(self, audience: str) -> None:
+        """Offer nothing more to an audience."""
+        if self._for_some.pop(audience, None):
+            self.changed.set()
+
+    async def again(self) -> None:
+        """Read the lists again. Returns once they are in force, or when that takes too long."""
+        in_force = self._in_force
+        self.changed.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._current.discovery_s):
+                await in_force.wait()
 
     async def read(self, connection: Connection) -> None:
         """Read all lists. When that fails, the last known lists stay in force and the hub reads them again later.
 
         The first reading may take as long as a start.
         """
+        in_force, self._in_force = self._in_force, asyncio.Event()
+        try:
+            await self._read(connection)
+        finally:
+            in_force.set()
+
+    async def _read(self, connection: Connection) -> None:
         self.changed.clear()
         within = self._current.discovery_s
         if not self.known:
@@ -73,7 +115,16 @@ class Lists:
                 self._later = asyncio.get_running_loop().call_later(pause, self._again)
             return
         tasks = takes_tasks(connection.peer, modern=False)
+        for_some = dict(self._for_some)
+        self.for_everybody = names_of(listed[0])
+        further = further_tools(self.for_everybody, for_some)
+        listed[0] += [definition for definition, _ in further.values()]
         offer = await offer_of(self._current.id, listed, self._current.server, tasks)
+        for name, (_, audiences) in further.items():
+            tool = offer.named(name)
+            if tool is not None:
+                tool.only_for = audiences
+                offer.audiences |= audiences
         for reason in offer.left_out:
             self._log(f"left out {reason}")
         self.left_out = offer.left_out
@@ -95,6 +146,36 @@ class Lists:
 
     def _log(self, text: str) -> None:
         self._logs.add(self._current.id, "hub", text)
+
+
+def names_of(definitions: Iterable[bytes]) -> frozenset[str]:
+    """The names in definitions of tools. One that cannot be read has none."""
+    return frozenset(filter(None, map(_name_of, definitions)))
+
+
+def further_tools(
+    known: frozenset[str], for_some: Mapping[str, Iterable[bytes]]
+) -> dict[str, tuple[bytes, frozenset[str]]]:
+    """Tools that not everybody has, by name, with their audiences. Each name has one definition, the first."""
+    found: dict[str, tuple[bytes, frozenset[str]]] = {}
+    for audience in sorted(for_some):
+        for definition in for_some[audience]:
+            name = _name_of(definition)
+            first, audiences = found.get(name, (definition, frozenset[str]()))
+            if name and name not in known and first == definition:
+                found[name] = (first, audiences | {audience})
+    return found
+
+
+def _name_of(definition: bytes) -> str:
+    try:
+        return msgspec.json.decode(definition, type=_Named).name
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
 
 
 async def fetch(connection: Connection, within_s: float) -> Listed:

@@ -12,6 +12,7 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.protocols.mgp.events import EVENT
 from interlock.wire.conversation import PROGRESS
@@ -22,16 +23,18 @@ CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecyc
 TASK_NOTIFICATIONS: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
 """Notifications about tasks. Progress that belongs to no open call belongs to a task."""
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 MAX_LOG_BYTES: Final = 2000
 
 
 class NotificationDispatcher:
     """Hands each notification to the part of the hub that it concerns."""
 
-    def __init__(self, server: str, logs: Logs, lists: Lists, host: Host) -> None:
+    def __init__(self, server: str, logs: Logs, lists: Lists, private_lists: PrivateLists, host: Host) -> None:
         self._server = server
         self._logs = logs
         self._lists = lists
+        self._private_lists = private_lists
         self._host = host
 
     def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
@@ -40,6 +43,8 @@ class NotificationDispatcher:
             self._host.on_task_notification(self._server, owner, method, params)
         elif method.endswith("/list_changed"):
             self._lists.changed.set()
+            if owner is not None and method == TOOLS_CHANGED:
+                self._private_lists.on_changed(owner)
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
@@ -59,6 +64,8 @@ class NotificationDispatcher:
 
     def on_closed(self, connection: Connection, owner: ConnectionOwner | None = None) -> None:
         """A connection is closed; `owner` had it."""
+        if owner is not None:
+            self._private_lists.on_closed(owner)
         self._host.on_connection_closed(self._server, _key(owner), connection)
 
     def on_log(self, stream: str, text: str) -> None:

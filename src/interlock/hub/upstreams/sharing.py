@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 
 from interlock.config.value_types import Share
-from interlock.hub.sessions.session import ConnectionKey, Origin
+from interlock.hub.catalog.audiences import declared_audience
+from interlock.hub.sessions.session import ConnectionKey, Origin, Session
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
+from interlock.protocols.mcp.dialect import Dialect
 
 
 def connection_key(
@@ -31,11 +33,42 @@ def connection_key(
     project = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = project(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
-        return ConnectionKey(f"session:{session.id}", capabilities, level, session, owner)
+        return ConnectionKey(_of_session(session), capabilities, level, session, owner)
     if not own:
-        return ConnectionKey(f"principal:{owner}", owner=owner)
+        return ConnectionKey(_of_principal(owner), owner=owner)
+    return ConnectionKey(_of_declared(owner, capabilities, level), capabilities, level, owner=owner)
+
+
+def prefers_handshake(dialect: Dialect, session: Session | None) -> bool:
+    """Whether a client can do more with a server that speaks both eras if the handshake era is spoken with the server.
+
+    It can if it answers requests of servers within its session: many servers know no other way to ask than a request
+    of their own, which the stateless era does not have.
+    """
+    return session is not None and not dialect.modern and dialect.capabilities.answers_servers
+
+
+def audiences(owner: str, dialect: Dialect, session: Session | None) -> tuple[str, ...]:
+    """The audiences that a client belongs to: all that declare the same, and the private connections it may have."""
+    declared = declared_audience(dialect.capabilities)
+    if not declared:
+        return (_of_principal(owner),)
+    level = dialect.log_level if session is None else session.log_level
+    own = _of_declared(owner, capabilities_across(dialect.capabilities.raw), level)
+    return (declared, own) if session is None else (declared, _of_session(session), own)
+
+
+def _of_session(session: Session) -> str:
+    return f"session:{session.id}"
+
+
+def _of_principal(owner: str) -> str:
+    return f"principal:{owner}"
+
+
+def _of_declared(owner: str, capabilities: bytes, level: str | None) -> str:
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level, owner=owner)
+    return f"principal:{owner}:{digest}"
 
 
 def log_level_of(origin: Origin) -> str | None:

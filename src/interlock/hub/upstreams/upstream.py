@@ -9,10 +9,13 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+import msgspec
+
 from interlock.client.peer import Peer
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.hub.auth.principals import Principal
 from interlock.hub.sessions.session import ConnectionKey, Origin
+from interlock.hub.upstreams.audience_lists import AudienceLists
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.commands import Command, StateChange
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
@@ -25,15 +28,17 @@ from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
+from interlock.hub.upstreams.private_lists import PrivateLists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.server_health import ServerHealth
-from interlock.hub.upstreams.sharing import connection_key
+from interlock.hub.upstreams.sharing import connection_key, prefers_handshake
 from interlock.hub.upstreams.starts import Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.supervisor import Supervisor
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
+_NOT_ABOUT_ERAS: Final = ("RESOURCE_EXHAUSTED", "LOGIN_REQUIRED")
 CONDITIONS: Final = ("healthy", "degraded", "unhealthy", "idle", "down")
 """Every value of `Upstream.condition`."""
 
@@ -68,9 +73,11 @@ class Upstream:
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(self._current, logs, host)
         self._connector = Connector(self._current, dialer, host, logs)
-        dispatcher = NotificationDispatcher(id, logs, self.lists, host)
+        private_lists = PrivateLists(self._current, self.lists, logs)
+        dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
+        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs)
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
@@ -196,12 +203,27 @@ class Upstream:
     def key_for(self, origin: Origin) -> ConnectionKey | None:
         """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        return connection_key(self.share, self.modern, by_address, origin.caller.owner, origin)
+        modern = self.modern
+        back = modern and self.pool.may_take_handshake and prefers_handshake(origin.dialect, origin.session)
+        key = connection_key(self.share, modern and not back, by_address, origin.caller.owner, origin)
+        return msgspec.structs.replace(key, handshake=True) if key is not None and back else key
 
     async def open_connection(self, key: ConnectionKey | None) -> UpstreamConnection:
-        """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix."""
+        """A connection as soon as there is one. Raises SERVER_NOT_READY with the problem and its fix.
+
+        A server of the stateless era that does not take the handshake gives the shared connection for such a key. The
+        key is to be worked out again then.
+        """
         shared = await self.supervisor.wait_until_connected()
-        return shared if key is None else await self.pool.open_private(key)
+        if key is None:
+            return shared
+        try:
+            return await self.pool.open_private(key)
+        except Fault as fault:
+            if not key.handshake or fault.name in _NOT_ABOUT_ERAS:
+                raise
+            self.pool.refuses_handshake(fault)
+            return shared
 
     def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for the idle timeout."""
@@ -237,4 +259,6 @@ class Upstream:
         """Report a change of the state."""
         if change.after is ServerState.CONNECTED:
             self.health.on_connected()
+        else:
+            self.audience_lists.stop()
         self._host.on_state(self, change)

@@ -34,6 +34,8 @@ class Sourced(msgspec.Struct, frozen=True):
 
     server: str
     injection: Injection
+    feature_set: str = ""
+    """The feature set that its server named; empty for an event."""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -82,11 +84,7 @@ class Arrangement(msgspec.Struct, frozen=True):
     @property
     def costs(self) -> dict[tuple[str, str], int]:
         """Bytes in the prompt, by server and namespace."""
-        found: dict[tuple[str, str], int] = {}
-        for placed in (*(self.prefix.items or ()), *self.before_user, *self.after_user):
-            key = (placed.server, placed.namespace)
-            found[key] = found.get(key, 0) + placed.cost
-        return found
+        return costs_of((*(self.prefix.items or ()), *self.before_user, *self.after_user))
 
 
 def arrange(
@@ -99,7 +97,8 @@ def arrange(
 
     `order` ranks servers, lowest first; the rest follow by name. Hand each turn's `prefix` to the next.
     """
-    kept, dropped = _bounded(_ordered(injections, order or {}), limits)
+    bounded = within_bounds(injections, order, limits)
+    kept = [placed for _, placed in bounded.kept]
     system = [placed for placed in kept if placed.asked == "system"]
     if previous.items is None:
         prefix, late = tuple(system), []
@@ -112,8 +111,32 @@ def arrange(
         Prefix(prefix),
         (*late, *(placed for placed in kept if placed.asked == "beforeUser")),
         tuple(placed for placed in kept if placed.asked == "afterUser"),
-        tuple(dropped),
+        bounded.dropped,
     )
+
+
+class Bounded(msgspec.Struct, frozen=True):
+    """Injections in their order, as far as they fit."""
+
+    kept: tuple[tuple[Sourced, Placed], ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+def within_bounds(
+    injections: Iterable[Sourced], order: Mapping[str, int] | None = None, limits: InjectionLimits = DEFAULT
+) -> Bounded:
+    """The injections of one turn that fit, ordered by server."""
+    kept, dropped = _bounded(_ordered(injections, order or {}), limits)
+    return Bounded(tuple(kept), tuple(dropped))
+
+
+def costs_of(placed: Iterable[Placed]) -> dict[tuple[str, str], int]:
+    """Bytes in the prompt, by server and namespace."""
+    found: dict[tuple[str, str], int] = {}
+    for each in placed:
+        key = (each.server, each.namespace)
+        found[key] = found.get(key, 0) + each.cost
+    return found
 
 
 def render(items: Iterable[Placed]) -> bytes:
@@ -145,8 +168,8 @@ def _ordered(injections: Iterable[Sourced], order: Mapping[str, int]) -> list[So
     return [entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:3])]
 
 
-def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[Placed], list[Dropped]]:
-    kept: list[Placed] = []
+def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[tuple[Sourced, Placed]], list[Dropped]]:
+    kept: list[tuple[Sourced, Placed]] = []
     dropped: list[Dropped] = []
     spent: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -170,5 +193,5 @@ def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[
         spent[server] = spent.get(server, 0) + cost
         counts[server] = counts.get(server, 0) + 1
         total += cost
-        kept.append(Placed(server, injection.namespace, injection.position, body))
+        kept.append((found, Placed(server, injection.namespace, injection.position, body)))
     return kept, dropped

@@ -37,6 +37,15 @@ def digest(manifest: object) -> str:
     return "sha256:" + base64.urlsafe_b64encode(hashlib.sha256(canonical(manifest)).digest()).rstrip(b"=").decode()
 
 
+def revision_of(manifest: Mapping[str, object]) -> str:
+    """The revision of a manifest of ours. One too large for a canonical form has the digest of its bytes."""
+    try:
+        return digest(manifest)
+    except Fault:
+        encoded = hashlib.sha256(msgspec.json.encode(manifest)).digest()
+        return "sha256:" + base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
+
+
 def canonical(manifest: object) -> bytes:
     """The bytes that are hashed: without the root's `revision`, sets sorted, in the form of RFC 8785."""
     if not isinstance(manifest, Mapping):

@@ -122,6 +122,15 @@ def answer(manifest: Mapping[str, object], home: Home) -> dict[str, object]:
     return {"extensions": {EXTENSION_KEY: manifest}}
 
 
+def with_live(capabilities: Mapping[str, object], live: Mapping[str, object]) -> dict[str, object]:
+    """Capabilities with those of MCPL, in the place where they belong."""
+    made = dict(capabilities)
+    for home, ours in live.items():
+        known = made.get(home)
+        made[home] = {**known, **ours} if isinstance(known, Mapping) and isinstance(ours, Mapping) else ours
+    return made
+
+
 def question(version: str = VERSION) -> dict[str, dict[str, object]]:
     """The hub's declaration to a server, in both places, since servers look in different ones."""
     said = host_manifest(version)

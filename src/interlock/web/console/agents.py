@@ -15,7 +15,7 @@ from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import Budget
-from interlock.hub.permissions.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
+from interlock.hub.auth.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
@@ -102,7 +102,8 @@ async def change(visit: Visit) -> Response:
         case "revoke-grant":
             await visit.perform("grants.revoke", RevokedCount, **_subject(agent, form))
         case "clear-taint":
-            await visit.perform("taints.clear", TaintRow, agent=form.get("id", ""), console=True)
+            given = {"agent": form.get("id", ""), "passphrase": form.get("passphrase", "")}
+            await visit.perform("taints.clear", TaintRow, **given, console=True)
         case "revoke-rule":
             await visit.perform("rules.revoke", RevokedRule, id=form.get("id", ""))
         case _:

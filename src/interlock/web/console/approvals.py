@@ -81,6 +81,8 @@ async def answer(visit: Visit) -> Response:
     form = visit.form
     params: dict[str, object] = {"id": _id(visit), "answer": form.get("answer", ""), "view": form.get("view", "")}
     params["console"] = True
+    if passphrase := form.get("passphrase", ""):
+        params["passphrase"] = passphrase
     if reason := form.get("reason", "").strip():
         params["reason"] = reason
     if to := form.get("to", "").strip():

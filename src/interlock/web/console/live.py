@@ -56,6 +56,7 @@ async def change(visit: Visit) -> Response:
     }
     match form.get("command", ""):
         case "enable":
+            params["passphrase"] = form.get("passphrase", "")
             await visit.perform("features.enable", FeatureRows, **params, console=True)
         case "disable":
             await visit.perform("features.disable", FeatureRows, **params)

@@ -1,4 +1,4 @@
-"""Login with a code of `interlock console` or a person's key, and logout."""
+"""Login with a code of `interlock console` or a person's key, and logout. `issuer_login.py` has the third way."""
 
 from __future__ import annotations
 
@@ -27,34 +27,47 @@ class Login:
         """The form."""
         if self._console.session_of(request, active=True) is not None:
             return RedirectResponse(HOME, 303)
-        return HTMLResponse(await render("login.html", {"problem": "", "person": ""}))
+        return await self._page("")
 
     async def log_in(self, request: Request, form: dict[str, str]) -> Response:
         """Redeem a code, or check a key."""
+        self.demand_https(request)
+        self.demand_attempt(request)
+        way = "code" if form.get("code") else "key"
+        try:
+            principal = self._principal(form)
+        except Fault as fault:
+            return await self.refuse(request, fault)
+        return self.open_session(request, principal, way, RedirectResponse(HOME, 303))
+
+    def demand_https(self, request: Request) -> None:
+        """Refuse a login over plain HTTP from another machine. Raises ACCESS_DENIED."""
         local = self._console.is_local(request)
         if not local and not request.headers.get("origin", "").lower().startswith("https://"):
             message = "the console of another machine needs HTTPS"
             raise Fault(
                 "ACCESS_DENIED", message, hint="put a proxy with HTTPS before the hub, or use `interlock watch`"
             )
-        address = "" if request.client is None else request.client.host
-        self._console.attempts.demand(address)
-        way = "code" if form.get("code") else "key"
-        try:
-            principal = self._principal(form)
-        except Fault as fault:
-            self._console.attempts.failed(address)
-            self._journal.refused(NOBODY, "console.login", Fault("ACCESS_DENIED", fault.message), new_trace_id())
-            page = await render("login.html", {"problem": f"{fault.message}. {fault.hint}".strip(), "person": ""})
-            return HTMLResponse(page, 403)
+
+    def demand_attempt(self, request: Request) -> None:
+        """Raises RATE_LIMITED after too many failures of this address."""
+        self._console.attempts.demand(_address(request))
+
+    async def refuse(self, request: Request, fault: Fault) -> Response:
+        """Count and record a login that failed, and show the form again."""
+        self._console.attempts.failed(_address(request))
+        self._journal.refused(NOBODY, "console.login", Fault("ACCESS_DENIED", fault.message), new_trace_id())
+        return await self._page(f"{fault.message}. {fault.hint}".strip(), 403)
+
+    def open_session(self, request: Request, principal: Principal, way: str, response: Response) -> Response:
+        """Begin a session, whose cookie the response brings."""
         self._journal.operated(principal, "console.login", "", f"with a {way}", new_trace_id())
-        response = RedirectResponse(HOME, 303)
         response.set_cookie(
             COOKIE,
             self._console.sessions.open(principal),
             max_age=LIFE_S,
             path=HOME,
-            secure=not local,
+            secure=not self._console.is_local(request),
             httponly=True,
             samesite="strict",
         )
@@ -67,6 +80,12 @@ class Login:
         response = RedirectResponse(LOGIN, 303)
         response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
         return response
+
+    async def _page(self, problem: str, status: int = 200) -> Response:
+        oauth = self._console.hub_app.oauth
+        every = () if oauth is None else oauth.settings.every
+        issuers = [issuer.issuer for issuer in every if issuer.console_client_id is not None]
+        return HTMLResponse(await render("login.html", {"problem": problem, "person": "", "issuers": issuers}), status)
 
     def _principal(self, form: dict[str, str]) -> Principal:
         operations = self._console.operations
@@ -81,3 +100,7 @@ class Login:
         if principal.kind != "person":
             raise Fault("ACCESS_DENIED", "The console is for people, and this is the key of another kind of principal")
         return principal
+
+
+def _address(request: Request) -> str:
+    return "" if request.client is None else request.client.host

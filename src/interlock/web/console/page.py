@@ -71,6 +71,7 @@ class Visit(msgspec.Struct):
             "person": self.session.principal.id,
             "token": self.session.form_token,
             "owner": self.is_owner,
+            "needs_passphrase": self.console.hub_app.passphrase.needed,
         }
         return HTMLResponse(await render(template, {**own, **values}))
 

@@ -25,6 +25,7 @@ from interlock.web.console import (
     tools,
 )
 from interlock.web.console.events import EventStreams
+from interlock.web.console.issuer_login import BEGIN, CALLBACK, IssuerLogin
 from interlock.web.console.login import Login
 from interlock.web.console.page import Console, Page, PublicPage
 from interlock.wire.errors import Fault
@@ -37,9 +38,12 @@ def console_routes(hub_app: HubApp, operations: Operations) -> list[Route]:
     """The routes, for an application to include."""
     console = Console(hub_app, operations)
     login, streams = Login(console), EventStreams(console)
+    issuer_login = IssuerLogin(console, login)
     login_page = Page(console, {"GET": server_login.show_state, "POST": server_login.change}, part=True)
     return [
         Route("/console/login", PublicPage(console, {"GET": login.show, "POST": login.log_in})),
+        Route(BEGIN, PublicPage(console, {"POST": issuer_login.begin})),
+        Route(CALLBACK, PublicPage(console, {"GET": issuer_login.finish})),
         Route("/console/logout", Page(console, {"POST": login.log_out})),
         Route("/console/static/{name}", PublicPage(console, {"GET": _static_file})),
         Route("/console/approvals", Page(console, {"GET": approvals.show_all})),

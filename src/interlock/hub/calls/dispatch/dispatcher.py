@@ -197,7 +197,7 @@ class Dispatcher:
         else:
             # A server that is being stopped may still have private connections.
             connection = None if upstream.supervisor.stopped is not None else pool.private.get(key.name)
-        if connection is None or (not pool.modern and connection.connection.reopening is not None):
+        if connection is None or connection.connection.reopening is not None:
             self._background.begin(self._send_when_connected(call, plan, upstream, key), call)
         else:
             self._forward(call, plan, connection)
@@ -255,12 +255,13 @@ class Dispatcher:
 
     def _connection_key(self, exchange: Exchange, upstream: Upstream) -> ConnectionKey | None:
         """The private connection that a request takes, worked out once for each session; None for the shared one."""
-        session, share, modern = exchange.session, upstream.share, upstream.pool.modern
+        session, share, pool = exchange.session, upstream.share, upstream.pool
         if session is None:
-            if modern and share == "auto" and exchange.dialect.log_level is None:
+            if pool.modern and share == "auto" and exchange.dialect.log_level is None:
                 return None
             return upstream.key_for(exchange)
-        known, keys = (upstream.id, share, modern, session.log_level), session.connection_keys
+        eras = (pool.modern, pool.may_take_handshake)
+        known, keys = (upstream.id, share, eras, session.log_level), session.connection_keys
         if known not in keys:
             if len(keys) >= MOST_KEYS:
                 keys.clear()

@@ -1,0 +1,145 @@
+"""The models of clients that are hosts: they answer inferences of servers that no model of the hub is routed to.
+
+Only a client that selected the feature set is asked, and only for an agent for which a person enabled it. Budgets of
+the server hold as for the hub's own models. The messages are judged before they leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from interlock.host.models.model import Chunk, Finished, Prompt, TextDelta
+from interlock.hub.app import HubApp
+from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.connection import LiveConnection
+from interlock.judge.results import made_visible
+from interlock.protocols.mcpl.capabilities import INFERENCE, MODEL_INFO
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.inference import InferenceRequest, InferenceResult, ModelInfo
+from interlock.wire.errors import Fault
+
+METHOD: Final = "inference/request"
+INFO: Final = "model/info"
+ANSWER_S: Final = 600.0
+MOST_CHUNKS: Final = 100_000
+UNNAMED: Final = "the client's model"
+
+
+class HostModels:
+    """Finds clients whose model may be asked."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+
+    def model(self, live: LiveConnection, asked: InferenceRequest, agents: tuple[str, ...]) -> HostModel | None:
+        """The model of the client whose conversation the server names, or of the newest; None if there is none."""
+        hosts = self._hub_app.live.hosts
+        found: ClientHost | None = None
+        for host in (each for agent in agents for each in hosts.for_agent(agent)):
+            name = host.name(live.server, asked.feature_set)
+            if not hosts.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(host, METHOD, name):
+                continue
+            if asked.conversation_id in host.conversations:
+                return HostModel(self._hub_app, live, host, asked)
+            found = found or host
+        return None if found is None else HostModel(self._hub_app, live, found, asked)
+
+    def for_info(self, live: LiveConnection) -> ClientHost | None:
+        """A client that tells a server of its model; None if there is none."""
+        hosts = self._hub_app.live.hosts
+        for agent in hosts.agents if live.agent is None else [live.agent]:
+            for host in hosts.for_agent(agent):
+                rights = hosts.rights(host, live)
+                if rights.active.grant.allows(MODEL_INFO) and hosts.reachable(host, INFO):
+                    return host
+        return None
+
+    async def info(self, host: ClientHost) -> ModelInfo:
+        """A client's word on its model."""
+        return decode(ModelInfo, await self._hub_app.live.hosts.requests.ask(host.key, INFO, None, b"{}"), "result")
+
+
+class HostModel:
+    """The model of one client, asked by one server (`host.models.model.Model`)."""
+
+    def __init__(self, hub_app: HubApp, live: LiveConnection, host: ClientHost, asked: InferenceRequest) -> None:
+        self._hub_app = hub_app
+        self._live = live
+        self._asked = asked
+        self.host = host
+        self.info = ModelInfo(UNNAMED)
+
+    @property
+    def agent(self) -> str:
+        """The agent whose client it is."""
+        return self.host.principal.id
+
+    def check_allowed(self) -> None:
+        """Refuse an answer for a server that may no longer have it. Raises FEATURE_SET_DISABLED."""
+        if not self._hub_app.live.hosts.allows(self.host, self._live, INFERENCE, self._asked.feature_set):
+            raise Fault("FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": self._asked.feature_set})
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+        """The client's answer, in its chunks where the server wants them. Raises a `Fault`."""
+        name = self.host.name(self._live.server, self._asked.feature_set)
+        params = await self._params(prompt, name)
+        self.check_allowed()
+        pieces: asyncio.Queue[str | None] = asyncio.Queue(MOST_CHUNKS)
+        asking = asyncio.ensure_future(
+            self._hub_app.live.hosts.requests.ask(
+                self.host.key, METHOD, name, params, timeout_s=ANSWER_S, on_chunk=partial(_put, pieces)
+            )
+        )
+        asking.add_done_callback(lambda _: _put(pieces, None))
+        written = ""
+        try:
+            while (piece := await pieces.get()) is not None:
+                written += piece
+                yield TextDelta(piece)
+            result = decode(InferenceResult, await asking, "result")
+        finally:
+            asking.cancel()
+        if not result.content.startswith(written):
+            raise Fault("UPSTREAM_ERROR", "the client's chunks are not its answer")
+        if rest := result.content[len(written) :]:
+            yield TextDelta(rest)
+        self.info = ModelInfo(result.model)
+        yield Finished(result.finish_reason, result.usage)
+
+    async def _params(self, prompt: Prompt, name: str) -> bytes:
+        """The server's request with the client's names, without hidden text and what its results would be masked of."""
+        masker = self._hub_app.inference_hooks.maskers().get(self._live.server)
+        messages = msgspec.to_builtins(self._asked.messages)
+
+        def judged() -> Any:
+            return made_visible(messages if masker is None else masker.mask_value(messages)[0])
+
+        said: dict[str, Any] = {
+            "featureSet": name,
+            "messages": await self._hub_app.judging.elsewhere(judged),
+            "stream": self._asked.stream,
+            "preferences": {"maxTokens": prompt.max_tokens},
+        }
+        if prompt.temperature is not None:
+            said["preferences"]["temperature"] = prompt.temperature
+        own = self.host.conversations.get(self._asked.conversation_id or "")
+        if own is not None:
+            said["conversationId"] = own
+        return msgspec.json.encode(said)
+
+    async def drain(self) -> None:
+        """The client is its own."""
+
+    async def close(self) -> None:
+        """The client is its own."""
+
+
+def _put(pieces: asyncio.Queue[str | None], piece: str | None) -> None:
+    if pieces.full():
+        pieces.get_nowait()
+    pieces.put_nowait(piece)

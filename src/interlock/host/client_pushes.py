@@ -1,0 +1,136 @@
+"""Events for clients that are hosts: pushed to them as `push/event`, judged, labelled, and each once.
+
+An event was taken, deduplicated and judged by `[live.rules]` before (`hub/live/intake.py`). It is pushed when it wakes
+its agent and a client of that agent selected the feature set and listens; until then it waits, as for any agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.events import EventFilter, SubscriberTask
+from interlock.events.types import AgentWoken, Delivery
+from interlock.hub.app import HubApp
+from interlock.hub.live.client_hosts import ClientHost
+from interlock.hub.live.events import Pending
+from interlock.hub.live.judged_injections import judged
+from interlock.judge.results import made_visible
+from interlock.protocols.mcpl.capabilities import PUSH
+from interlock.protocols.mcpl.content import Blocks
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.events import PushResult
+from interlock.protocols.mcpl.hooks import Injection
+from interlock.protocols.mcpl.injections import Sourced
+from interlock.wire.errors import Fault
+
+METHOD: Final = "push/event"
+MOST_BYTES: Final = 128 * 1024
+MOST_EVENTS: Final = 16
+"""Events that are taken from the store at a time. Each is a request of its own."""
+
+
+class ClientPushes:
+    """Pushes events to the clients of one hub that are hosts (`hub.live.client_hosts.HostListener`)."""
+
+    def __init__(self, hub_app: HubApp) -> None:
+        self._hub_app = hub_app
+        self._wakes: SubscriberTask | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """By agent."""
+
+    def start(self) -> None:
+        """Push events from now on, also those that an earlier run left."""
+        subscription = self._hub_app.bus.subscribe(EventFilter.of(AgentWoken), 1024)
+        self._wakes = SubscriberTask(subscription, self._on_wakes)
+        self._hub_app.live.hosts.follow_with(self)
+
+    async def close(self) -> None:
+        """Push no more."""
+        if self._wakes is not None:
+            await self._wakes.close()
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def on_host(self, agent: str) -> None:
+        """A client of an agent may take events now."""
+        config, deliveries = self._hub_app.config, self._hub_app.live.deliveries
+        taken = bool(config.models) and any(table.agent == agent for table in config.channels.values())
+        # The conversations of [channels] have the events of their agents.
+        if agent not in self._running and not taken and deliveries.is_woken(agent):
+            task = self._running[agent] = asyncio.ensure_future(self._run(agent))
+            task.add_done_callback(lambda _: self._running.pop(agent, None))
+
+    async def _on_wakes(self, batch: Sequence[Delivery]) -> None:
+        for event in batch:
+            # A gap names nobody, so everybody is looked after.
+            agents = [event.agent] if isinstance(event, AgentWoken) else self._hub_app.live.hosts.agents
+            for agent in agents:
+                self.on_host(agent)
+
+    async def _run(self, agent: str) -> None:
+        """Push the events of an agent to the newest of its clients that takes them."""
+        hosts, deliveries = self._hub_app.live.hosts, self._hub_app.live.deliveries
+        try:
+            for host in hosts.for_agent(agent):
+                while deliveries.is_woken(agent) and (wanted := self._wanted(host)):
+                    events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, wanted)
+                    if not events or not await self._push_all(host, events):
+                        break
+        except Fault as fault:
+            self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {fault.message}"[:500])
+
+    def _wanted(self, host: ClientHost) -> set[tuple[str, str]]:
+        """The feature sets whose events a client takes now, with their servers."""
+        hosts = self._hub_app.live.hosts
+        return {
+            (live.server, name)
+            for live in hosts.connections(host)
+            for name in live.state.offer.feature_sets
+            if hosts.allows(host, live, PUSH, name) and hosts.reachable(host, METHOD, host.name(live.server, name))
+        }
+
+    async def _push_all(self, host: ClientHost, events: list[Pending]) -> bool:
+        """Push events one after the other. Those after one that did not arrive wait again."""
+        for place, event in enumerate(events):
+            try:
+                await self._push(host, event)
+            except Fault as fault:
+                left = events[place:] if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT") else events[place + 1 :]
+                self._record(host, event, "failed", f"{fault.name}: {fault.message}"[:500])
+                if left:
+                    await self._hub_app.live.deliveries.put_back(event.agent, left)
+                return False
+        return True
+
+    async def _push(self, host: ClientHost, event: Pending) -> None:
+        hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()
+        content = msgspec.convert(event.content, Blocks, strict=False)
+        origin = {key: value for key, value in event.origin.items() if key != "dev.interlock/server"}
+        sourced = Sourced(event.server, Injection(event.feature_set, "beforeUser", content, origin))
+        checked = await self._hub_app.judging.elsewhere(lambda: judged([sourced], maskers))
+        if not checked.kept or (event.server, event.feature_set) not in self._wanted(host):
+            raise Fault("UPSTREAM_UNAVAILABLE", "the client no longer takes this event")
+        injection = checked.kept[0].injection
+        name = host.name(event.server, event.feature_set)
+        params = {
+            "featureSet": name,
+            "eventId": event.event if host.bare else f"{event.server}/{event.event}"[:256],
+            "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat(),
+            "origin": {**injection.metadata, "dev.interlock/server": event.server},
+            "payload": {"content": injection.content},
+        }
+        if event.tags:
+            params["tags"] = made_visible(list(event.tags))
+        answer = await hosts.requests.ask(host.key, METHOD, name, msgspec.json.encode(params))
+        said = decode(PushResult, answer, "result")
+        self._record(host, event, "accepted" if said.accepted else "declined", said.reason or "")
+
+    def _record(self, host: ClientHost, event: Pending, outcome: str, reason: str) -> None:
+        self._hub_app.journal.live_passed(event.server, host.principal.id, METHOD, event.event, outcome, reason)

@@ -1,0 +1,142 @@
+"""The passphrase for approvals: a proof of a person that a program of the same user does not have.
+
+The store has its scrypt hash alone. Attempts are made one at a time, and wrong ones are limited for all callers
+together, so that many at once try no more than one. A hub that needs a passphrase refuses approvals without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+import unicodedata
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.config.value_types import PassphraseUse
+from interlock.store import Collection, Mirror, Store
+from interlock.wire.errors import Fault
+
+SHORTEST: Final = 8
+MAX_WRONG: Final = 5
+WINDOW_S: Final = 15 * 60.0
+"""At most so many wrong attempts in this time."""
+MAX_WAITING: Final = 8
+_ID: Final = "approvals"
+_COST: Final = 2**15
+_BLOCK: Final = 8
+
+
+class StoredPassphrase(msgspec.Struct, frozen=True):
+    """The hash of a passphrase, with what was mixed into it."""
+
+    id: str
+    salt: str
+    hash: str
+    cost: int
+    block: int
+    set_at: datetime
+
+
+PASSPHRASES: Final = Collection("passphrases", StoredPassphrase, key="id")
+
+
+class Passphrase:
+    """The passphrase of one hub. `use` says what the configuration wants. It reads the machine's clock."""
+
+    def __init__(self, use: Callable[[], PassphraseUse], clock: Callable[[], float] = time.monotonic) -> None:
+        self._use = use
+        self._clock = clock
+        self._wrong: deque[float] = deque()
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._store: Store | None = None
+        self._mirror: Mirror[StoredPassphrase] | None = None
+
+    async def start(self, store: Store) -> None:
+        """Load it, and follow changes of other nodes."""
+        self._store = store
+        self._mirror = await store.mirror(PASSPHRASES)
+
+    @property
+    def needed(self) -> bool:
+        """Whether an approval needs a passphrase."""
+        use = self._use()
+        return use == "required" or (use == "if-set" and self._stored is not None)
+
+    async def demand(self, given: str) -> None:
+        """Pass if no passphrase is needed or this one is right.
+
+        Raises PASSPHRASE_REQUIRED for none, ACCESS_DENIED for a wrong one, and RATE_LIMITED after several.
+        """
+        if self.needed:
+            await self._check(given)
+
+    async def set(self, new: str, current: str) -> None:
+        """Set the passphrase, or another one in its place."""
+        if len(new) < SHORTEST:
+            raise Fault("INVALID_PARAMS", f"a passphrase has at least {SHORTEST} characters")
+        if self._stored is not None:
+            await self.demand(current)
+        salt = secrets.token_bytes(16)
+        hashed = await asyncio.to_thread(_scrypt, new, salt, _COST, _BLOCK)
+        value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), _COST, _BLOCK, datetime.now(UTC))
+        assert self._store is not None, "the hub has started"
+        async with self._store.transaction() as change:
+            change.put(PASSPHRASES, value)
+
+    async def remove(self, current: str) -> None:
+        """Remove the passphrase."""
+        if self._stored is None:
+            raise Fault("NOT_FOUND", "no passphrase is set")
+        await self.demand(current)
+        assert self._store is not None, "the hub has started"
+        async with self._store.transaction() as change:
+            change.delete(PASSPHRASES, _ID)
+
+    @property
+    def _stored(self) -> StoredPassphrase | None:
+        return None if self._mirror is None else self._mirror.get(_ID)
+
+    async def _check(self, given: str) -> None:
+        if not given:
+            raise Fault("PASSPHRASE_REQUIRED", "this needs the passphrase of the hub")
+        if self._waiting >= MAX_WAITING:
+            raise Fault("RATE_LIMITED", "too many attempts at once", retry_after_ms=1000)
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await self._check_in_turn(given)
+        finally:
+            self._waiting -= 1
+
+    async def _check_in_turn(self, given: str) -> None:
+        now = self._clock()
+        while self._wrong and now - self._wrong[0] >= WINDOW_S:
+            self._wrong.popleft()
+        if len(self._wrong) >= MAX_WRONG:
+            left_ms = int((self._wrong[0] + WINDOW_S - now) * 1000) + 1
+            message = f"{MAX_WRONG} wrong passphrases; nothing is approved for a while"
+            raise Fault("RATE_LIMITED", message, retry_after_ms=left_ms)
+        stored = self._stored
+        if stored is None:
+            hint = "set it: `interlock approvals passphrase`"
+            raise Fault("PASSPHRASE_REQUIRED", "this hub needs a passphrase, and none is set", hint=hint)
+        # Counted before it is checked: who gives up meanwhile has made an attempt too.
+        self._wrong.append(now)
+        hashed = await asyncio.to_thread(_scrypt, given, bytes.fromhex(stored.salt), stored.cost, stored.block)
+        if not hmac.compare_digest(hashed, bytes.fromhex(stored.hash)):
+            raise Fault("ACCESS_DENIED", "the passphrase is wrong")
+        self._wrong.remove(now)
+
+
+def _scrypt(text: str, salt: bytes, cost: int, block: int) -> bytes:
+    """Takes a tenth of a second and 32 MB, so it runs in a thread."""
+    plain = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(plain, salt=salt, n=cost, r=block, p=1, maxmem=256 * cost * block, dklen=32)

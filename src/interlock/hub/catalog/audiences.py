@@ -1,0 +1,67 @@
+"""Audiences: who has a tool that not everybody has.
+
+A server may offer tools only to clients that declare a capability, and others only on one private connection. Each
+such tool names its audiences. An audience is a set of declared capabilities, or a private connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from interlock.hub.catalog.items import Tool
+from interlock.protocols.mcp.capabilities import ClientCapabilities
+from interlock.wire.errors import Fault
+
+DECLARES: Final = "declares:"
+_TASKS: Final[dict[str, object]] = {"requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}}
+
+
+def declared_audience(capabilities: ClientCapabilities) -> str:
+    """The audience of all clients that declare the same; empty for those that declare nothing of it."""
+    if not capabilities.answers_servers:
+        return ""
+    declared = {
+        "elicitation.form": capabilities.elicitation_form,
+        "elicitation.url": capabilities.elicitation_url,
+        "roots": capabilities.roots,
+        "sampling": capabilities.sampling,
+        "sampling.tools": capabilities.sampling_tools,
+        "tasks": capabilities.hosts_tasks,
+    }
+    return DECLARES + ",".join(name for name, said in declared.items() if said)
+
+
+def capabilities_of(audience: str) -> bytes:
+    """The capabilities that the clients of an audience declare."""
+    said: dict[str, dict[str, object]] = {}
+    for name in audience.removeprefix(DECLARES).split(","):
+        capability, _, feature = name.partition(".")
+        features = said.setdefault(capability, dict(_TASKS) if capability == "tasks" else {})
+        if feature:
+            features[feature] = {}
+    return msgspec.json.encode(said)
+
+
+def has(tool: Tool, audiences: Iterable[str]) -> bool:
+    """Whether a caller of these audiences has a tool."""
+    return tool.only_for is None or not tool.only_for.isdisjoint(audiences)
+
+
+def refused(tool: Tool, name: str) -> Fault | None:
+    """Why a caller without the tool cannot call it; None where the tool is no business of others."""
+    assert tool.only_for is not None
+    sets = [frozenset(each.removeprefix(DECLARES).split(",")) for each in tool.only_for if each.startswith(DECLARES)]
+    if not sets:
+        return None
+    needed = frozenset.intersection(*sets) or min(sets, key=len)
+    message = f"{name[:200]} is offered only to clients that declare {', '.join(sorted(needed))}"
+    hint = "use a client that declares it, or another tool"
+    return Fault("MISSING_CAPABILITY", message, hint=hint, data={"requiredCapabilities": _as_object(needed)})
+
+
+def _as_object(names: frozenset[str]) -> dict[str, object]:
+    said: dict[str, object] = msgspec.json.decode(capabilities_of(DECLARES + ",".join(sorted(names))))
+    return said

@@ -1,0 +1,162 @@
+"""Answers the methods of MCPL that hosts send, for clients that are hosts themselves: the hub is their server.
+
+Each method reaches the servers behind the hub that the client selected, with the checks, the judgement and the records
+of the hub's own conversations. Refusals have MCPL's codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
+from interlock.hub.calls.call import Caller
+from interlock.hub.handlers.client_hooks import ClientHookHandler
+from interlock.hub.journal import Journal
+from interlock.hub.live.client_channels import ClientChannels
+from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_inference import ClientInferences
+from interlock.hub.live.inference_hooks import InferenceHooks
+from interlock.hub.sessions.session import Exchange, Session
+from interlock.hub.tool_search.recorded_requests import RecordedRequests
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.feature_sets import Receipt
+from interlock.protocols.mcpl.inference import InferenceChunk
+from interlock.protocols.mcpl.live import ANSWER
+from interlock.protocols.mcpl.methods import METHODS, find
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Notification
+
+UPDATE: Final = "featureSets/update"
+MANIFEST: Final = "mcpl/manifest"
+CHUNK: Final = "inference/chunk"
+MOST_RUNNING: Final = 64
+"""Notifications of clients that are being passed on."""
+
+Answering = Callable[[ClientHost, bytes], Awaitable[object]]
+
+
+class HostMethods:
+    """The methods for clients that are hosts."""
+
+    def __init__(
+        self,
+        hosts: ClientHosts,
+        hooks: InferenceHooks,
+        client_hooks: ClientHookHandler,
+        requests: RecordedRequests,
+        background: BackgroundTasks,
+        journal: Journal,
+    ) -> None:
+        self._client_hooks = client_hooks
+        self._hosts = hosts
+        self._requests = requests
+        self._background = background
+        self._notified = BackgroundTasks()
+        inferences = ClientInferences(hosts, hooks)
+        channels = self._channels = ClientChannels(hosts, journal)
+        self._served: dict[str, Answering] = {
+            "context/beforeInference": inferences.before,
+            "context/afterInference": inferences.after,
+            "inference/lifecycle": inferences.lifecycle,
+            "state/rollback": channels.roll_back,
+            "channels/list": channels.listed,
+            "channels/open": channels.open,
+            "channels/close": channels.close,
+            "channels/publish": channels.publish,
+            "channels/outgoing/chunk": channels.chunk,
+            "channels/outgoing/complete": channels.complete,
+            "channels/typing": channels.typing,
+            "channels/acknowledge": channels.acknowledge,
+        }
+
+    @property
+    def methods(self) -> dict[str, Serve]:
+        """The methods of this handler."""
+        served = [name for name in self._served if METHODS[name].kind != "notification"]
+        return dict.fromkeys((UPDATE, MANIFEST, ANSWER, *served), self._serve)
+
+    def on_session_opened(self, session: Session) -> None:
+        """A client may be a host."""
+        self._hosts.join(session)
+
+    def on_session_ended(self, session: Session) -> None:
+        """A client is gone, and what it selected with it."""
+        self._hosts.leave(session)
+
+    def on_notification(self, caller: Caller, session: Session | None, said: Notification) -> None:
+        """Take a notification of MCPL. One that cannot be read or may not be sent has no answer, and is dropped."""
+        host = self._hosts.known(caller, session) if said.method in METHODS else None
+        if host is None:
+            return
+        try:
+            find(said.method, "host", host.dialect, notification=True)
+            if said.method == UPDATE:
+                self._update(host, said.params, request=False)
+            elif said.method == CHUNK:
+                self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
+            elif said.method in self._served and len(self._notified) < MOST_RUNNING:
+                self._requests.count(caller)
+                self._notified.begin(self._take(self._served[said.method], host, said.params), None)
+        except Fault:
+            return
+
+    def _serve(self, exchange: Exchange, caller: Caller) -> None:
+        host = self._hosts.of(exchange, caller)
+        if host is None:
+            self._serve_other(exchange, caller)
+            return
+        try:
+            method, params = exchange.request.method, exchange.request.params
+            if method == ANSWER:
+                self._hosts.requests.on_answer(str(host.key), params)
+                _answer(exchange, {"taken": True})
+                return
+            find(method, "host", host.dialect, notification=False)
+            self._requests.count(caller)
+            if method == UPDATE:
+                _answer(exchange, self._update(host, params, request=True))
+            elif method == MANIFEST:
+                _answer(exchange, self._hosts.manifest(host))
+            else:
+                self._background.begin(self._run(exchange, host, self._served[method]), exchange)
+        except Fault as fault:
+            _refuse(exchange, fault)
+
+    def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
+        receipt = self._hosts.update(host, params, request=request)
+        if len(self._notified) < MOST_RUNNING:
+            self._notified.begin(self._channels.register(host), None)
+        return receipt
+
+    def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
+        """Answer a client that is no host: its hooks may tell of its turns."""
+        serve = self._client_hooks.methods.get(exchange.request.method)
+        if serve is None:
+            raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a client that agreed on MCPL")
+        serve(exchange, caller)
+
+    async def _run(self, exchange: Exchange, host: ClientHost, serve: Answering) -> None:
+        try:
+            _answer(exchange, await serve(host, exchange.request.params))
+        except Fault as fault:
+            _refuse(exchange, fault)
+
+    async def _take(self, serve: Answering, host: ClientHost, params: bytes) -> None:
+        try:
+            await serve(host, params)
+        except Fault:
+            return  # A notification has no answer; the servers' parts are recorded.
+
+
+def _answer(exchange: Exchange, result: object) -> None:
+    members = msgspec.to_builtins(result)
+    if exchange.dialect.modern:
+        members = {"resultType": "complete", **members}
+    exchange.result(msgspec.json.encode(members))
+
+
+def _refuse(exchange: Exchange, fault: Fault) -> None:
+    exchange.pass_failure(fault.render(ErrorDialect.MCPL))

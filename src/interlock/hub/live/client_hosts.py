@@ -1,0 +1,374 @@
+"""Clients that are hosts of MCPL themselves: what the hub offers each, and what each selected of that.
+
+A client is offered the feature sets that a person enabled for its agent, under the names of `protocols.mcpl.between`.
+It can only narrow them: what it did not select is off for it, and a set that the operator switches off is off at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks
+from interlock.hub.calls.call import Caller
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.connections import UPDATE, LiveConnections
+from interlock.hub.live.features import Features
+from interlock.hub.sessions.session import Exchange, Session, SessionCaller
+from interlock.protocols.mcp import dialect as mcp_dialect
+from interlock.protocols.mcpl import between, states
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, Update
+from interlock.protocols.mcpl.live import DELIVERY, LiveFilter
+from interlock.protocols.mcpl.manifests import ManifestChanged, revision_of
+from interlock.protocols.mcpl.methods import METHODS, read_params
+from interlock.protocols.mcpl.negotiation import UNSUPPORTED, Home, Offer, answer, read_offer
+from interlock.protocols.mcpl.policy import effective
+from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.uses import read_in
+from interlock.transports.live_requests import HostKey, HostRequests
+from interlock.wire.errors import Fault
+
+MAX_HOSTS: Final = 1_024
+"""Clients of the stateless era that are remembered. Those without a stream are forgotten first."""
+MAX_STREAMS: Final = 8
+"""Streams of one client for messages of servers."""
+MAX_IDS: Final = 1_024
+"""Conversations of one client whose own ids are remembered."""
+SETTLE_S: Final = 2.0
+
+Declared = Mapping[str, Mapping[str, Any]]
+Notify = Callable[[str, bytes], None]
+
+
+class ClientHost:
+    """One client that is a host: its offer, and what it selected."""
+
+    def __init__(self, key: HostKey, caller: SessionCaller, offer: Offer, home: Home, dialect: Dialect) -> None:
+        self.key = key
+        self.principal: Principal = caller.principal
+        self.owner = caller.owner
+        self.server = caller.view.server
+        """The only server that it sees; None for all."""
+        self.offer = offer
+        self.home = home
+        self.dialect = dialect
+        self.selection = Selection()
+        self.declared: Declared = {}
+        """The feature sets that it was shown."""
+        self.conversations: OrderedDict[str, str] = OrderedDict()
+        """Its own ids of conversations, by those that servers know."""
+        self.views: dict[str, tuple[tuple[object, ...], states.Connection]] = {}
+        """By server: its rights with this client, and what they were worked out from."""
+
+    @property
+    def bare(self) -> bool:
+        """Whether it sees one server alone, under the server's own names."""
+        return self.server is not None
+
+    def name(self, server: str, feature: str) -> str:
+        """Its name for a server's feature set."""
+        return between.qualified(server, feature, bare=self.bare)
+
+    def selected(self, server: str, feature: str) -> bool:
+        """Whether it selected a feature set of a server that it sees."""
+        return self.server in (None, server) and self.name(server, feature) in self.selection.enabled
+
+    def can(self, path: str) -> bool:
+        """Whether the client offered a capability of hosts."""
+        return path in self.offer.paths
+
+    def conversation(self, id: str) -> str:
+        """The id of one of its conversations, as servers know it."""
+        known = between.private_id("conv", self.owner, id)
+        self.conversations[known] = id
+        self.conversations.move_to_end(known)
+        if len(self.conversations) > MAX_IDS:
+            self.conversations.popitem(last=False)
+        return known
+
+
+class HostListener(Protocol):
+    """Has something for clients that are hosts."""
+
+    def on_host(self, agent: str) -> None:
+        """A client of this agent may take messages of servers now."""
+
+
+class ClientHosts:
+    """All clients that are hosts, and the streams that those of the stateless era opened."""
+
+    def __init__(self, features: Features, connections: LiveConnections, access: Access) -> None:
+        self._features = features
+        self._connections = connections
+        self._access = access
+        self._hosts: OrderedDict[HostKey, ClientHost] = OrderedDict()
+        self._streams: dict[str, dict[object, tuple[LiveFilter, Notify]]] = {}
+        self.requests = HostRequests(self)
+        self._tasks = BackgroundTasks()
+        self._refreshing = False
+        self._listener: HostListener | None = None
+
+    def follow_with(self, listener: HostListener) -> None:
+        """Have a part of a higher layer hear of clients that may take messages."""
+        self._listener = listener
+
+    def on_active(self, host: ClientHost) -> None:
+        """A client selected something, or opened a stream, or is about to infer."""
+        if self._listener is not None and host.selection.enabled:
+            self._listener.on_host(host.principal.id)
+
+    # Negotiation
+
+    def offered(self, dialect: mcp_dialect.Dialect, caller: Caller) -> dict[str, object]:
+        """The capabilities that answer a client's offer, in its place; none for a client that made none."""
+        host = self._read(caller.path, dialect, caller)
+        return {} if host is None else answer(self.manifest(host), host.home)
+
+    def join(self, session: Session) -> None:
+        """A session was opened: its client may be a host."""
+        host = self._read(session, session.dialect, session.caller)
+        if host is not None:
+            host.declared = self._declared(host)
+            self._hosts[session] = host
+
+    def leave(self, key: HostKey) -> None:
+        """A session is over, or a client is forgotten."""
+        host = self._hosts.pop(key, None)
+        if host is not None:
+            self._count(host.principal.id)
+
+    def of(self, exchange: Exchange, caller: Caller) -> ClientHost | None:
+        """The client of a request; None for one that is no host."""
+        key: HostKey = _key(caller) if exchange.session is None else exchange.session
+        host = self._hosts.get(key)
+        if host is None and exchange.session is None:
+            host = self._read(key, exchange.dialect, caller)
+            if host is not None:
+                host.declared = self._declared(host)
+                self._remember(host)
+        return host
+
+    def known(self, caller: Caller, session: Session | None) -> ClientHost | None:
+        """The client of a notification, if it is a host."""
+        return self._hosts.get(_key(caller) if session is None else session)
+
+    def manifest(self, host: ClientHost) -> dict[str, object]:
+        """The hub's manifest for a client: what a person enabled for its agent, and nothing else."""
+        found = [live.state.offer for live, _ in self._available(host)]
+        return between.client_manifest(host.declared or self._declared(host), host.dialect, found)
+
+    # What is on
+
+    def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
+        """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""
+        said = read_params(METHODS[UPDATE], params)
+        assert isinstance(said, Update)
+        host.declared = self._declared(host)
+        declared = {name: read_in(name, each, host.dialect) for name, each in host.declared.items()}
+        host.selection = receive(host.selection, declared, said, host.dialect, request=request)
+        self._count(host.principal.id)
+        self.on_active(host)
+        return receipt(host.selection, declared)
+
+    def rights(self, host: ClientHost, live: LiveConnection) -> states.Connection:
+        """A server's rights with a client: those with its agent, as far as the client selected them."""
+        known = host.views.get(live.server)
+        basis = (live.state, host.selection, *self._features.basis(live.server))
+        if known is not None and len(known[0]) == len(basis) and all(map(_same, known[0], basis)):
+            return known[1]
+        offer = live.state.offer
+        mine = [name for name in offer.feature_sets if host.selected(live.server, name)]
+        policy = self._features.policy(live.server, offer.feature_sets, host.principal.id, only=mine)
+        if host.dialect is Dialect.V0_5:
+            refused = tuple(path for path in offer.paths if not host.selection.grant.allows(path))
+            policy = msgspec.structs.replace(policy, denied=(*policy.denied, *refused))
+        view = msgspec.structs.replace(live.state, active=live.state.active & effective(offer, policy))
+        host.views[live.server] = (basis, view)
+        return view
+
+    def connections(self, host: ClientHost) -> list[LiveConnection]:
+        """The connections to servers that this client may reach now."""
+        return [
+            live
+            for live in self._connections.of_agent(host.principal.id)
+            if host.server in (None, live.server) and self._access.reaches(host.principal, live.server)
+        ]
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents that have clients that are hosts."""
+        return sorted({host.principal.id for host in self._hosts.values()})
+
+    def for_agent(self, agent: str) -> Iterator[ClientHost]:
+        """The clients of an agent that are hosts, the newest first."""
+        for host in reversed(list(self._hosts.values())):
+            if host.principal.id == agent and host.selection.ready:
+                yield host
+
+    def reachable(self, host: ClientHost, method: str, feature: str | None = None) -> bool:
+        """Whether a client listens for a message of servers, as far as the hub can tell."""
+        if isinstance(host.key, str):
+            return any(wanted.wants(method, feature) for wanted, _ in self._streams.get(host.key, {}).values())
+        return not host.key.over and host.key.channel.open_streams > 0
+
+    def allows(self, host: ClientHost, live: LiveConnection, path: str, feature: str) -> bool:
+        """Whether a server may use a capability with a client by one of its feature sets now."""
+        if not self._access.reaches(host.principal, live.server) or not host.can(path):
+            return False
+        active = self.rights(host, live).active
+        return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
+
+    async def settled(self, host: ClientHost) -> None:
+        """Wait a little until the servers of a client were told which feature sets are on."""
+        for live in self.connections(host):
+            if len(live.updates):
+                await self._connections.settled(live.server, SETTLE_S)
+
+    def refresh(self) -> None:
+        """Feature sets may have changed: tell the clients for which they did."""
+        if self._hosts and not self._refreshing:
+            self._refreshing = True
+            self._tasks.begin(self._refresh(), None)
+
+    async def close(self) -> None:
+        """End everything under way."""
+        await self._tasks.close()
+
+    # Streams of the stateless era
+
+    def granted(self, caller: Caller, dialect: mcp_dialect.Dialect, wanted: LiveFilter | None) -> LiveFilter | None:
+        """The part of a stream that servers' messages may take; None for a client that is no host."""
+        if wanted is None or (known := self._hosts.get(_key(caller))) is None:
+            host = None if wanted is None else self._read(_key(caller), dialect, caller)
+            if host is None:
+                return None
+            host.declared = self._declared(host)
+            self._remember(host)
+        elif len(self._streams.get(str(known.key), {})) >= MAX_STREAMS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_STREAMS} streams for messages of servers are open")
+        return wanted
+
+    def open_stream(self, stream: object, caller: Caller, wanted: LiveFilter, notify: Notify) -> None:
+        """Send servers' messages on a stream that was acknowledged."""
+        self._streams.setdefault(_key(caller), {})[stream] = (wanted, notify)
+        host = self._hosts.get(_key(caller))
+        if host is not None:
+            self.on_active(host)
+
+    def close_stream(self, stream: object, caller: Caller) -> None:
+        """A stream is over."""
+        mine = self._streams.get(_key(caller), {})
+        mine.pop(stream, None)
+        if not mine:
+            self._streams.pop(_key(caller), None)
+
+    def deliver(self, owner: str, method: str, feature: str | None, params: bytes, id: str | None) -> bool:
+        """Send a message on a stream of a client; with an id it is a request. False if no stream takes it."""
+        for wanted, notify in self._streams.get(owner, {}).values():
+            if wanted.wants(method, feature):
+                named = {} if id is None else {"id": id}
+                notify(DELIVERY, msgspec.json.encode({"method": method, "params": msgspec.Raw(params), **named}))
+                return True
+        return False
+
+    def _read(self, key: HostKey, dialect: mcp_dialect.Dialect, caller: SessionCaller) -> ClientHost | None:
+        if not dialect.capabilities.live or caller.principal.kind not in ("agent", "service"):
+            return None
+        try:
+            found = read_offer(dialect.capabilities.raw)
+        except Fault:
+            return None
+        if found is None:
+            return None
+        host = ClientHost(key, caller, found[0], found[1], found[0].dialect)
+        host.dialect = between.spoken_with(found[0], [each for _, each in self._sets(host)])
+        return host
+
+    def _remember(self, host: ClientHost) -> None:
+        streamless = (key for key in self._hosts if isinstance(key, str) and key not in self._streams)
+        if sum(isinstance(key, str) for key in self._hosts) >= MAX_HOSTS:
+            gone = next(streamless, None)
+            if gone is None:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MAX_HOSTS} clients are hosts", retry_after_ms=5000)
+            self.leave(gone)
+        self._hosts[host.key] = host
+
+    def _available(self, host: ClientHost) -> list[tuple[LiveConnection, frozenset[str]]]:
+        """The servers of a client's agent, each with the feature sets that a person enabled for it."""
+        found = []
+        for live in self.connections(host):
+            offer = live.state.offer
+            supported = _supported(host.offer)
+            policy = self._features.policy(
+                live.server, offer.feature_sets, host.principal.id, supported=supported
+            )  # fmt: skip
+            found.append((live, frozenset(effective(offer, policy).enabled_sets)))
+        return found
+
+    def _sets(self, host: ClientHost) -> list[tuple[str, FeatureSet]]:
+        available = self._available(host)
+        return [(live.server, live.state.offer.feature_sets[name]) for live, on in available for name in sorted(on)]
+
+    def _declared(self, host: ClientHost) -> Declared:
+        """The feature sets of a client now. Those of a server that is away stay while they are enabled."""
+        try:
+            found: dict[str, Mapping[str, Any]] = dict(
+                between.declared(self._sets(host), host.dialect, bare=host.bare)
+            )  # fmt: skip
+        except Fault:
+            return {}
+        here = {live.server for live in self._connections.of_agent(host.principal.id)}
+        for name, said in host.declared.items():
+            server, _, feature = (host.server, "", name) if host.server is not None else name.partition(".")
+            if server not in here and self._features.enabled(server, host.principal.id, feature):
+                found.setdefault(name, said)
+        return found
+
+    async def _refresh(self) -> None:
+        # Changes that come together are told together.
+        await asyncio.sleep(0)
+        self._refreshing = False
+        for host in list(self._hosts.values()):
+            before, host.declared = host.declared, self._declared(host)
+            if before != host.declared:
+                self._tell(host, before)
+            await asyncio.sleep(0)
+
+    def _tell(self, host: ClientHost, before: Declared) -> None:
+        if host.dialect is Dialect.V0_5:
+            said = ManifestChanged(revision_of(self.manifest(host)), ("capabilities", "featureSets"))
+            self.requests.tell(host.key, "mcpl/manifestChanged", msgspec.json.encode(said))
+            return
+        added = {name: said for name, said in host.declared.items() if before.get(name) != said}
+        removed = [name for name in before if name not in host.declared]
+        change = msgspec.json.encode({"added": added, "removed": removed})
+        self.requests.tell(host.key, "featureSets/changed", change)
+
+    def _count(self, agent: str) -> None:
+        """Work out what the clients of an agent can do."""
+        hosts = [host for host in self._hosts.values() if host.principal.id == agent and host.selection.enabled]
+        self._features.host(agent, frozenset[str]().union(*(_supported(host.offer) for host in hosts)))
+
+
+def _supported(offer: Offer) -> frozenset[str]:
+    """The families of capabilities that a client offers, of those that a hub without a model lacks."""
+    return frozenset(family for family in UNSUPPORTED if any(_in(path, family) for path in offer.paths))
+
+
+def _in(path: str, family: str) -> bool:
+    return path == family or path.startswith(family + ".")
+
+
+def _key(caller: Caller) -> str:
+    return f"{caller.owner}\x1f{caller.path}"
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other

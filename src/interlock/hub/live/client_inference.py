@@ -1,0 +1,117 @@
+"""Inferences of clients that are hosts: the servers around them are asked by the hub, and their answers made one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.inference_hooks import Answer, InferenceHooks
+from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
+from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, OBSERVE, Dialect
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.hooks import (
+    AfterInference,
+    AfterInferenceResult,
+    BeforeInference,
+    BeforeInferenceResult,
+    Injection,
+    Lifecycle,
+)
+from interlock.protocols.mcpl.injections import Sourced, costs_of, within_bounds
+from interlock.protocols.mcpl.states import Connection
+from interlock.wire.errors import Fault
+
+REWRITTEN_BY = "dev.interlock/rewrittenBy"
+"""Member of the metadata of a rewritten answer: the feature sets that replaced it, in their order."""
+
+
+class ClientInference:
+    """An inference of a client (`hub.live.inference_hooks.Inference`). Its ids are those that servers know."""
+
+    def __init__(self, hosts: ClientHosts, host: ClientHost, said: BeforeInference) -> None:
+        self._hosts = hosts
+        self._host = host
+        self._channels = said.channels
+        self.principal = host.principal
+        self.around = msgspec.structs.replace(
+            said,
+            inference_id=private_id("inf", host.owner, said.inference_id),
+            conversation_id=host.conversation(said.conversation_id),
+            channels=None,
+        )
+
+    def rights(self, live: LiveConnection) -> Connection:
+        """A server's rights with the client."""
+        return self._hosts.rights(self._host, live)
+
+    def params(self, server: str) -> BeforeInference:
+        """The hook's params, with the channels that the client named."""
+        channels = channels_for(self._channels, server, bare=self._host.bare)
+        return msgspec.structs.replace(self.around, channels=channels)
+
+
+class ClientInferences:
+    """Answers the hooks of clients."""
+
+    def __init__(self, hosts: ClientHosts, hooks: InferenceHooks) -> None:
+        self._hosts = hosts
+        self._hooks = hooks
+
+    async def before(self, host: ClientHost, params: bytes) -> BeforeInferenceResult:
+        """Ask every server that the client selected, and make one answer of theirs."""
+        said = decode(BeforeInference, params)
+        await self._hosts.settled(host)
+        self._hosts.on_active(host)
+        inference = ClientInference(self._hosts, host, said)
+        if host.dialect is Dialect.V0_4:
+            self._hooks.tell(inference, "started", None)
+        bounded = within_bounds(await self._hooks.before(inference))
+        self._hooks.placed(inference, bounded.dropped, costs_of(placed for _, placed in bounded.kept))
+        injections = tuple(_labelled(host, sourced) for sourced, _ in bounded.kept)
+        first = next((host.name(each.server, each.feature_set) for each, _ in bounded.kept if each.feature_set), None)
+        return BeforeInferenceResult(first or self._any(host, OBSERVE), injections)
+
+    async def after(self, host: ClientHost, params: bytes) -> AfterInferenceResult:
+        """Show every server that the client selected the answer. Those that may replace it do so one after another."""
+        said = decode(AfterInference, params)
+        await self._hosts.settled(host)
+        around = BeforeInference(
+            said.inference_id, said.conversation_id, said.turn_index, said.user_message, said.model
+        )
+        inference = ClientInference(self._hosts, host, around)
+        try:
+            answer = await self._hooks.after(inference, Answer(said.assistant_message, said.usage))
+        except Fault:
+            self._hooks.tell(inference, "failed", said.usage)
+            raise
+        self._hooks.tell(inference, "completed", said.usage)
+        names = [host.name(server, feature or "") for server, feature in answer.rewritten_by]
+        if not names:
+            return AfterInferenceResult(self._any(host, AFTER_OBSERVE))
+        return AfterInferenceResult(names[-1], answer.text, {REWRITTEN_BY: names})
+
+    async def lifecycle(self, host: ClientHost, params: bytes) -> None:
+        """Pass on that an inference of a client began or ended (0.5)."""
+        said = decode(Lifecycle, params)
+        around = BeforeInference(said.inference_id, said.conversation_id or "", said.turn_index or 0, None, said.model)
+        self._hooks.tell(ClientInference(self._hosts, host, around), said.phase, said.usage)
+
+    def _any(self, host: ClientHost, path: str) -> str | None:
+        """A feature set of the client that uses a capability: an answer names one, also without a contribution."""
+        for live in self._hosts.connections(host):
+            active = self._hosts.rights(host, live).active
+            for name in active.enabled_sets:
+                if active.declared[name].covers(path):
+                    return host.name(live.server, name)
+        return None
+
+
+def _labelled(host: ClientHost, sourced: Sourced) -> Injection:
+    """An injection with its source, under the client's name for it."""
+    injection = sourced.injection
+    metadata = {**injection.metadata, "dev.interlock/server": sourced.server}
+    if sourced.feature_set:
+        metadata[FEATURE_SET] = host.name(sourced.server, sourced.feature_set)
+    namespace = injection.namespace if host.bare else f"{sourced.server}/{injection.namespace}"[:256]
+    return msgspec.structs.replace(injection, namespace=namespace, metadata=metadata)

@@ -1,0 +1,152 @@
+"""Finds the tools that a server offers only to some: to clients that declare capabilities, or on a private connection.
+
+The shared connection declares nothing, so its list has the tools for everybody. The hub asks a server once for each set
+of capabilities that a client declares when it lists: a server of the stateless era with one more request, one of the
+handshake era in a session that is closed again. Whoever declares less does not see what more would show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from interlock.client.connection import Connection
+from interlock.hub.catalog.audiences import capabilities_of
+from interlock.hub.upstreams.connection_owner import MOST_EARLY
+from interlock.hub.upstreams.connection_pool import ConnectionPool
+from interlock.hub.upstreams.connector import Connector
+from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.starts import Starts
+from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.messages import Request
+
+AGAIN_AFTER_S: Final = 60.0
+"""The hub asks again for a changed list at most this often, since each time may start a process."""
+
+
+class AudienceLists:
+    """Asks one server what it offers to some, and adds that to its lists."""
+
+    def __init__(
+        self,
+        current: CurrentSettings,
+        connector: Connector,
+        pool: ConnectionPool,
+        lists: Lists,
+        starts: Starts,
+        logs: Logs,
+    ) -> None:
+        self._current = current
+        self._connector = connector
+        self._pool = pool
+        self._lists = lists
+        self._starts = starts
+        self._logs = logs
+        self._asked: dict[str, tuple[frozenset[str], float, Connection]] = {}
+        """By audience, the list for everybody when it was asked for, when that was, and the shared connection then."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def unknown(self, audience: str) -> bool:
+        """Whether the server was not asked yet what it offers to an audience, or has changed since."""
+        shared = self._pool.shared
+        if shared is None or not self._lists.known:
+            return False
+        if audience in self._asking:
+            return True
+        asked = self._asked.get(audience)
+        if asked is None or asked[2] is not shared.connection:
+            return True
+        return asked[0] != self._lists.for_everybody and _now() - asked[1] > AGAIN_AFTER_S
+
+    async def ask(self, audience: str) -> None:
+        """Ask the server, and wait until its answer is in force. Simultaneous callers ask once."""
+        task = self._asking.get(audience)
+        if task is None:
+            task = self._asking[audience] = asyncio.create_task(self._ask(audience))
+            task.add_done_callback(lambda _: self._asking.pop(audience, None))
+        await asyncio.wait([task])
+
+    def stop(self) -> None:
+        """Ask no further: the server is not connected any more."""
+        for task in self._asking.values():
+            task.cancel()
+
+    async def _ask(self, audience: str) -> None:
+        shared = self._pool.shared
+        if shared is None:
+            return
+        everybody = self._lists.for_everybody
+        try:
+            listed = await self._listed(shared.connection, capabilities_of(audience))
+        except (Fault, TimeoutError) as cause:
+            reason = cause.message if isinstance(cause, Fault) else "no answer in time"
+            self._logs.add(self._current.id, "hub", f"its tools for clients that {audience} are unknown: {reason}")
+            listed = []
+        self._asked[audience] = (everybody, _now(), shared.connection)
+        await self._lists.set_for_some(audience, listed)
+
+    async def _listed(self, shared: Connection, capabilities: bytes) -> list[bytes]:
+        within_s = self._current.discovery_s
+        if not shared.peer.offers("tools"):
+            return []
+        if shared.modern:
+            listing = await shared.list_all("tools/list", timeout=within_s, declaring=capabilities)
+            return [bytes(item) for item in listing.items]
+        turn = self._starts.ask(0, called=False)
+        try:
+            await turn.granted
+            return await self._listed_by_session(capabilities, within_s)
+        finally:
+            turn.end()
+
+    async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:
+        listener = _ListingListener()
+        connection = await self._connector.listing(capabilities, listener)
+        listener.attach(connection)
+        try:
+            async with asyncio.timeout(within_s):
+                listing = await connection.list_all("tools/list", timeout=within_s)
+                if listener.changed:
+                    listing = await connection.list_all("tools/list", timeout=within_s)
+                return [bytes(item) for item in listing.items]
+        finally:
+            await connection.close()
+
+
+class _ListingListener:
+    """Refuses every request of a server that is only listed."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        """Whether the server said that its list changed."""
+        self._connection: Connection | None = None
+        self._early: list[Request] = []
+
+    def attach(self, connection: Connection) -> None:
+        """Answer on this connection, also requests that came already."""
+        self._connection = connection
+        early, self._early = self._early, []
+        for request in early:
+            self.on_request(request)
+
+    def on_request(self, request: Request) -> None:
+        if self._connection is not None:
+            fault = Fault("METHOD_NOT_FOUND", f"{request.method} is not served while the server is listed")
+            self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
+        elif len(self._early) < MOST_EARLY:
+            self._early.append(request)
+
+    def on_notification(self, method: str, params: bytes) -> None:
+        self.changed |= method == "notifications/tools/list_changed"
+
+    def on_log(self, stream: str, text: str) -> None:
+        pass
+
+    def on_closed(self, fault: Fault) -> None:
+        pass
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,96 @@
+"""The feature sets of many servers as those of one, for a client that is a host itself.
+
+A set's name is `server.set`, where the client sees one server alone the set's own. The ids of a client's conversations
+and inferences are unique at that client alone, so servers get digests that nobody else's ids can equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcpl.capabilities import AFTER_OBSERVE, MEANING_0_4, Dialect, meaning
+from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet
+from interlock.protocols.mcpl.hooks import ChannelContext
+from interlock.protocols.mcpl.negotiation import Offer
+from interlock.protocols.mcpl.uses import manifest, read_in
+
+FEATURE_SET: Final = "dev.interlock/featureSet"
+"""Member of an injection's metadata: the feature set that it came from, since an answer names but one."""
+
+
+def qualified(server: str, name: str, *, bare: bool) -> str:
+    """The name of a server's feature set for a client. Server ids have no dots."""
+    return name if bare else f"{server}.{name}"
+
+
+def declared(sets: Iterable[tuple[str, FeatureSet]], dialect: Dialect, *, bare: bool) -> dict[str, dict[str, Any]]:
+    """The declarations of servers' feature sets for a client, without those that its dialect cannot say."""
+    found = {qualified(server, each.name, bare=bare): _declaration(each, dialect) for server, each in sets}
+    return {name: said for name, said in found.items() if said["uses"] and not read_in(name, said, dialect).problem}
+
+
+def client_manifest(
+    sets: Mapping[str, Mapping[str, Any]], dialect: Dialect, offers: Iterable[Offer]
+) -> dict[str, object]:
+    """The hub's manifest for a client with these declarations of these servers."""
+    return manifest(sets, dialect, blocking=any(offer.blocking_after_hook for offer in offers))
+
+
+def spoken_with(client: Offer, sets: Iterable[FeatureSet]) -> Dialect:
+    """The dialect for a client: its own, or 0.4 where it knows the after-hook, which 0.5 lacks, and a set has one."""
+    after = AFTER_OBSERVE in client.paths or "afterInference" in _hooks(client)
+    return Dialect.V0_4 if after and any(AFTER_OBSERVE in found.needs for found in sets) else client.dialect
+
+
+def private_id(kind: str, owner: str, id: str) -> str:
+    """The id of a client's conversation or inference for servers: the same each time, and nobody else's."""
+    digest = hashlib.sha256("\x1f".join((kind, owner, id)).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{kind}_{digest[:32]}"
+
+
+def channels_for(context: ChannelContext | None, server: str, *, bare: bool) -> ChannelContext | None:
+    """The channels around a client's inference for one server: its own by its own names, others by the hub's."""
+    if context is None or bare:
+        return context
+    places = [
+        None if place is None else msgspec.structs.replace(place, channel_id=_own(place.channel_id, server))
+        for place in (context.incoming, context.default_outgoing)
+    ]
+    return ChannelContext(places[0], places[1], tuple(_own(name, server) for name in context.candidates))
+
+
+def _own(channel: str, server: str) -> str:
+    return channel.removeprefix(f"{server}/")
+
+
+def _hooks(client: Offer) -> Mapping[str, object]:
+    hooks = client.manifest.get("contextHooks")
+    return hooks if isinstance(hooks, Mapping) else {}
+
+
+def _declaration(found: FeatureSet, dialect: Dialect) -> dict[str, Any]:
+    uses = list(found.uses)
+    if dialect is Dialect.V0_4:
+        uses = list(dict.fromkeys(name for use in uses if (name := _in_0_4(use)) is not None))
+    said: dict[str, Any] = {"description": found.description, "uses": uses}
+    if found.scoped:
+        said["scoped"] = True
+    if found.scope_label is not None:
+        said["_meta"] = {SCOPE_LABEL: found.scope_label}
+    if found.rollback:
+        said["rollback"] = True
+    return said
+
+
+def _in_0_4(use: str) -> str | None:
+    """The name of 0.4 for a capability of 0.5; None where 0.4 has none."""
+    if meaning(use, Dialect.V0_4) is not None:
+        return use
+    for name, stands_for in MEANING_0_4.items():
+        if use in stands_for.needs | stands_for.may and meaning(name, Dialect.V0_4) is not None:
+            return name
+    return None

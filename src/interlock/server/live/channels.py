@@ -1,0 +1,131 @@
+"""The channels of a server (MCPL, Channels of Communication): registered with every host that enabled channels.
+
+The server keeps the list. A host gets the whole list when it first enables a feature set that uses channels, and then
+each change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from interlock.protocols.mcpl.channels import (
+    Changed,
+    Channel,
+    Incoming,
+    IncomingMessage,
+    IncomingResult,
+    ListResult,
+    Register,
+    RegisterResult,
+)
+from interlock.signatures import DefinitionError
+from interlock.transports.live_requests import HostKey, HostRequests
+from interlock.wire.errors import Fault
+
+T = TypeVar("T")
+
+log = logging.getLogger("interlock.server")
+
+REGISTER: Final = "channels/register"
+CHANGED: Final = "channels/changed"
+INCOMING: Final = "channels/incoming"
+
+
+class Channels:
+    """The channels of one server, and the hosts that know them."""
+
+    def __init__(self, requests: HostRequests) -> None:
+        self._requests = requests
+        self._known: dict[str, Channel] = {}
+        self._told: dict[HostKey, asyncio.Task[None]] = {}
+        """The hosts that got the list, each with the task that sends it what they do not know yet."""
+        self.refused: dict[str, str] = {}
+        """Why a host did not accept a channel, by the channel's id."""
+
+    def add(self, channel: Channel) -> None:
+        """Offer a channel. Raises DefinitionError if its id is taken."""
+        if channel.id in self._known:
+            raise DefinitionError(f"the channel {channel.id!r} exists already")
+        self._known[channel.id] = channel
+        self._tell(Changed(added=(channel,)))
+
+    def remove(self, id: str) -> None:
+        """Offer a channel no longer. Raises LookupError for one that does not exist."""
+        if self._known.pop(id, None) is None:
+            raise LookupError(f"no such channel: {id}")
+        self._tell(Changed(removed=(id,)))
+
+    def listed(self) -> ListResult:
+        """The answer to `channels/list`."""
+        return ListResult(tuple(self._known.values()))
+
+    def on_update(self, host: HostKey, *, enabled: bool) -> None:
+        """A host enabled or disabled channels."""
+        if not enabled:
+            self.leave(host)
+        elif host not in self._told:
+            self._told[host] = asyncio.ensure_future(self._register(host))
+
+    def on_stream(self, owner: str) -> None:
+        """A host of the stateless era opened a stream: only now it can be told of the channels."""
+        if owner in self._told:
+            self.leave(owner)
+            self.on_update(owner, enabled=True)
+
+    def leave(self, host: HostKey) -> None:
+        """A host is gone."""
+        task = self._told.pop(host, None)
+        if task is not None:
+            task.cancel()
+
+    async def incoming(self, messages: Iterable[IncomingMessage], hosts: Iterable[HostKey]) -> list[IncomingResult]:
+        """Deliver messages to hosts. Raises a `Fault` where a host refuses all of them."""
+        params = msgspec.json.encode(Incoming(tuple(messages)))
+        msgspec.json.decode(params, type=Incoming)  # messages that no host could take fail here
+        answers: list[IncomingResult] = []
+        for host in hosts:
+            await asyncio.wait([self._told[host]])
+            said = await self._requests.ask(host, INCOMING, None, params)
+            answers.append(_read(IncomingResult, said))
+        return answers
+
+    @property
+    def hosts(self) -> tuple[HostKey, ...]:
+        """The hosts that know the channels."""
+        return tuple(self._told)
+
+    async def _register(self, host: HostKey) -> None:
+        if not self._known:
+            return
+        try:
+            params = msgspec.json.encode(Register(tuple(self._known.values())))
+            results = _read(RegisterResult, await self._requests.ask(host, REGISTER, None, params)).results
+        except Fault as fault:
+            log.warning("%s: the host answered: %s", REGISTER, fault.message)
+            return
+        for result in results:
+            if result.accepted:
+                self.refused.pop(result.id, None)
+            else:
+                self.refused[result.id] = result.reason or "not accepted"
+
+    async def _after(self, before: asyncio.Task[None], host: HostKey, change: Changed) -> None:
+        """Send a change after everything that the host was sent before."""
+        await asyncio.wait([before])
+        self._requests.tell(host, CHANGED, msgspec.json.encode(change))
+
+    def _tell(self, change: Changed) -> None:
+        for host, before in list(self._told.items()):
+            self._told[host] = asyncio.ensure_future(self._after(before, host, change))
+
+
+def _read(kind: type[T], answer: bytes) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.MsgspecError as cause:
+        raise Fault("UPSTREAM_ERROR", f"the host's answer: {cause}") from None

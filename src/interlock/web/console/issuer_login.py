@@ -1,0 +1,180 @@
+"""Login to the console at an issuer of `[hub.oauth]`: the authorization code flow with PKCE.
+
+The person gets the rights of the access token, as with the admin API. The hub keeps nothing of a login under way: the
+browser has it, sealed, in a cookie, so a callback counts only in the browser that began the login.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from interlock.client.oauth.endpoints import Endpoints
+from interlock.config.settings import Issuer
+from interlock.hub.auth.oauth.token_authentication import TokenAuthentication
+from interlock.hub.auth.principals import Principal
+from interlock.protocols.oauth.authorization import AuthorizationRequest, authorization_request, code_of
+from interlock.protocols.oauth.clients import ClientSettings, RegisteredClient, known_client
+from interlock.protocols.oauth.metadata import ServerMetadata
+from interlock.protocols.oauth.tokens import as_client, code_request, read_tokens
+from interlock.transports.requests.pending_authentication import AuthenticationPending
+from interlock.transports.resolving import Resolver
+from interlock.web.console.login import HOME, Login
+from interlock.web.console.page import LOGIN, Console, host_of
+from interlock.web.console.rendering import render
+from interlock.wire.encryption import Encryption
+from interlock.wire.errors import Fault
+
+CALLBACK: Final = f"{LOGIN}/callback"
+BEGIN: Final = f"{LOGIN}/issuer"
+LASTS: Final = timedelta(minutes=10)
+METADATA_S: Final = 300.0
+MAX_COOKIE: Final = 4096
+
+
+class Began(msgspec.Struct, frozen=True):
+    """A login under way, as the browser's cookie has it."""
+
+    request: AuthorizationRequest
+    expires: datetime
+
+
+class IssuerLogin:
+    """The logins of one console at issuers."""
+
+    def __init__(self, console: Console, login: Login) -> None:
+        self._console = console
+        self._login = login
+        self._resolver = Resolver()
+        self._encryption = Encryption(console.hub_app.keys.derived(b"console login"))
+        self._metadata: dict[str, tuple[float, ServerMetadata]] = {}
+        """Of issuers in the configuration, and when each was read."""
+
+    async def begin(self, request: Request, form: dict[str, str]) -> Response:
+        """Send the browser to the issuer. A page does it, since the policy of pages forbids forms to other sites."""
+        self._login.demand_https(request)
+        self._login.demand_attempt(request)
+        oauth, issuer = self._issuer(form.get("issuer", ""))
+        local = self._console.is_local(request)
+        try:
+            metadata, client = await self._discovered(issuer)
+            back = f"{'http' if local else 'https'}://{host_of(request)}{CALLBACK}"
+            scopes = tuple(issuer.scopes)
+            asked = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
+        except Fault as fault:
+            return await self._login.refuse(request, fault)
+        values: dict[str, object] = {"url": asked.url, "at": urlsplit(asked.url).netloc, "person": ""}
+        response = HTMLResponse(await render("login_issuer.html", values))
+        began = Began(msgspec.structs.replace(asked, url=""), self._console.hub_app.access.now() + LASTS)
+        response.set_cookie(
+            _cookie(local),
+            self._sealed(began, host_of(request)),
+            max_age=int(LASTS.total_seconds()),
+            path="/",
+            secure=not local,
+            httponly=True,
+            # The issuer sends the browser back from another site, without cookies that are `strict`.
+            samesite="lax",
+        )
+        return response
+
+    async def finish(self, request: Request, form: dict[str, str]) -> Response:
+        """Redeem the code that the issuer gave to this browser."""
+        self._login.demand_attempt(request)
+        local = self._console.is_local(request)
+        try:
+            began = self._opened(request.cookies.get(_cookie(local), ""), host_of(request))
+            principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
+        except Fault as fault:
+            response = await self._login.refuse(request, fault)
+        else:
+            # A redirect from here would still count as one of the other site, and the new cookie would stay behind.
+            page = HTMLResponse(await render("logged_in.html", {"home": HOME, "person": ""}))
+            response = self._login.open_session(request, principal, "token", page)
+        response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
+        return response
+
+    def _issuer(self, named: str) -> tuple[TokenAuthentication, Issuer]:
+        oauth = self._console.hub_app.oauth
+        for issuer in () if oauth is None else oauth.settings.every:
+            if oauth is not None and issuer.console_client_id is not None and issuer.issuer == named:
+                return oauth, issuer
+        raise Fault("ACCESS_DENIED", "people do not log in to this console at that issuer")
+
+    async def _discovered(self, issuer: Issuer) -> tuple[ServerMetadata, RegisteredClient]:
+        """The issuer's endpoints, and the hub as its client."""
+        name = issuer.issuer or ""
+        read_at, metadata = self._metadata.get(name, (0.0, None))
+        if metadata is None or time.monotonic() > read_at + METADATA_S:
+            metadata = await self._endpoints(name).server(name)
+            if metadata is None:
+                raise Fault("UPSTREAM_ERROR", f"{name} publishes no metadata")
+            self._metadata[name] = (time.monotonic(), metadata)
+        secret = None
+        if issuer.console_secret_env is not None and not (secret := os.environ.get(issuer.console_secret_env)):
+            raise Fault("UPSTREAM_ERROR", f"the hub has no client secret: ${issuer.console_secret_env} is not set")
+        settings = ClientSettings(client_id=issuer.console_client_id, client_secret=secret, issuer=name)
+        client = known_client(settings, metadata)
+        assert client is not None
+        return metadata, client
+
+    async def _principal(self, began: Began, callback: str) -> Principal:
+        code = code_of(began.request, callback)
+        oauth, issuer = self._issuer(began.request.issuer)
+        metadata, client = await self._discovered(issuer)
+        if metadata.token_endpoint is None:
+            raise Fault("UPSTREAM_ERROR", f"{began.request.issuer} has no token endpoint")
+        fields = code_request(began.request, code, oauth.resource.base)
+        answer = await self._endpoints(metadata.issuer).token(metadata.token_endpoint, as_client(fields, client))
+        token = read_tokens(answer.status, answer.body, time.time(), began.request.scopes).access_token
+        principal = await _verified(oauth, token)
+        if not principal.id.startswith(f"{metadata.issuer}#"):
+            raise Fault("ACCESS_DENIED", "the token is of another issuer")
+        if principal.kind != "person":
+            hint = "An operator adds people to `people` of the issuer."
+            raise Fault("ACCESS_DENIED", f"The console is for people, and {principal.id} is not one of them", hint=hint)
+        return principal
+
+    def _endpoints(self, issuer: str) -> Endpoints:
+        return Endpoints(issuer, resolver=self._resolver)
+
+    def _sealed(self, began: Began, host: str) -> str:
+        sealed = self._encryption.seal(msgspec.json.encode(began).decode(), f"console login\0{host}")
+        return sealed.translate(_TO_COOKIE).rstrip("=")
+
+    def _opened(self, cookie: str, host: str) -> Began:
+        """The login that this browser began. Raises LOGIN_REQUIRED."""
+        text = None
+        if cookie and len(cookie) <= MAX_COOKIE:
+            padded = cookie.translate(_FROM_COOKIE) + "=" * (-len(cookie) % 4)
+            text = self._encryption.open(padded, f"console login\0{host}")
+        began = None if text is None else msgspec.json.decode(text, type=Began)
+        if began is None or self._console.hub_app.access.now() >= began.expires:
+            raise Fault("LOGIN_REQUIRED", "This browser began no login within ten minutes", hint="Log in again.")
+        return began
+
+
+async def _verified(oauth: TokenAuthentication, token: str) -> Principal:
+    """The principal of an access token, after waiting for the issuer's keys if need be."""
+    try:
+        return oauth.tokens.principal(token, HOME)
+    except AuthenticationPending as pending:
+        await asyncio.wait([pending.settled])
+        return oauth.tokens.principal(token, HOME)
+
+
+def _cookie(local: bool) -> str:
+    """Browsers let no other host set a cookie with this prefix. It needs HTTPS."""
+    return "interlock_login" if local else "__Host-interlock_login"
+
+
+_TO_COOKIE: Final = str.maketrans("+/", "-_")
+_FROM_COOKIE: Final = str.maketrans("-_", "+/")

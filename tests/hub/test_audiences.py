@@ -1,0 +1,133 @@
+"""Tools that a server offers only to some: to clients that declare a capability, or on one private connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from interlock.config.settings import Server
+
+from .instructed_server import VERSION, InstructedServer, Say
+from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
+from .test_changes import opened
+
+CHANGED = "notifications/tools/list_changed"
+SAMPLING: dict[str, Any] = {"sampling": {}}
+ROOTS: dict[str, Any] = {"roots": {}}
+
+
+class Conditional(InstructedServer):
+    """Has the tool `do` for everybody, and a tool for each capability that a client declares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.declared: dict[str, dict[str, Any]] = {}
+
+    async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
+        params = message.get("params", {})
+        meta = params.get("_meta", {})
+        if message["method"] == "initialize":
+            self.declared[self.session] = params["capabilities"]
+        elif message["method"] == "tools/list":
+            declared = meta[PREFIX + "clientCapabilities"] if VERSION in meta else self.declared[self.session]
+            names = ["do", *(f"with-{name}" for name in ("sampling", "roots") if name in declared)]
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+            more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if VERSION in meta else {}
+            return {"result": {"tools": tools, **more}}
+        return await super()._serve(message, say, beside)
+
+
+async def names(client: RawClient, declares: dict[str, Any]) -> set[str]:
+    said = await client.modern("tools/list", {"_meta": {PREFIX + "clientCapabilities": declares}})
+    return {tool["name"] for tool in said["result"]["tools"]}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_tools_for_capable_clients_are_listed_and_called_by_those_only(
+    tmp_path: Path, era: Literal["legacy", "modern"]
+) -> None:
+    async with Conditional().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era=era)}) as hub:
+        client = RawClient(hub.url + "/mcp")
+        await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+        assert await names(client, {}) == {"a__do"}
+        assert await names(client, SAMPLING) == {"a__do", "a__with-sampling"}
+        assert await names(client, ROOTS) == {"a__do", "a__with-roots"}
+        assert await names(client, SAMPLING | ROOTS) == {"a__do", "a__with-sampling", "a__with-roots"}
+        assert await names(client, {}) == {"a__do"}
+
+        called = await call(client, "a__with-sampling", SAMPLING)
+        assert "result" in called, called
+        for declares in ({}, ROOTS):
+            refused = (await call(client, "a__with-sampling", declares))["error"]
+            assert refused["data"]["name"] == "MISSING_CAPABILITY"
+            assert refused["data"]["requiredCapabilities"] == {"sampling": {}}
+        await sessions_see_the_same(hub)
+        asked = len(server.asked("tools/list"))
+        assert await names(client, SAMPLING) == {"a__do", "a__with-sampling"}
+        assert len(server.asked("tools/list")) == asked, "a set of capabilities is asked for once"
+
+
+async def sessions_see_the_same(hub: RunningHub) -> None:
+    """Also in the handshake era; and a search finds no more than a list shows."""
+    for declares, seen in (({}, False), (SAMPLING, True)):
+        session = RawClient(hub.url + "/mcp")
+        await session.initialize(declares)
+        listed = (await session.legacy("tools/list"))["result"]["tools"]
+        assert ("a__with-sampling" in {tool["name"] for tool in listed}) == seen
+        found = await session.legacy(
+            "tools/call", {"name": "find_tools", "arguments": {"query": "with-sampling", "max_results": 10}}
+        )
+        assert ("a__with-sampling" in str(found["result"])) == seen
+
+
+async def call(client: RawClient, name: str, declares: dict[str, Any]) -> Any:
+    meta = {PREFIX + "clientCapabilities": declares}
+    return await client.modern("tools/call", {"name": name, "arguments": {}, "_meta": meta})
+
+
+class Dynamic(InstructedServer):
+    """Has a further tool in each session that asked for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.grown: set[str] = set()
+
+    async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
+        if message["method"] == "tools/list":
+            names = ["do", "grown"] if self.session in self.grown else ["do"]
+            return {"result": {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}}
+        if message["method"] == "tools/call" and "steps" in message["params"].get("arguments", {}):
+            self.grown.add(self.session)
+        return await super()._serve(message, say, beside)
+
+
+async def test_tools_of_a_private_connection_are_its_owners_alone(tmp_path: Path) -> None:
+    async with Dynamic().http() as server, running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+        await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+        owner, other = RawClient(hub.url + "/mcp"), RawClient(hub.url + "/mcp")
+        for client in (owner, other):
+            await client.initialize(SAMPLING)
+            assert await seen(client) == {"a__do"}
+        async with opened(owner, "GET", b"", {}) as mine, opened(other, "GET", b"", {}) as theirs:
+            tell = {"tell": {"method": CHANGED}, "beside": True}
+            await owner.legacy("tools/call", {"name": "a__do", "arguments": {"steps": [tell]}})
+            await until(lambda: CHANGED in mine.methods())
+            assert await seen(owner) == {"a__do", "a__grown"}
+            assert "result" in await owner.legacy("tools/call", {"name": "a__grown", "arguments": {}})
+            assert await seen(other) == {"a__do"}
+            refused = await other.legacy("tools/call", {"name": "a__grown", "arguments": {}})
+            assert refused["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+            assert CHANGED not in theirs.methods()
+        hub.hub_app.upstreams["a"].close_private_connection(f"session:{owner.session}")
+        await until(lambda: "grown" not in offered(hub))
+
+
+def offered(hub: RunningHub) -> set[str]:
+    offer = hub.hub_app.catalog.offer("a")
+    return set() if offer is None else set(offer.tools)
+
+
+async def seen(client: RawClient) -> set[str]:
+    return {tool["name"] for tool in (await client.legacy("tools/list"))["result"]["tools"]}

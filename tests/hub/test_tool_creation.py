@@ -1,0 +1,159 @@
+"""Tools that agents write: only where the operator allowed it, judged, contained, the creator's alone, and removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Hub, Timeouts
+from interlock.containment.backends import reports
+from interlock.hub.upstreams.registration.registration import REGISTRATIONS
+from interlock.hub.upstreams.states import ServerState
+
+from .running_hub import RawClient, RunningHub, running_hub, text_of, until
+from .test_changes import listening
+from .test_journal import only
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(
+        all(report.missing for report in reports()),
+        reason=f"no backend serves on this machine: {[report.missing for report in reports()]}",
+    ),
+]
+
+NEED = {"context": "I need the mean of numbers", "requirements": {"capabilities": ["mean of numbers"]}}
+SOURCE = '''from interlock import Server
+
+server = Server("made")
+
+
+@server.tool
+def mean(values: list[float]) -> float:
+    """The mean of numbers."""
+    return sum(values) / len(values)
+
+
+if __name__ == "__main__":
+    server.run()
+'''
+AGENTS = {"maker": Agent(create_tools="ask"), "free": Agent(create_tools="auto_approve"), "plain": Agent()}
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
+    timeouts = Timeouts(start_s=120, discovery_s=60, tool_s=60)
+    async with running_hub(tmp_path, {}, hub=Hub(anonymous=False, timeouts=timeouts), agents=AGENTS) as running:
+        yield running
+
+
+def client_of(hub: RunningHub, name: str) -> RawClient:
+    return RawClient(f"{hub.url}/mcp", hub.key(name))
+
+
+async def asked(client: RawClient, **more: Any) -> Any:
+    return (await client.modern("mgp/tools/request", NEED | more))["result"]
+
+
+async def written(client: RawClient, request_id: str, source: str = SOURCE, name: str = "mean") -> Any:
+    create = {"request_id": request_id, "name": name, "source": source}
+    return await client.modern("mgp/tools/request", NEED | {"create": create})
+
+
+async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_removed(hub: RunningHub) -> None:
+    maker, free = client_of(hub, "maker"), client_of(hub, "free")
+    app = hub.hub_app
+    async with listening(maker, **{"dev.cloto/mgp": {"tools": True}}) as stream:
+        offered = await asked(maker)
+        assert offered["status"] == "creating"
+        assert "statistics" in offered["creation"]["code_safety"]["allowed_imports"]
+        made = (await written(maker, offered["request_id"]))["result"]
+        assert made["status"] == "pending_approval"
+        (pending,) = made["tools_pending"]
+        assert not list(app.upstreams), "nothing runs before a person has read the source"
+        shown = await hub.operate("approvals.show", id=pending["decision"])
+        assert SOURCE in shown["view"]
+        assert "only maker may call it" in shown["view"]
+        await hub.operate(
+            "approvals.answer", id=pending["decision"], answer="once", view=shown["view_hash"], terminal=True
+        )
+        await until(lambda: any(m.get("method") == "notifications/mgp.event" for m in stream.heard))
+    told = next(m["params"]["data"] for m in stream.heard if m.get("method") == "notifications/mgp.event")
+    assert (told["status"], told["request_id"]) == ("fulfilled", offered["request_id"])
+    (loaded,) = told["tools_loaded"]
+    assert loaded["inputSchema"]["required"] == ["values"]
+
+    (upstream,) = app.upstreams
+    settings = upstream.settings
+    assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
+    assert settings.sandbox.hosts == settings.sandbox.write == ()
+    call = {"name": pending["tool"], "arguments": {"values": [1, 3]}}
+    assert text_of(await maker.modern("tools/call", call)) == "2.0"
+    assert "error" in await free.modern("tools/call", call), "the grant is the creator's"
+    assert (await asked(maker))["status"] == "fulfilled", "the same request again finds the tool"
+
+    (registration,) = app._registrations.list()
+    ended = msgspec.structs.replace(registration, expires=datetime.now(UTC) - timedelta(seconds=1))
+    async with app.store.transaction() as change:
+        change.put(REGISTRATIONS, ended)
+    await until(lambda: app._registrations.list() in ([ended], []))  # the hub's own sweep may be first
+    await app._registrations.sweep()
+    await until(lambda: not list(app.upstreams) and not app.grants.of_agent("maker"))
+    await until(lambda: not list((app.home / "contained").glob("*/code")))
+    assert "error" in await maker.modern("tools/call", call)
+
+
+async def test_auto_approve_needs_no_person_and_a_model_corrects_refused_code_through_call_tool(
+    hub: RunningHub,
+) -> None:
+    client = client_of(hub, "free")
+
+    async def request(**more: Any) -> Any:
+        inner = {"name": "request_tools", "arguments": NEED | more}
+        return (await client.modern("tools/call", {"name": "call_tool", "arguments": inner}))["result"]
+
+    offered = (await request())["structuredContent"]
+    assert offered["status"] == "creating"
+    create = {"request_id": offered["request_id"], "name": "mean", "source": f"import socket\n{SOURCE}"}
+    refused = await request(create=create)
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["status"] == "rejected"
+    assert refused["structuredContent"]["violations"]
+    made = (await request(create={**create, "source": SOURCE}))["structuredContent"]
+    assert made["status"] == "creating"
+    assert not hub.hub_app.inbox.open_count
+    await until(lambda: any(each.state is ServerState.CONNECTED for each in hub.hub_app.upstreams))
+    (pending,) = made["tools_pending"]
+    await until(lambda: hub.hub_app.catalog.offer(pending["tool"].partition("__")[0]) is not None)
+    call = {"name": pending["tool"], "arguments": {"values": [2, 4]}}
+    assert text_of(await client.modern("tools/call", call)) == "3.0"
+    assert (await only(hub, "CODE_REJECTED")).result == "BLOCKED"
+
+
+async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers_request(hub: RunningHub) -> None:
+    maker, plain, free = (client_of(hub, name) for name in ("maker", "plain", "free"))
+    assert (await asked(plain))["status"] == "unavailable"
+    offered = (await asked(maker))["request_id"]
+    for other in (plain, free):
+        assert (await written(other, offered))["error"]["data"]["name"] == "NOT_FOUND"
+    assert (await written(maker, "0" * 16))["error"]["data"]["name"] == "NOT_FOUND"
+    assert (await written(maker, offered, name="other"))["error"]["data"]["name"] == "INVALID_PARAMS"
+    assert (await written(maker, offered, source="eval('1')\n" + SOURCE))["error"]["data"]["rejection"]["violations"]
+    assert (hub.hub_app._registrations.list(), hub.hub_app.inbox.open_count) == ([], 0)
+    for _ in range(7):
+        await written(maker, offered, source="eval('1')\n" + SOURCE)
+    assert (await written(maker, offered))["error"]["data"]["name"] == "NOT_FOUND", "attempts are bounded"
+
+
+async def test_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = [report._replace(missing="is not installed") for report in await asyncio.to_thread(reports)]
+    monkeypatch.setattr("interlock.hub.handlers.tool_registrar.reports", lambda: nowhere)
+    found = await asked(client_of(hub, "free"))
+    assert found["status"] == "unavailable"
+    assert "is not installed" in found["note"]
