@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from confidentiality import META, SOURCE, UPSTREAM
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import Process, cores, cpu_seconds, free_port
 
 PACE_S = 0.01
