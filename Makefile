@@ -63,20 +63,23 @@ bench: venv
 	$(BIN)/python bench/rooms.py --json bench-rooms.json
 
 # A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
-# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Examples that no
-# run of the tests had before, for every property.
+# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Ten minutes of
+# structured nonsense from clients and servers: nothing holds the loop for 5 ms. Examples that no run of the tests had
+# before, for every property.
 soak: venv
 	$(BIN)/python bench/confidentiality.py
 	$(BIN)/python bench/large_bodies.py
 	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
+	$(BIN)/python bench/fuzz.py --seconds 600
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
-# Faults of servers, clients and configurations, small counts: what must hold after each is checked. See bench/faults.py.
-# The large counts: make faults CYCLES=1000 SERVERS=1000
+# Faults of servers, clients, configurations and the store, small counts: what must hold after each is checked. See
+# bench/faults.py, bench/store_faults.py and bench/flapping.py. The large counts: make faults CYCLES=1000 SERVERS=1000
 CYCLES ?= 10
 SERVERS ?= 100
 faults: venv
 	$(BIN)/python bench/faults.py --cycles $(CYCLES)
+	$(BIN)/python bench/store_faults.py
 	$(BIN)/python bench/flapping.py --good $$(($(SERVERS) * 9 / 10)) --flapping $$(($(SERVERS) / 10)) --seconds 5 --strict
 
 format: venv
