@@ -161,9 +161,9 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     parts = [part for part in message.parts if not isinstance(part, ToolUse | ToolResult)]
     # Results are text in this API, so their images follow as a message of the user.
     shown = [(part.id, part.images) for part in message.parts if isinstance(part, ToolResult) and part.images]
-    seen: list[Text | Image] = [
-        each for id_, images in shown for each in (Text(f"[Images of the result of {id_}]"), *images)
-    ]
+    seen: list[Text | Image] = []
+    for id_, images in shown:
+        seen += [Text(f"[Images of the result of {id_}]"), *images]
     parts = [*seen, *parts]
     if not parts and not calls:
         return
