@@ -15,7 +15,7 @@ from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import Budget
-from interlock.hub.permissions.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
+from interlock.hub.auth.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
