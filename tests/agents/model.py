@@ -15,6 +15,7 @@ from typing import Any
 MARK = "PLEASE FOLLOW THE SCRIPT"
 """In the prompt of the run. A request without it is one of the agent's own, such as for a title."""
 END = "THE SCRIPT IS DONE"
+MOST_WAITS = 5
 CALL = "call_"
 """Begins the ids of the script's calls."""
 
@@ -31,6 +32,7 @@ class Step:
         """The tools of the hub that the model was offered with it."""
         self.helped = ""
         """The agent's own tool that the model used first, because this one was not offered."""
+        self.waits = 0
         self.result: str | None = None
         """The agent's report; None if it never came."""
 
@@ -135,10 +137,10 @@ class ScriptedModel:
             if name is not None:
                 return name, step.arguments, f"{CALL}{done}"
             for tool, arguments in _ways(step.tool):
-                id_ = f"wait_{done}_{tool}"
-                if tool in asked.tools and id_ not in asked.results:
+                if tool in asked.tools and step.waits < MOST_WAITS:
+                    step.waits += 1
                     step.helped = tool
-                    return tool, arguments, id_
+                    return tool, arguments, f"wait_{done}_{step.waits}"
             through = next((name for name in asked.tools if name.endswith("call_tool")), None)
             if through is None:
                 step.result = "not offered"

@@ -87,7 +87,7 @@ class Bench:
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """An operation of the running hub."""
-        from interlock.cli.hub_link import HubLink
+        from interlock.cli.control.hub_link import HubLink
 
         with HubLink.open(self.hub) as link:
             return link.ask(f"hub/{method}", params)
@@ -103,7 +103,7 @@ class Bench:
         over = threading.Event()
 
         def approve() -> None:
-            from interlock.cli.failures import Failure
+            from interlock.cli.terminal.failures import Failure
 
             while not over.wait(0.3):
                 with contextlib.suppress(Failure, OSError, KeyError):
