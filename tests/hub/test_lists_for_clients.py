@@ -1,4 +1,4 @@
-"""What clients are shown: the levels in both eras, clients that search by themselves, and a budget that holds."""
+"""Lists for clients: the levels in both eras, clients that search by themselves, and a budget that holds."""
 
 from __future__ import annotations
 

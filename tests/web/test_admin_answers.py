@@ -75,7 +75,7 @@ class Held(Admin):
 
 
 def undeclared(value: Any, schema: dict[str, Any], at: str = "") -> list[str]:
-    """What stands in an answer that the document says nothing of."""
+    """The members of an answer that the document does not have."""
     found: list[str] = []
     forms = [form for form in schema.get("anyOf", [schema]) if form.get("type") != "null"]
     if isinstance(value, list):

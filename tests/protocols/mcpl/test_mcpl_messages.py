@@ -60,7 +60,7 @@ def test_every_message_of_the_specification_reads_and_writes_back_the_same(examp
 
 
 def _plain(again: dict[str, Any], original: dict[str, Any]) -> dict[str, Any]:
-    """What was written, with the defaults that the original spelled out."""
+    """The written message, with the defaults that the original spelled out."""
     made = {}
     for name, value in again.items():
         if isinstance(value, list) and original.get(name) and isinstance(original[name][0], dict):

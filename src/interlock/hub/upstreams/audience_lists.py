@@ -2,7 +2,8 @@
 
 The shared connection declares nothing, so its list has the tools for everybody. The hub asks a server once for each set
 of capabilities that a client declares when it lists: a server of the stateless era with one more request, one of the
-handshake era in a session that is closed again. Whoever declares less does not see what more would show.
+handshake era in a session that is closed again. A client that declares less does not see the tools for those that
+declare more.
 """
 
 from __future__ import annotations
