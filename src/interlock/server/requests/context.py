@@ -112,6 +112,14 @@ class Context:
             self._work.detach(self._work)
         return self._work.running is not None
 
+    def close_stream(self) -> None:
+        """Let the client's connection go while the call runs on; the client comes back for the answer by itself.
+
+        For long calls behind proxies that cut idle connections. It does nothing where the client's revision or
+        transport has no way back: only Streamable HTTP of revision 2025-11-25 has.
+        """
+        self._on_loop(self._work.close_stream)
+
     # Reports.
 
     @property

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.protocols.mcp.meta import members
+from interlock.protocols.mcp.input_requests import QUESTION_KEY
+from interlock.protocols.mcp.meta import members, with_meta
 from interlock.protocols.mgp.callbacks import CallbackAnswer, CallbackType
 from interlock.protocols.mgp.permissions import Grant
 from interlock.server.requests.content import Members
@@ -171,6 +172,11 @@ class Work(ParkedRequest):
         if limit is not None and limit.when() is not None and not limit.expired():
             limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
+    def close_stream(self) -> None:
+        """Let the connection of the client go while the function runs, where the client can come back."""
+        if self.attended:
+            self.exchange.close_stream()
+
     def stop(self, reason: str) -> None:
         """Cancel the function. One in a thread runs on, but waits for no answer; a generator ends at its next item."""
         self.stopped = True
@@ -197,7 +203,8 @@ class Work(ParkedRequest):
         if self.running is not None:
             return await self.running.ask(method, encoded, read, key)
         if not self.dialect.modern:
-            return await self._ask_now(method, encoded, read)
+            named = encoded if key is None else with_meta(encoded, {QUESTION_KEY: key})
+            return await self._ask_now(method, named, read)
         if key is not None and key in self._given:
             # The request brought this answer before the question was asked, so the question has a name of its own.
             with contextlib.suppress(Unfit, Fault):
