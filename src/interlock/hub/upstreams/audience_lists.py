@@ -47,6 +47,7 @@ class AudienceLists:
         self._asked: dict[str, tuple[frozenset[str], float, Connection]] = {}
         """By audience, the list for everybody when it was asked for, when that was, and the shared connection then."""
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Future[None]] = set()
 
     def unknown(self, audience: str) -> bool:
         """Whether the server was not asked yet what it offers to an audience, or has changed since."""
@@ -112,7 +113,10 @@ class AudienceLists:
                     listing = await connection.list_all("tools/list", timeout=within_s)
                 return [bytes(item) for item in listing.items]
         finally:
-            await connection.close()
+            # A process may take its time to end. Nobody has to wait for that.
+            closing = asyncio.ensure_future(connection.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
 
 class _ListingListener:
