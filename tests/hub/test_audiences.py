@@ -77,6 +77,18 @@ async def test_tools_for_capable_clients_are_listed_and_called_by_those_only(
         assert len(server.asked("tools/list")) == asked, "a set of capabilities is asked for once"
 
 
+async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> None:
+    """To ask a server of the handshake era may start a process."""
+    async with Conditional().http() as server:
+        sessions: list[int] = []
+        for _ in range(2):
+            async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+                await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+                await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
+            sessions.append(sum("sampling" in params["capabilities"] for params in server.asked("initialize")))
+        assert sessions == [1, 1]
+
+
 async def sessions_see_the_same(hub: RunningHub) -> None:
     """Also in the handshake era; and a search finds no more than a list shows."""
     for declares, seen in (({}, False), (SAMPLING, True)):

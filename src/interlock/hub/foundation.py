@@ -21,6 +21,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
+from interlock.hub.catalog.remembered_audiences import FOR_SOME
 from interlock.hub.conversations import CONVERSATIONS, TURNS
 from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
@@ -55,6 +56,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PASSPHRASES,
     PINS,
     CLEAN,
+    FOR_SOME,
     CURSORS,
     TASKS,
     PERMISSIONS,
