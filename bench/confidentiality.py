@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httptools
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import free_port, memory_mb
 
 HERE = Path(__file__).parent

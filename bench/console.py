@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from confidentiality import META, SOURCE, UPSTREAM, prepare
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import cpu_seconds
 
 REQUESTS = 40

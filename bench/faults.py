@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from confidentiality import META, SOURCE, UPSTREAM
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import Process, memory_mb
 
 HOSTILE = SOURCE.parent / "tests" / "hub" / "hostile_server.py"

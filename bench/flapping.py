@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from confidentiality import META, SOURCE, UPSTREAM
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import Process, cores, cpu_seconds, free_port
 
 PACE_S = 0.01

@@ -109,7 +109,7 @@ def judge(file: Path) -> None:
     rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     flagged = 0
     for row in rows:
-        findings = judge_definition({"name": row["name"] or "tool", "description": row["text"]})
+        findings = judge_definition({"name": "tool", "description": row["text"]})
         if findings:
             flagged += 1
             print(f"{row['server']} {row['name']}: {findings[0].rule}: {findings[0].message}")

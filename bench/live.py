@@ -99,8 +99,8 @@ def used(pid: int) -> float:
 
 def measure(home: Path, pid: int, *, first: bool) -> tuple[float, float]:
     """Events a second, and the hub's processor time for all of them."""
-    from interlock.cli.failures import Failure
-    from interlock.cli.hub_link import HubLink
+    from interlock.cli.control.hub_link import HubLink
+    from interlock.cli.terminal.failures import Failure
 
     for _ in range(600):
         try:

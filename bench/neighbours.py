@@ -16,7 +16,7 @@ import sys
 import time
 
 from confidentiality import META, hub_with_keys, prepare
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 PACE_S = 0.005
 """Between two calls of the neighbour."""

@@ -293,10 +293,13 @@ def main() -> int:
                     good = good and kb <= BAR_KB
                     print(f"{given.idle:>6} idle      {_verdict(kb <= BAR_KB)} at most {BAR_KB:.0f} KB", flush=True)
                     spread = [f"idle{number // IN_TOPIC}" for number in range(given.reconnect)]
+                    began = cpu_seconds(server.pids)
                     took = results["reconnect_s"] = reconnect_s(server, spread)
+                    spent = results["reconnect_cpu_s"] = cpu_seconds(server.pids) - began
                     good = good and took <= BAR_RECONNECT_S
                     verdict = _verdict(took <= BAR_RECONNECT_S)
                     print(f"{given.reconnect:>6} reconnect {verdict} within {took:.2f} s", flush=True)
+                    print(f"{given.reconnect:>6} join twice and leave once in {spent:.2f} s of a core", flush=True)
                     took = results["reconnect_in_one_topic_s"] = reconnect_s(
                         server, [f"busy{BUSY_TOPICS[-1]}"] * given.reconnect
                     )

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from payloads import VALUES
 from process import free_port
 

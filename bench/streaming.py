@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from process import cpu_seconds
 
 HERE = Path(__file__).resolve()

@@ -13,7 +13,7 @@ import pytest
 from hub.mgp_script import error_of
 from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, messages, running_hub, until
-from interlock.cli.agent_environment import AGENTS, agent_of, with_environment
+from interlock.cli.control.agent_environment import AGENTS, agent_of, with_environment
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
 from interlock.hub.composition import approvals
 from interlock.hub.tool_search.searching_clients import how_it_searches

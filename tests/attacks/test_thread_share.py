@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from interlock.server.threads import Threads
+from interlock.server.requests.threads import Threads
 
 
 async def test_t127_abandoned_functions_of_one_caller_leave_threads_to_the_others() -> None:

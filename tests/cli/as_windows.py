@@ -7,13 +7,13 @@ import sys
 import types
 
 import interlock.cli
-import interlock.cli.hub_link
+import interlock.cli.control.hub_link
 import interlock.web.control
 import interlock.web.run
 
 told = types.SimpleNamespace(**vars(sys))
 told.platform = "win32"
-for module in (interlock.cli.hub_link, interlock.web.control, interlock.web.run):
+for module in (interlock.cli.control.hub_link, interlock.web.control, interlock.web.run):
     vars(module)["sys"] = told
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import forking
-from interlock.cli.agent_environment import AGENTS
 from interlock.cli.app import app
-from interlock.cli.hub_link import HubLink
-from interlock.cli.starting import is_running
+from interlock.cli.control.agent_environment import AGENTS
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.control.starting import is_running
 
 from .fake_hub import FakeHub
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -236,7 +236,7 @@ FAILURES: list[Any] = [
 def test_an_approved_proposal_shows_its_outcome_and_a_failure_ends_with_1(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch, response: Any
 ) -> None:
-    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
     row = {**HOSTILE, "kind": "proposal", "server": "room:build", "proposal": "5c1f", "offers_rule": False}
     hub.answers["hub/approvals.list"] = {"decisions": [row]}
     hub.answers["hub/approvals.show"] = {"decision": row, "view": "{}", "view_hash": "h"}
@@ -254,7 +254,7 @@ def test_an_approved_proposal_shows_its_outcome_and_a_failure_ends_with_1(
 
 
 def test_t125_an_agents_terminal_cannot_approve(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.perform.is_attended", lambda: True)
+    monkeypatch.setattr("interlock.cli.control.perform.is_attended", lambda: True)
     monkeypatch.setenv("CLAUDECODE", "1")
     for arguments in (("approve", "a3f"), ("deny", "a3f"), ("rules", "--make", "a3f")):
         result = user.run("approvals", *arguments)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 from .conftest import User
 

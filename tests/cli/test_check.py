@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from interlock.cli.check import marked
-from interlock.cli.status import server_lines
+from interlock.cli.lifecycle.status import server_lines
+from interlock.cli.tools.check import marked
 
 from .conftest import User
 

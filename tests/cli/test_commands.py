@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import hub_link
-from interlock.cli.failures import Failure, NoHub, Refused
-from interlock.cli.hub_link import HubLink, LineReader
-from interlock.cli.show import plain
-from interlock.cli.status import duration
-from interlock.cli.up import show_running
+from interlock.cli.control import hub_link
+from interlock.cli.control.hub_link import HubLink, LineReader
+from interlock.cli.lifecycle.status import duration
+from interlock.cli.lifecycle.up import show_running
+from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.cli.terminal.show import plain
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
 from interlock.version import VERSION

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock.config.client_files
-from interlock.cli.client_hooks import settings_file
-from interlock.cli.clients import NAMES, client
+from interlock.cli.clients.client_hooks import settings_file
+from interlock.cli.clients.clients import NAMES, client
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
@@ -286,8 +286,8 @@ def test_live_adds_two_hooks_for_claude_code_and_undo_removes_them(
 
 
 def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.hook.REACH_S", 30)
-    monkeypatch.setattr("interlock.cli.hook.ANSWER_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.ANSWER_S", 30)
     assert user.run("hook", "claude-code").output == "", "it is not connected"
     user.run("connect", "claude-code", "--live")
     hub.answers["tools/call"] = {
@@ -317,7 +317,7 @@ def test_the_hook_hands_over_events_and_fails_open(user: User, hub: FakeHub, mon
 def test_the_hook_hands_over_the_context_of_servers_with_the_events(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.hook.REACH_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
     user.run("connect", "claude-code", "--live")
     hub.answers["context/beforeInference"] = {"contextInjections": [{"namespace": "memory", "content": "Likes tea."}]}
     hub.answers["tools/call"] = {"content": [{"type": "text", "text": "[Event e1]"}]}
@@ -334,7 +334,7 @@ def test_the_hook_hands_over_the_context_of_servers_with_the_events(
 def test_the_stop_hook_tells_of_an_answer_once_and_says_nothing(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.hook.REACH_S", 30)
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 30)
     hub.answers |= {"context/afterInference": {}, "tools/call": {}}
     stop = {"session_id": "s1", "hook_event_name": "Stop", "stop_hook_active": False}
     assert user.run("hook", "claude-code", stdin=json.dumps({**stop, "last_assistant_message": "x"})).output == ""
@@ -359,7 +359,7 @@ def test_the_stop_hook_tells_of_an_answer_once_and_says_nothing(
     assert [each["assistantMessage"] for each in told] == ["From the transcript.", "As it was said."]
     assert told[0]["model"]["id"] == "claude-x"
     assert told[0]["usage"] == {"inputTokens": 3, "outputTokens": 4}
-    monkeypatch.setattr("interlock.cli.hook.REACH_S", 0.05)
+    monkeypatch.setattr("interlock.cli.clients.hook.REACH_S", 0.05)
     del hub.answers["tools/call"]  # it answers nothing from now on
     late = user.run("hook", "claude-code", stdin=json.dumps({**stop, "last_assistant_message": "x"}))
     assert (late.exit_code, late.output) == (0, ""), "the hub does not answer in time"

@@ -8,7 +8,7 @@ import stat
 import sys
 from http.client import HTTPConnection
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 from .conftest import User
 from .test_approvals import on_terminal

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
-from interlock.cli.starting import is_running
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.control.starting import is_running
 from interlock.config import Confirmations
 
 from .conftest import User

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.service import launchd_agent, systemd_unit
+from interlock.cli.lifecycle.service import launchd_agent, systemd_unit
 
 from .conftest import User
 

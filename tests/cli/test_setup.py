@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.clients import ENTRY, NAMES, client
+from interlock.cli.clients.clients import ENTRY, NAMES, client
 from interlock.config.documents import read_document
 from interlock.config.problems import Problem
 

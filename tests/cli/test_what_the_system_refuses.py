@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.failures import system_failure
+from interlock.cli.terminal.failures import system_failure
 
 from .conftest import User
 from .fake_hub import FakeHub

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 from interlock.client import Client, Handlers
 from interlock.client.handlers import Json
@@ -168,6 +170,14 @@ SCENARIOS: dict[str, Callable[[str], Coroutine[None, None, None]]] = {
 }
 
 
+def take_turn() -> None:
+    """Wait until fewer than two other clients run: the suite starts all of a run at once, and a client that gets no
+    processor for ten seconds gives up on its server. The lock ends with the process."""
+    locks = (__file__, str(Path(__file__).with_name("run.py")))
+    fcntl.flock(os.open(locks[os.getpid() % len(locks)], os.O_RDONLY), fcntl.LOCK_EX)
+
+
 if __name__ == "__main__":
+    take_turn()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     asyncio.run(SCENARIOS.get(SCENARIO, log_in)(sys.argv[1]))

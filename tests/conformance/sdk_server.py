@@ -21,6 +21,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import Prompt, UserMessage
 from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
+from mcp.shared.message import ServerMessageMetadata
 from mcp.types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     AudioContent,
@@ -49,6 +50,8 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 from pydantic import BaseModel, Field, JsonValue
+
+QUESTION_KEY = "dev.interlock.server/questionKey"
 
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
@@ -464,7 +467,7 @@ async def inquire(
 ) -> dict[str, InputResponse] | InputRequiredResult:
     """The answers to questions that are asked together; or what must be returned to get them, in the stateless era."""
     if not modern(ctx):
-        answers = await asyncio.gather(*(ask(ctx, question) for question in questions.values()))
+        answers = await asyncio.gather(*(ask(ctx, key, question) for key, question in questions.items()))
         return dict(zip(questions, answers, strict=True))
     given = ctx.input_responses or {}
     if all(key in given for key in questions) and (state is None or ctx.request_state == state):
@@ -472,8 +475,8 @@ async def inquire(
     return InputRequiredResult(input_requests=questions, request_state=state)
 
 
-async def ask(ctx: Context, question: InputRequest) -> InputResponse:
-    """Ask in mid-call, as the handshake era does."""
+async def ask(ctx: Context, key: str, question: InputRequest) -> InputResponse:
+    """Ask in mid-call, as the handshake era does. The hub gives the question its key for a client of the new era."""
     params: Any = question.params
     answer: InputResponse
     if isinstance(question, ListRootsRequest):
@@ -483,7 +486,9 @@ async def ask(ctx: Context, question: InputRequest) -> InputResponse:
             params.messages, max_tokens=params.max_tokens, related_request_id=ctx.request_id
         )
     else:
-        answer = await ctx.session.elicit_form(params.message, params.requested_schema, ctx.request_id)
+        named = params.model_copy(update={"meta": {QUESTION_KEY: key}})
+        about = ServerMessageMetadata(related_request_id=ctx.request_id)
+        answer = await ctx.session.send_request(ElicitRequest(params=named), ElicitResult, metadata=about)
     return answer
 
 

@@ -127,6 +127,14 @@ async def test_tool_with_progress(ctx: Context) -> str:
 
 
 @server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Closes its stream in mid-call."""
+    ctx.close_stream()
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed"
+
+
+@server.tool
 async def test_sampling(prompt: str, ctx: Context) -> str:
     """Tests server-initiated sampling."""
     return f"LLM response: {(await ctx.sample(prompt, max_tokens=100)).text}"

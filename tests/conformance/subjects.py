@@ -12,9 +12,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import forking
 
 HERE: Final = Path(__file__).resolve().parent
 SOURCE: Final = HERE.parents[1] / "src"
@@ -28,7 +30,7 @@ STOP_SECONDS: Final = 120
 def fixture(script: str) -> Iterator[str]:
     """A server of this folder on a free port; the address of its endpoint."""
     port = free_port()
-    with running([sys.executable, str(HERE / script), "--port", str(port)], {}) as process:
+    with running(forking.command(str(HERE / script), "--port", str(port)), {}) as process:
         wait_until(lambda: listens(port), process, script)
         yield f"http://127.0.0.1:{port}/mcp"
 
@@ -40,14 +42,14 @@ def hub_before(url: str, era: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as home:
         config = Path(home) / "interlock.toml"
         config.write_text(f'[hub]\nlisten = "127.0.0.1:{port}"\n[servers.fixture]\nurl = "{url}"\nera = "{era}"\n')
-        command = [sys.executable, "-m", "interlock.cli", "up", "--config", str(config), "--json"]
+        command = forking.command("-m", "interlock.cli", "up", "--config", str(config), "--json")
         with running(command, {"INTERLOCK_HOME": home}) as process:
             wait_until(lambda: is_ready(port), process, "the hub")
             yield f"http://127.0.0.1:{port}/servers/fixture/mcp"
 
 
 @contextlib.contextmanager
-def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process of ours, ended with the block. What it prints is shown if it ends before."""
     variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
     with tempfile.TemporaryFile() as said:
@@ -55,7 +57,7 @@ def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subp
         try:
             yield process
             if process.poll() is not None:
-                raise RuntimeError(f"{command[1:3]} ended with {process.returncode}")
+                raise RuntimeError(f"{command[5:]} ended with {process.returncode}")
         except BaseException:
             said.seek(0)
             sys.stderr.write(said.read()[-4000:].decode(errors="replace"))

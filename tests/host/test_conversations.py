@@ -27,7 +27,7 @@ from interlock.host import Host
 from interlock.host.hooks import NoHooks, Response
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
-from interlock.hub.conversations import CONVERSATIONS
+from interlock.hub.stored_documents import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
 from interlock.web.control import ControlSocket
@@ -274,7 +274,7 @@ async def test_a_person_talks_at_the_terminal_and_through_a_pipe(
             failed = await interlock("chat", "-c", id_, "Now fail.")
             assert (failed.exit_code, "the cable is out" in failed.stderr) == (1, True)
             with monkeypatch.context() as attended:
-                attended.setattr("interlock.cli.chat.is_attended", lambda: True)
+                attended.setattr("interlock.cli.conversations.chat.is_attended", lambda: True)
                 terminal = await interlock("chat", stdin="Hello\n\nNow fail.\nPlease add.\n")
             assert terminal.exit_code == 0
             assert "You said: Hello" in terminal.stdout

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 
 from interlock.server import Audio, Context, ResourceLink, Server, Text
-from interlock.server.content import ToolResult
+from interlock.server.requests.content import ToolResult
 from interlock.wire.errors import Fault
 
 FORM = {

@@ -24,12 +24,12 @@ from interlock.hub.admin.operations import Operations
 from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.app import HubApp
 from interlock.hub.audit import write_failures
+from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Kind, Principal, local_person
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
 from interlock.hub.catalog import quarantine
-from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.protocols.mgp.negotiation import EXTENSIONS

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 
 from interlock.server import Context, ResourceLink, Server, TaskLimits, Text, ToolError
-from interlock.server.content import ToolResult
+from interlock.server.requests.content import ToolResult
 from interlock.wire.errors import Fault
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from interlock.config.settings import Config, Server
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import Give, Take
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.catalog.definitions import make_offer
-from interlock.hub.permissions.access_methods import Give, Take
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TOOLS = ("read", "write")

@@ -13,6 +13,7 @@ import pytest
 
 import forking
 from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.permission_entries import ENTRIES
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit import recorder as recorder_module
@@ -25,7 +26,6 @@ from interlock.hub.audit.verify import verify
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEYS
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.entries import ENTRIES
 from interlock.store import Collection, Conflict, Mirror, NotRecorded, Store, StoreError, StoreFull, StoreUnavailable
 from interlock.store import records as rows
 from interlock.store.connect import connect

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Server
+from interlock.protocols.mcp.input_requests import QUESTION_KEY
 
 from .asking_server import FORM, asking_server
 from .legacy_client import answers
 from .modern_client import LOG_LEVEL, ModernClient
 from .running_hub import RawClient, RunningHub, child, messages, running_hub, text_of, until
+from .test_bridges_questions import FORM as QUESTION
+from .test_bridges_questions import instructed_hub
 
 LEGACY = child("asking_server.py", era="legacy")
 
@@ -50,6 +53,31 @@ async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_
         assert done["result"]["structuredContent"] == {"result": ["accept", "hello from ada", "file:///ada", "accept"]}
         assert done["result"]["resultType"] == "complete"
         assert hub.hub_app.hub.open_calls == 0
+
+
+async def test_an_old_server_names_its_questions_and_an_answer_that_came_before_counts_once(tmp_path: Path) -> None:
+    async with instructed_hub(tmp_path) as (hub, _):
+        client = ModernClient(hub.url + "/mcp", answers("ada"))
+
+        def asking(id: str, key: object) -> list[Any]:
+            asked = {"method": "elicitation/create", "params": {**QUESTION, "_meta": {QUESTION_KEY: key}}}
+            return [{"ask": {"id": id, **asked}}, {"wait": id}]
+
+        early = {"inputResponses": {"user_name": client.answers["elicitation/create"], "other": {}}}
+        call = {"name": "a__do", "arguments": {"steps": asking("1", "user_name")}}
+        done = await client.ask("tools/call", dict(call), **early)
+        assert json.loads(text_of(done))[0]["result"]["action"] == "accept"
+
+        twice = {"name": "a__do", "arguments": {"steps": asking("2", "user_name") + asking("3", "user_name")}}
+        first = (await client.ask("tools/call", dict(twice), **early))["result"]
+        assert list(first["inputRequests"]) == ["user_name"], "an answer is good for one question"
+        assert "_meta" not in first["inputRequests"]["user_name"]["params"]
+        done = await client.ask("tools/call", dict(twice), **client.reply(first))
+        assert [each["result"]["action"] for each in json.loads(text_of(done))] == ["accept", "accept"]
+
+        for number, unusable in enumerate(("a b", "", "x" * 65, 7)):
+            first = await client.start("a__do", {"steps": asking(f"u{number}", unusable)})
+            assert list(first["inputRequests"]) == ["elicitation-1"]
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.doctor import _address
-from interlock.cli.search_model import _fetched
+from interlock.cli.lifecycle.doctor import _address
+from interlock.cli.tools.search_model import _fetched
 from interlock.config.live_settings import LiveWebhook
 from interlock.config.model_settings import Model
 from interlock.config.settings import Embeddings, Hub

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Hub, Server, Timeouts
-from interlock.hub.audit.record import CANCELLED, LOST, SUCCEEDED, TIMED_OUT, TOOL_FAILED
+from interlock.hub.audit.record import CANCELLED, LOST, SUCCEEDED, TIMED_OUT, TOOL_FAILED, Outcome
 from interlock.hub.upstreams import health_monitor
 from interlock.hub.upstreams.call_outcomes import CallOutcomes
 from interlock.hub.upstreams.server_health import ServerHealth
@@ -17,7 +17,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.health import Health, read_ping
 from interlock.server import Server as ToolServer
 from interlock.server import ToolError
-from interlock.server import health as server_health
+from interlock.server.mgp.agreement import health as server_health
 from interlock.wire.errors import Fault
 
 from .raw_server import RawHttpServer
@@ -119,7 +119,7 @@ async def test_a_server_whose_every_call_fails_is_never_healthy(scene: tuple[Run
         await client.modern("tools/call", call)
         await hub.hub_app.health_monitor.check(hub.hub_app.upstreams["checked"])
         seen.append(condition(hub, "checked"))
-    assert seen == ["degraded"] * 4 + ["unhealthy"], "whatever it says of itself"
+    assert seen == ["healthy"] * 4 + ["unhealthy"], "whatever it says of itself"
     [row] = (await hub.operate("health", server="checked"))["servers"]
     assert (row["calls"], row["calls_failed"]) == (5, 5)
     assert row["reasons"] == ["5 of its last 5 calls failed"]
@@ -130,6 +130,20 @@ async def test_a_server_whose_every_call_fails_is_never_healthy(scene: tuple[Run
     for _ in range(5):
         await client.modern("tools/call", call)
     assert condition(hub, "checked") == "healthy"
+
+
+def test_few_failed_calls_say_nothing_of_a_server_but_few_without_an_answer_do() -> None:
+    outcomes = CallOutcomes()
+    wrong = Outcome("answered", "error", code=-32602)
+    for outcome in (TOOL_FAILED, TOOL_FAILED, *[wrong] * 20, LOST, TOOL_FAILED):
+        outcomes.ended.append((outcome, 1000))
+        assert outcomes.health is Health.HEALTHY
+    assert (outcomes.counted, outcomes.failed) == (4, 4)
+    silent = CallOutcomes()
+    for outcome in (LOST, TIMED_OUT, LOST):
+        assert silent.health is Health.HEALTHY
+        silent.ended.append((outcome, 1000))
+    assert silent.health is Health.DEGRADED
 
 
 def test_the_worst_of_word_silence_and_calls_counts() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.chain import record_of

@@ -205,22 +205,25 @@ async def test_a_repeated_event_gets_the_recorded_answer_also_from_the_next_run(
 
 
 async def test_t114_a_burst_wakes_twice_at_most_and_a_budget_holds(tmp_path: Path) -> None:
-    rules = {"w": LiveRule(then="wake", quiet_s=1.0, wakes_per_hour=2)}
+    rules = {"w": LiveRule(then="wake", quiet_s=2.0, wakes_per_hour=3)}
     async with live_hub(tmp_path, rules=rules) as hub:
         await enable(hub, "news.*")
         woken: list[str] = []
         live = hub.hub_app.live
-        answers = await push(hub, *(event(f"b{number}") for number in range(200)))
+        answers = await push(hub, *(event(f"b{number}") for number in range(1_000)))
         woken += [answer["result"]["inferenceId"] for answer in answers if "inferenceId" in answer["result"]]
         assert len(woken) == 1
         assert all(answer["result"]["accepted"] for answer in answers)
         await until(lambda: live.wakes.spent("local")[0] == 2)
-        (held,) = await push(hub, event("over", "news.more"))
+        events, _ = await live.deliveries.take("local", 1_000, 8 * 1024 * 1024)
+        assert len(events) == 1_000
+        woken_for, held = await push(hub, event("third", "news.more"), event("over", "news.more", text="Another."))
+        assert "inferenceId" in woken_for["result"], "the burst made no third wake"
         assert held["result"] == {"accepted": True}, "held: the budget is used up"
         rows = (await hub.operate("events.list", most=1000))["events"]
         assert [row["cause"] for row in rows if row["event"] == "over"] == ["budget, rule w"]
         usage = {row["feature_set"]: row for row in (await hub.operate("usage"))["usage"]}
-        assert (usage["news.push"]["wakes"], usage["news.push"]["events"]) == (2, 200)
+        assert (usage["news.push"]["wakes"], usage["news.push"]["events"]) == (2, 1_000)
 
 
 async def test_t114_a_server_has_a_rate_for_new_events(tmp_path: Path) -> None:

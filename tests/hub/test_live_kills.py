@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
 
 from .running_hub import HERE, RawClient, until
 from .test_hub_kills import Killed

@@ -20,7 +20,12 @@ from .test_journal import entries
 from .test_live import call, disable, enable
 
 FILES = {"version": "0.4", "featureSets": {"files.edit": {"description": "Edit", "uses": ["tools"], "scoped": True}}}
-RULES = Scopes(("/project/**", "/tmp/**"), ("**/.env", "**/secrets/**"), "{path}")
+RULES = Scopes(
+    ("/project/**", "/tmp/**"),
+    ("**/.env", "**/secrets/**"),
+    "{path}",
+    {"/project/a": {"volume": "v1"}, "/etc/hosts": {"volume": "root"}},
+)
 
 
 @contextlib.asynccontextmanager
@@ -67,7 +72,7 @@ async def test_t115_a_scoped_tool_is_checked_before_its_call_leaves(tmp_path: Pa
         sent = [message["params"] for message in heard if message.get("method") == "tools/call"]
         written = [params for params in sent if params["name"] == "write"]
         assert [params["scope"]["label"] for params in written] == ["/project/a", "/project/b"]
-        assert written[0]["scope"]["payload"] == {"path": "/project/a"}
+        assert written[0]["scope"]["payload"] == {"path": "/project/a", "volume": "v1"}, "with the operator's members"
         assert not [params for params in sent if {"state", "checkpoint"} & params.keys()]
 
 
@@ -120,7 +125,7 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
 
         assert (await elevate("/project/a"))["code"] == -32001, "off"
         await enable(hub, "files.edit")
-        payload = {"path": "/project/a", "mode": "append"}
+        payload = {"path": "/project/a", "mode": "append", "volume": "v1"}
         assert await elevate("/project/a") == {"approved": True, "payload": payload}
         assert (await elevate("/project/.env"))["approved"] is False
         assert (await elevate("/project/a", "/etc/shadow"))["code"] == -32602, "a label that its payload contradicts"
@@ -129,8 +134,10 @@ async def test_t115_a_server_gets_a_scope_by_the_lists_or_from_a_person(
         assert "a person was asked" in first["reason"]
         (decision,) = (await hub.operate("approvals.list"))["decisions"]
         assert (decision["kind"], "/etc/hosts" in json.dumps(decision)) == ("scope", True), decision
+        view = await hub.operate("approvals.show", id=decision["id"])
+        assert '"volume": "root"' in json.dumps(view).replace('\\"', '"'), "a person sees the members that the hub adds"
         await read_and_answer(hub.hub_app.inbox, decision["id"], "once", local_person("tester"))
-        assert (await elevate("/etc/hosts"))["approved"] is True
+        assert (await elevate("/etc/hosts"))["payload"]["volume"] == "root"
         assert (await elevate("/etc/passwd"))["approved"] is False, "another label is another matter"
         found = [entry.record.details for entry in await entries(hub, event="dev.interlock.live_scope")]
         assert [(each["label"], each["approved"]) for each in found][:2] == [

@@ -14,12 +14,12 @@ from interlock.config.settings import Config, Hub, Permissions, Server
 from interlock.config.value_types import PermissionPolicy
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.permission_entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
+from interlock.hub.approvals.permissions import Permissions as Room
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.audit.entries import event_record
-from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
-from interlock.hub.permissions.permissions import Permissions as Room
-from interlock.hub.permissions.server_exchange import outcome
+from interlock.hub.upstreams.permission_exchange import outcome
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Store
 from interlock.store.documents import Change

@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from hub.running_hub import PREFIX, RawClient, RunningHub, running_hub, text_of, until
+from hub.test_spans import Collector
 from interlock.client.oauth.login import Login
-from interlock.config.settings import Server
+from interlock.config.settings import Hub, Server, Tracing
 from interlock.hub.foundation import COLLECTIONS
 from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin
 from interlock.hub.upstreams.states import ServerState
@@ -69,7 +70,11 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
     caplog.set_level(logging.DEBUG)
     shown: list[object] = []
     configured = "configured-5ecret-value"
-    async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
+    docs = {"docs": Server(url=protected.url, headers={"X-Api-Key": configured})}
+    async with (
+        Collector() as collector,
+        running_hub(tmp_path, docs, wait=False, hub=Hub(tracing=Tracing(endpoint=collector.url))) as hub,
+    ):
         await hub.state("docs", ServerState.ERROR)
         row = await status_of(hub)
         assert (row["needs_login"], row["hint"]) == (True, "run `interlock login docs`")
@@ -83,6 +88,10 @@ async def test_t103_a_login_lasts_over_restarts_and_its_tokens_are_nowhere_to_be
         assert (await hub.operate("logins.list"))["logins"] == [
             {"server": "docs", "principal": "", "issuer": protected.base}
         ]
+        assert hub.hub_app.spans is not None
+        await asyncio.to_thread(hub.hub_app.spans.flush)
+        assert collector.spans
+        shown.append(collector.raw)
     protected.expire()
     async with behind(tmp_path, protected, headers={"X-Api-Key": configured}) as hub:
         await hub.state("docs", ServerState.CONNECTED)

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.protocols.mgp.methods import METHODS
 from interlock.server import Server
-from interlock.server.mgp import OFFERED as SERVERS
+from interlock.server.mgp.agreement import OFFERED as SERVERS
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 

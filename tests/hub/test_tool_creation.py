@@ -13,7 +13,7 @@ import pytest
 
 from interlock.config.settings import Agent, Hub, Timeouts
 from interlock.containment.backends import reports
-from interlock.hub.stored.registration import REGISTRATIONS
+from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.hub.upstreams.states import ServerState
 
 from .running_hub import RawClient, RunningHub, running_hub, text_of, until
@@ -153,7 +153,7 @@ async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers
 
 async def test_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = [report._replace(missing="is not installed") for report in await asyncio.to_thread(reports)]
-    monkeypatch.setattr("interlock.hub.stored.tool_registrar.reports", lambda: nowhere)
+    monkeypatch.setattr("interlock.hub.handlers.tool_registrar.reports", lambda: nowhere)
     found = await asked(client_of(hub, "free"))
     assert found["status"] == "unavailable"
     assert "is not installed" in found["note"]

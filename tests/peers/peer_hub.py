@@ -16,8 +16,8 @@ from mcp import Client, StdioServerParameters, types
 
 import forking
 from conformance.subjects import SOURCE, free_port, listens
-from interlock.cli.failures import Failure
-from interlock.cli.hub_link import HubLink
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.terminal.failures import Failure
 
 HERE = Path(__file__).resolve().parent
 Mode = Literal["legacy", "auto"]

@@ -15,8 +15,8 @@ from hub.running_hub import child, until
 from interlock.config.settings import Config, Topic
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 from interlock.wire.errors import Fault
 

@@ -10,8 +10,8 @@ import pytest
 
 from hub.running_hub import child, until
 from interlock.config.settings import Config, Topic
+from interlock.hub.auth.access_methods import Give
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import Give
 from interlock.hub.upstreams.states import ServerState
 
 from .running import Peer, RunningRooms, running_rooms

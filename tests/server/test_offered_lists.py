@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from peer import Peer, Refusal
 
 from interlock.server import Completion, Message, NotFound, Prompt, Resource, Server, Text, Tool
-from interlock.server.uri_template import parse
+from interlock.server.definitions.uri_template import parse
 from interlock.signatures import DefinitionError
 from interlock.wire.seal import Seal
 

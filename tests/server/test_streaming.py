@@ -12,7 +12,7 @@ from peer import Peer, Refusal
 
 from interlock.protocols.mgp.streaming import CHUNK, PROGRESS
 from interlock.server import Context, Image, Server
-from interlock.server.item_stream import AHEAD
+from interlock.server.definitions.item_stream import AHEAD
 from interlock.wire.errors import TABLE
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from peer import Peer, Refusal
 
 from interlock.server import Context, Server, Tool, ToolError
-from interlock.server.resource_cache import MAX_ENTRIES, ResourceCache
+from interlock.server.definitions.resource_cache import MAX_ENTRIES, ResourceCache
 from interlock.signatures import (
     ArgumentsError,
     DefinitionError,

@@ -70,6 +70,34 @@ def by_name(x: Named) -> str:
     return repr(x)
 
 
+class Around(pydantic.BaseModel):
+    model_config = {"extra": "forbid"}
+    first: Named
+    more: list[Named] = []
+    others: dict[str, Tree] = {}
+
+
+class Tree(pydantic.BaseModel):
+    model_config = {"populate_by_name": True, "extra": "forbid"}
+    left: Tree | None = pydantic.Field(None, alias="leftTree")
+    size: int = pydantic.Field(alias="treeSize")
+
+
+@pydantic.dataclasses.dataclass(config={"populate_by_name": True})
+class Point:
+    east: int = pydantic.Field(alias="x")
+
+
+@server.tool
+def around(x: Around) -> str:
+    return repr(x)
+
+
+@server.tool
+def among(x: list[Named | Point]) -> str:
+    return repr(x)
+
+
 @server.tool
 def pet(x: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]) -> str:
     return repr(x)
@@ -96,6 +124,15 @@ def text(count: int) -> str:
             [{"user_id": 1}, {"userId": 1}, {"user_id": 1, "note": "x"}],
             [{}, {"note": "x"}, {"user_id": "y"}, {"user_id": 1, "other": 2}],
         ),
+        (
+            "around",
+            [
+                {"first": {"user_id": 1}, "more": [{"userId": 2}, {"user_id": 3, "theNote": "x"}]},
+                {"first": {"userId": 1}, "others": {"a": {"left": {"size": 1}, "treeSize": 2}, "b": {"size": 3}}},
+            ],
+            [{"first": {}}, {"first": {"user_id": "y"}}, {"first": {"user_id": 1}, "others": {"a": {"left": None}}}],
+        ),
+        ("among", [[{"user_id": 1}, {"userId": 1}, {"east": 1}, {"x": 1}]], [[{"north": 1}], [{"east": "far"}]]),
         (
             "nested",
             [[], [{"price": "9.5", "key": text(4)}]],

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hub.running_hub import RawClient, RunningHub, child, running_hub
-from hub.test_live import offer
-from interlock.config.settings import Agent, Approvals, Hub, Rooms, Timeouts, Topic
+from hub.test_live import DECLARED, event, offer
+from interlock.config.model_settings import Host, Model
+from interlock.config.settings import Agent, Approvals, Rooms, Server, Timeouts, Topic
+from interlock.server import Server as ToolServer
+from interlock.server import Tool
+
+from .console_issuer import ConsoleIssuer
 
 Result = TypeVar("Result")
 ROOMS = Rooms(topics={"build": Topic(visibility="restricted", kinds={"person": "full-access"}, servers=("busy",))})
 
 
 class HubInThread:
-    """A hub on a thread of its own, for a browser that blocks."""
+    """A hub on a thread of its own, for a browser that blocks. The texts of its servers are `hostile`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, hostile: str = "") -> None:
         self._home = home
+        self._hostile = hostile
+        self.issuer: ConsoleIssuer
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._over: asyncio.Event
@@ -49,6 +57,27 @@ class HubInThread:
         self._coder = self._coder or RawClient(self.hub.url + "/mcp", self.hub.key("coder"))
         return await self._coder.modern("tools/call", {"name": tool, "arguments": {"room": "build", **arguments}})
 
+    def push(self, id: str) -> None:
+        """Have a server push an event with a hostile text."""
+
+        async def call() -> Any:
+            driver = RawClient(self.hub.url + "/mcp", self.hub.key("driver"))
+            pushed = {"events": [event(id, text=self._hostile)]}
+            return await driver.modern("tools/call", {"name": "news__push", "arguments": pushed})
+
+        self.do(call)
+
+    def converse(self) -> str:
+        """The id of a conversation in which both sides said hostile texts."""
+
+        async def talk() -> str:
+            conversation = await self.hub.host.create()
+            turn = await self.hub.host.send(conversation, self._hostile)
+            assert self._hostile[:8] in await turn.answer()
+            return str(conversation.id)
+
+        return self.do(talk)
+
     def code(self) -> str:
         operations = self.hub.operations
         made: Any = self.do(lambda: operations.perform(operations.owner, "console.code", b'{"terminal":true}'))
@@ -71,15 +100,43 @@ class HubInThread:
 
     async def _main(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        settings = Hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
-        agents = {"careful": Agent(ask=("busy__ec*",))}
-        servers = {"busy": child("busy_server.py"), "news": child("live_server.py", offer(), "{}")}
+        self._home.mkdir(parents=True, exist_ok=True)
+        script = self._home / "script.json"
+        script.write_text(json.dumps([{"text": self._hostile}]))
+        feature = {"news.push": {"description": self._hostile or "News", "uses": ["pushEvents"]}}
         try:
-            async with running_hub(self._home, servers, hub=settings, agents=agents, rooms=ROOMS) as self.hub:
-                self._ready.set()
-                await self._over.wait()
+            async with ConsoleIssuer() as self.issuer, _hostile_server(self._hostile or "quiet").http() as evil:
+                settings = self.issuer.hub(timeouts=Timeouts(start_s=120), approvals=Approvals(hold_s=0))
+                servers = {
+                    "busy": child("busy_server.py"),
+                    "news": child("live_server.py", offer(featureSets={**DECLARED, **feature}), "{}"),
+                }
+                if self._hostile:
+                    servers["evil"] = Server(url=evil.url)
+                tables: dict[str, Any] = {
+                    "agents": {"careful": Agent(ask=("busy__ec*",))},
+                    "rooms": ROOMS,
+                    "models": {"toy": Model(kind="scripted", script=str(script))},
+                    "host": Host(model="toy"),
+                }
+                async with running_hub(self._home, servers, hub=settings, **tables) as self.hub:
+                    self._ready.set()
+                    await self._over.wait()
         finally:
             self._ready.set()
+
+
+def _hostile_server(text: str) -> ToolServer:
+    server = ToolServer(text, text, instructions=text)
+
+    def tool(word: str) -> str:
+        return text
+
+    server.add_tool(Tool(tool, name="flagged", title=text, description=text))
+    # Without hidden characters it is not quarantined.
+    markup = "".join(char for char in text if char.isprintable())
+    server.add_tool(Tool(tool, name="plain", title=markup, description=f"A plain tool. {markup}"))
+    return server
 
 
 async def call(hub: RunningHub, text: str) -> Any:

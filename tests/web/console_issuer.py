@@ -29,10 +29,10 @@ class ConsoleIssuer(Issuer):
         """The authorization requests."""
         self._codes: dict[str, dict[str, str]] = {}
 
-    def hub(self, **more: Any) -> Hub:
+    def hub(self, *, client: str | None = CLIENT, **more: Any) -> Hub:
         """Settings of a hub whose people log in here."""
-        settings = {"audience": ("hub",), "scopes": SCOPES, "people": ("alice",), "console_client_id": CLIENT}
-        return Hub(allowed_hosts=("hub.example",), oauth=OAuth(issuer=self.base, **{**settings, **more}))
+        own = {"audience": ("hub",), "scopes": SCOPES, "people": ("alice",), "console_client_id": client}
+        return Hub(allowed_hosts=("hub.example",), oauth=OAuth(issuer=self.base, **own), **more)
 
     def authorize(self, url: str) -> str:
         """Where a browser that opens an authorization URL is sent back to."""

@@ -41,7 +41,7 @@ PAGES = (
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubInThread, Page]]:
     """One hub and one browser for all tests here. It is logged in by the fragment as `interlock console` does it."""
     folder = tmp_path_factory.mktemp("browser")
-    with HubInThread(folder / "hub").running() as hub, browser(folder / "browser") as page:
+    with HubInThread(folder / "hub", HOSTILE).running() as hub, browser(folder / "browser") as page:
         hub.in_room("join_room")
         page.open(f"{hub.address}/login#code={hub.code()}")
         page.until("location.pathname === '/console'")
@@ -234,6 +234,49 @@ def test_t54_hostile_texts_run_nowhere(page: Page, hub: HubInThread) -> None:
     page.open(f"{hub.address}/approvals")
     assert "\\u202eevil" in page.run("document.body.innerText")
     assert page.complaints() == []
+
+
+def test_t54_the_texts_of_a_hostile_server_run_on_no_page(page: Page, hub: HubInThread) -> None:
+    on = {"server": "news", "features": ["news.push"], "agent": "local", "terminal": True}
+    hub.do(lambda: hub.hub.operate("features.enable", **on))
+    page.open(f"{hub.address}/live")
+    page.until("document.documentElement.dataset.live")
+    hub.push(f"live {HOSTILE}")
+    page.until("document.getElementById('events').textContent.includes('live <script>')")
+    hub.hub.hub_app.logs.add("evil", "stderr", HOSTILE)
+    talk = f"/live/conversations/{hub.converse()}"
+    tools = [row["name"] for row in hub.do(lambda: hub.hub.operate("tools", server="evil"))["tools"]]
+    assert tools
+    paths = ("", "/servers", "/servers/evil", "/tools?query=plain", "/live", talk, f"{talk}?undo=0", "/agents")
+    for path in (*paths, *(f"/tools/{name}" for name in tools)):
+        page.open(f"{hub.address}{path}")
+        page.until("document.documentElement.dataset.live")
+        assert page.run("document.querySelectorAll('img, main script, main base, main iframe').length") == 0, path
+        shown = page.run("document.body.innerText")
+        assert not {"\x1b", "\u202e", "\u2066"} & set(shown), path
+        assert page.complaints() == [], path
+    page.open(f"{hub.address}{talk}")
+    assert "<img src=x onerror=alert(1)>" in page.run("document.body.innerText")
+    said = [event["method"] for event in page.events if "method" in event]
+    assert "Page.javascriptDialogOpening" not in said
+
+
+def test_a_person_logs_in_at_an_issuer_on_another_site(page: Page, hub: HubInThread) -> None:
+    with page.stranger() as page:
+        for script in (True, False):
+            page.ask("Emulation.setScriptExecutionDisabled", value=not script)
+            page.open(f"{hub.address}/login")
+            tab_to(page, "it.innerText?.startsWith('Log in at http://127.0.0.1:')")
+            press(page, "Enter")
+            page.until("location.pathname === '/console'")
+            assert f"{hub.issuer.base}#alice" in page.run("document.body.innerText")
+            assert page.run("document.cookie") == ""
+            if script:
+                page.run("document.querySelector('form.logout button').click()")
+                page.until("location.pathname === '/console/login'")
+        origins = {url.partition("/console")[0].partition("/authorize")[0] for url in page.requested()}
+        assert {hub.address.removesuffix("/console"), hub.issuer.base} >= origins - {"data:,", "about:blank"}
+        assert page.complaints() == []
 
 
 def test_t53_a_page_on_another_name_of_the_machine_cannot_read_the_console(page: Page, hub: HubInThread) -> None:

@@ -195,7 +195,7 @@ async def test_t51_a_session_ends_with_its_token_and_without_the_issuer_there_is
     now = hub.hub_app.access.now
     hub.hub_app.access.now = lambda: now() + timedelta(seconds=301)
     assert not await is_in(browser)
-    async with running_hub(tmp_path / "plain", {}, hub=issuer.hub(console_client_id=None)) as plain:
+    async with running_hub(tmp_path / "plain", {}, hub=issuer.hub(client=None)) as plain:
         other = Browser(plain, PUBLIC)
         assert issuer.base not in (await other.get("/console/login")).text
         assert (await other.post("/console/login/issuer", {"issuer": issuer.base})).status == 403

@@ -16,8 +16,8 @@ def main() -> None:
 def _code() -> int:
     import click
 
-    from .app import app
-    from .failures import OutputClosed
+    from interlock.cli.app import app
+    from interlock.cli.terminal.failures import OutputClosed
 
     try:
         return int(app.main(prog_name="interlock", standalone_mode=False) or 0)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import main
+from interlock.cli import main
 
 main()

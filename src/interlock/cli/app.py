@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from .failures import OutputClosed, system_failure
+from interlock.cli.terminal.failures import OutputClosed, system_failure
 
 
 class Entry(NamedTuple):
@@ -19,79 +19,92 @@ class Entry(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
-        "up": Entry("up:up", "Run the hub and its servers."),
-        "down": Entry("up:down", "Stop the hub."),
-        "status": Entry("status:status", "Show the servers, and how to fix those that do not run."),
-        "health": Entry("health:health", "Show the health of the hub and its servers."),
-        "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
-        "service": Entry("service:service", "Run the hub at login, and start it again if it ends."),
-        "demo": Entry("demo:demo", "Show what a hub does, with a demonstration server."),
+        "up": Entry("lifecycle.up:up", "Run the hub and its servers."),
+        "down": Entry("lifecycle.up:down", "Stop the hub."),
+        "status": Entry("lifecycle.status:status", "Show the servers, and how to fix those that do not run."),
+        "health": Entry("lifecycle.health:health", "Show the health of the hub and its servers."),
+        "doctor": Entry("lifecycle.doctor:doctor", "Check this machine and the configuration."),
+        "service": Entry("lifecycle.service:service", "Run the hub at login, and start it again if it ends."),
+        "demo": Entry("lifecycle.demo:demo", "Show what a hub does, with a demonstration server."),
     },
     "Servers": {
-        "add": Entry("servers:add", "Add a server: a program or a URL."),
-        "remove": Entry("servers:remove", "Remove a server."),
-        "import": Entry("importing:import_", "Import the servers of another program's file."),
-        "discovery": Entry("discovery:discovery", "List, register and deregister servers while the hub runs."),
-        "install": Entry("contained:install", "Install the packages of a contained server."),
-        "start": Entry("supervise:start", "Start a server that was stopped or is down."),
-        "stop": Entry("supervise:stop", "Stop a server, or without SERVER the hub."),
-        "restart": Entry("supervise:restart", "End a server's present run and start it again."),
-        "login": Entry("login:login", "Log in to a server that wants a token."),
-        "logout": Entry("login:logout", "End a login: revoke its tokens and forget them."),
-        "secrets": Entry("secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
-        "logs": Entry("logs:logs", "Print the log output of servers."),
+        "add": Entry("servers.servers:add", "Add a server: a program or a URL."),
+        "remove": Entry("servers.servers:remove", "Remove a server."),
+        "import": Entry("servers.importing:import_", "Import the servers of another program's file."),
+        "discovery": Entry("servers.discovery:discovery", "List, register and deregister servers while the hub runs."),
+        "install": Entry("servers.contained:install", "Install the packages of a contained server."),
+        "start": Entry("lifecycle.supervise:start", "Start a server that was stopped or is down."),
+        "stop": Entry("lifecycle.supervise:stop", "Stop a server, or without SERVER the hub."),
+        "restart": Entry("lifecycle.supervise:restart", "End a server's present run and start it again."),
+        "login": Entry("servers.login:login", "Log in to a server that wants a token."),
+        "logout": Entry("servers.login:logout", "End a login: revoke its tokens and forget them."),
+        "secrets": Entry("servers.secrets:secrets", "Keep passwords and tokens for servers, encrypted."),
+        "logs": Entry("lifecycle.logs:logs", "Print the log output of servers."),
     },
     "Clients": {
-        "setup": Entry("setup:setup", "Put the hub in the place of the servers that your clients start."),
-        "connect": Entry("connect:connect", "Add the hub to a client's configuration, with its own key."),
-        "sessions": Entry("sessions:sessions", "List and end the sessions of clients."),
-        "hook": Entry("hook:hook", "Print what servers add to a client's next turn, or tell them of its answer."),
-        "stdio": Entry("stdio:stdio", "Connect standard input and output to the hub."),
+        "setup": Entry("clients.setup:setup", "Put the hub in the place of the servers that your clients start."),
+        "connect": Entry("clients.connect:connect", "Add the hub to a client's configuration, with its own key."),
+        "sessions": Entry("clients.sessions:sessions", "List and end the sessions of clients."),
+        "hook": Entry(
+            "clients.hook:hook", "Print what servers add to a client's next turn, or tell them of its answer."
+        ),
+        "stdio": Entry("clients.stdio:stdio", "Connect standard input and output to the hub."),
     },
     "Tools": {
-        "list": Entry("tools:list_", "List the tools of all servers."),
-        "find": Entry("finding:find", "Find tools by what they do."),
-        "call": Entry("tools:call", "Call a tool."),
-        "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
-        "search-model": Entry("search_model:search_model", "Install or remove the model that finds tools by meaning."),
-        "check": Entry("check:check", "Check a command, URL, code, path, SQL statement or tool."),
+        "list": Entry("tools.tools:list_", "List the tools of all servers."),
+        "find": Entry("tools.finding:find", "Find tools by what they do."),
+        "call": Entry("tools.tools:call", "Call a tool."),
+        "budget": Entry("tools.finding:budget", "Show what fills an agent's context, in tokens."),
+        "search-model": Entry(
+            "tools.search_model:search_model", "Install or remove the model that finds tools by meaning."
+        ),
+        "check": Entry("tools.check:check", "Check a command, URL, code, path, SQL statement or tool."),
     },
     "Decide": {
-        "console": Entry("console:console", "Open the console in a browser, with a login code."),
-        "watch": Entry("watch:watch", "Answer approval requests as they arrive."),
-        "approvals": Entry("approvals:approvals", "List and answer approval requests."),
-        "taints": Entry("taints:taints", "List agents whose tools ask because of untrusted results, and end that."),
-        "why": Entry("why:why", "Show why a call was refused, or whether one would be."),
-        "grants": Entry("grants:grants", "Allow or deny agents the use of servers and tools."),
-        "permissions": Entry("permissions:permissions", "Approve or deny what servers may do on this machine."),
-        "keys": Entry("keys:keys", "Create, list and revoke keys of agents and people."),
+        "console": Entry("admin.console:console", "Open the console in a browser, with a login code."),
+        "watch": Entry("admin.watch:watch", "Answer approval requests as they arrive."),
+        "approvals": Entry("admin.approvals:approvals", "List and answer approval requests."),
+        "taints": Entry(
+            "admin.taints:taints", "List agents whose tools ask because of untrusted results, and end that."
+        ),
+        "why": Entry("admin.why:why", "Show why a call was refused, or whether one would be."),
+        "grants": Entry("admin.grants:grants", "Allow or deny agents the use of servers and tools."),
+        "permissions": Entry("admin.permissions:permissions", "Approve or deny what servers may do on this machine."),
+        "keys": Entry("admin.keys:keys", "Create, list and revoke keys of agents and people."),
     },
     "Chat": {
-        "channels": Entry("channels:channels", "List, open and close channels of servers."),
-        "chat": Entry("chat:chat", "Talk to a model that uses the tools of the hub."),
-        "conversations": Entry("chat:conversations", "List, show and delete conversations with models."),
-        "rollback": Entry("rollback:rollback", "Take back what the last turns of a conversation changed."),
+        "channels": Entry("conversations.channels:channels", "List, open and close channels of servers."),
+        "chat": Entry("conversations.chat:chat", "Talk to a model that uses the tools of the hub."),
+        "conversations": Entry("conversations.chat:conversations", "List, show and delete conversations with models."),
+        "rollback": Entry(
+            "conversations.rollback:rollback", "Take back what the last turns of a conversation changed."
+        ),
     },
     "Live": {
-        "features": Entry("features:features", "Let servers send events by themselves, per server and agent."),
-        "events": Entry("features:events", "List events that servers pushed, and what became of them."),
-        "usage": Entry("features:usage", "Count the events, inferences, tokens and cost of servers and conversations."),
+        "features": Entry(
+            "conversations.features:features", "Let servers send events by themselves, per server and agent."
+        ),
+        "events": Entry("conversations.features:events", "List events that servers pushed, and what became of them."),
+        "usage": Entry(
+            "conversations.features:usage",
+            "Count the events, inferences, tokens and cost of servers and conversations.",
+        ),
     },
     "Rooms": {
-        "rooms": Entry("rooms:rooms", "Take part in topics that agents and people share."),
+        "rooms": Entry("conversations.rooms:rooms", "Take part in topics that agents and people share."),
     },
     "Write": {
-        "new": Entry("new:new", "Create a server project with a passing test."),
-        "dev": Entry("dev:dev", "Run a server's file, restart it after each change, and show its calls."),
-        "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+        "new": Entry("writing.new:new", "Create a server project with a passing test."),
+        "dev": Entry("writing.dev:dev", "Run a server's file, restart it after each change, and show its calls."),
+        "export": Entry("writing.export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
     },
     "Audit log": {
-        "audit": Entry("audit:audit", "Show, search, export and verify the audit log."),
-        "backup": Entry("backup:backup", "Write all data of the hub to FILE."),
-        "restore": Entry("backup:restore", "Restore a backup, while no hub runs."),
+        "audit": Entry("admin.audit:audit", "Show, search, export and verify the audit log."),
+        "backup": Entry("admin.backup:backup", "Write all data of the hub to FILE."),
+        "restore": Entry("admin.backup:restore", "Restore a backup, while no hub runs."),
     },
     "Shell": {
-        "completion": Entry("completion:completion", "Print the completion script for a shell."),
+        "completion": Entry("control.completion:completion", "Print the completion script for a shell."),
     },
 }
 

@@ -78,6 +78,9 @@ class Scopes(msgspec.Struct, frozen=True):
     """Never allowed; overrides `whitelist`."""
     label: str | None = None
     """How a label follows from a tool's arguments (`"{path}"`); unset: as the server declares."""
+    payload: dict[str, dict[str, str]] = {}
+    """Members that the hub adds to the payload of a scope, by label, such as the id of a channel that the label
+    names."""
 
 
 class Tools(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from interlock.config.model_settings import Inference as Settings
-from interlock.hub.inferences import Inference
+from interlock.hub.stored_documents import Inference
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
 from interlock.wire.errors import Fault
 

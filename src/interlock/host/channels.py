@@ -17,6 +17,7 @@ from interlock.config.channel_settings import Channel as Table
 from interlock.events import EventFilter, SubscriberTask
 from interlock.events.types import AgentWoken, Delivery
 from interlock.host.channel_turns import ChannelPlaces, context_of, said_in
+from interlock.host.client_messages import ClientMessages
 from interlock.host.conversations import Conversation, Conversations
 from interlock.host.publishing import Publishing
 from interlock.host.turn import Turn
@@ -24,6 +25,7 @@ from interlock.hub.admin.agents import principal_of
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS, ChannelConversation
+from interlock.hub.live.client_hosts import ClientHost
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.events import Pending
 from interlock.hub.live.intake import Incoming
@@ -70,6 +72,7 @@ class ChannelConversations:
         self._host = host
         self._places = places
         self._publishing = Publishing(hub_app)
+        self._clients = ClientMessages(hub_app)
         self._wakes: SubscriberTask | None = None
         self._turns: dict[str, asyncio.Task[None]] = {}
         """What is under way, by agent."""
@@ -97,16 +100,46 @@ class ChannelConversations:
         """Take messages of a channel, each by itself."""
         said = arrival.params
         assert isinstance(said, IncomingMessages)
+        passed = await self._passed_on(live, said.messages, arrival.refusals)
         results = []
-        for message, refusal in zip(said.messages, arrival.refusals, strict=True):
+        for place, (message, refusal) in enumerate(zip(said.messages, arrival.refusals, strict=True)):
             try:
                 if refusal is not None:
                     raise refusal
-                results.append(await self._take(live, message))
+                found = passed.get(place) or await self._take(live, message)
+                if isinstance(found, Fault):
+                    raise found
+                results.append(found)
             except Fault as fault:
                 self._hub_app.live.refusals.add(live.server, INCOMING, "", message.message_id, fault)
                 results.append(Received(message.message_id, False, reason=fault.message[:1000]))
         return IncomingResult(tuple(results))
+
+    async def _passed_on(
+        self, live: LiveConnection, messages: Sequence[IncomingMessage], refusals: Sequence[Fault | None]
+    ) -> dict[int, Received | Fault]:
+        """Pass messages that no conversation takes to a client that is a host. The outcome of each, by its place."""
+        groups: dict[int, tuple[ClientHost, list[int]]] = {}
+        for place, message in enumerate(messages):
+            if refusals[place] is not None or self._is_taken(live.server, message.channel_id):
+                continue
+            host = self._clients.host(live, message.channel_id)
+            if host is not None:
+                groups.setdefault(id(host), (host, []))[1].append(place)
+        outcomes: dict[int, Received | Fault] = {}
+        for host, places in groups.values():
+            try:
+                received = await self._clients.take(live, host, [messages[place] for place in places])
+                outcomes |= dict(zip(places, received, strict=True))
+            except Fault as fault:
+                outcomes |= dict.fromkeys(places, fault)
+        return outcomes
+
+    def _is_taken(self, server: str, channel: str) -> bool:
+        try:
+            return bool(self._table_of(server, channel))
+        except Fault:
+            return False
 
     async def _take(self, live: LiveConnection, message: IncomingMessage) -> Received:
         name, table = self._table_of(live.server, message.channel_id)

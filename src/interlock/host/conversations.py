@@ -17,11 +17,19 @@ from interlock.config.model_settings import Host as Settings
 from interlock.host.models.model import Message
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.conversations import CONVERSATIONS, TURNS, StoredConversation, StoredTurn, turn_id
-from interlock.hub.inferences import INFERENCES, Inference, day_of
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.store_faults import fault_of
+from interlock.hub.stored_documents import (
+    CONVERSATIONS,
+    INFERENCES,
+    TURNS,
+    Inference,
+    StoredConversation,
+    StoredTurn,
+    day_of,
+    turn_id,
+)
 from interlock.protocols.mcpl.injections import Prefix
 from interlock.store import Conflict, StoreError
 from interlock.store.documents import AnyCollection

@@ -7,30 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
+from interlock.hub.live.channel_requests import check_publish, publish, tell
 from interlock.hub.live.connection import LiveConnection
-from interlock.protocols.mcpl.authorization import check_outgoing
-from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH
 from interlock.protocols.mcpl.channels import (
     OutgoingChunk,
     OutgoingComplete,
     Publish,
-    PublishResult,
     split_hub_channel_id,
 )
 from interlock.protocols.mcpl.content import Text
-from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.mcpl.grants import THINKING
 from interlock.wire.errors import Fault
 
-PUBLISH: Final = "channels/publish"
 CHUNK: Final = "channels/outgoing/chunk"
 COMPLETE: Final = "channels/outgoing/complete"
-ANSWER_S: Final = 30.0
 
 
 class Publishing:
@@ -45,16 +37,10 @@ class Publishing:
         conversation, journal = turn.conversation.id, self._hub_app.journal
         try:
             live = self._connection(turn, server)
-            if channel == THINKING:
-                raise channel_not_permitted(channel, CHANNELS_PUBLISH)
-            if channel not in live.channels:
-                raise unknown_channel(channel)
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
-            check_outgoing(state, PUBLISH, channel=channel)
+            check_publish(live, state, channel)
             self._observe(turn, channel, answer)
-            params = msgspec.json.encode(Publish(conversation, channel, (Text(answer),)))
-            answered = await live.connection.request(PUBLISH, params, timeout=ANSWER_S, idempotent=False)
-            said = decode(PublishResult, answered, "result")
+            said = await publish(live, Publish(conversation, channel, (Text(answer),)))
         except Fault as fault:
             journal.live_published(server, channel, conversation, "failed", f"{fault.name}: {fault.message}"[:500])
             return False
@@ -66,18 +52,11 @@ class Publishing:
         thoughts = "".join(piece.text for piece in turn.pieces if piece.kind == "thinking")
         place = (turn.inference_id, turn.conversation.id)
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):
+            state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
             for name, text in ((channel, answer), (THINKING, thoughts)):
-                if text and (name == THINKING or name in live.channels):
-                    self._tell(live, turn, CHUNK, name, OutgoingChunk(*place, name, 0, text))
-                    self._tell(live, turn, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)))
-
-    def _tell(self, live: LiveConnection, turn: Turn, method: str, channel: str, said: msgspec.Struct) -> None:
-        state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
-        try:
-            check_outgoing(state, method, channel=channel, notification=True)
-            live.connection.tell(method, msgspec.json.encode(said))
-        except Fault:
-            return  # It may not observe this.
+                if text:
+                    tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text))
+                    tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)))
 
     def _connection(self, turn: Turn, server: str) -> LiveConnection:
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):

@@ -28,12 +28,12 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
-from interlock.hub.stored.registered_packages import RegisteredPackages
-from interlock.hub.stored.registrations import Registrations
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.dialer import Dialer
 from interlock.hub.upstreams.health_monitor import HealthMonitor
 from interlock.hub.upstreams.logins import CALLBACK, Logins
+from interlock.hub.upstreams.registration.packages import RegisteredPackages
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams

@@ -9,7 +9,9 @@ from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.passphrase import PASSPHRASES
+from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
 from interlock.hub.approvals.pins import PINS
+from interlock.hub.approvals.policy_version import PolicyVersion
 from interlock.hub.approvals.rules import RULES
 from interlock.hub.approvals.sealed_views import VIEWS
 from interlock.hub.audit.commit_publisher import CommitPublisher
@@ -22,25 +24,27 @@ from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.catalog.remembered_audiences import FOR_SOME
-from interlock.hub.conversations import CONVERSATIONS, TURNS
-from interlock.hub.inferences import INFERENCES
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
-from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
-from interlock.hub.stored.policy_version import PolicyVersion
-from interlock.hub.stored.registration import REGISTRATIONS
-from interlock.hub.stored.room_capabilities import ROOM_CAPABILITIES
-from interlock.hub.stored.room_history import HISTORY_HEADS, HISTORY_SEGMENTS
+from interlock.hub.stored_documents import (
+    CONVERSATIONS,
+    HISTORY_HEADS,
+    HISTORY_SEGMENTS,
+    INFERENCES,
+    ROOM_CAPABILITIES,
+    TURNS,
+)
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
 from interlock.hub.upstreams.login_records import LOGINS
 from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver

@@ -7,9 +7,10 @@ commits. The other methods write their records themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.permissions import PermissionEvent
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
 from interlock.hub.audit.entries import NOBODY, event_record
@@ -40,8 +41,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.hub.conversations import StoredTurn
-from interlock.hub.inferences import Inference
+from interlock.hub.stored_documents import Inference, StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -50,7 +50,6 @@ from interlock.wire.errors import Fault
 MAX_NAMED: Final = 50
 """How many items of a list one record names."""
 
-PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
 _FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE", "CODE_SAFETY_VIOLATION"})
 _AWAY: Final = (ServerState.ERROR, ServerState.DISCONNECTED, ServerState.DRAINING)
 
@@ -219,6 +218,10 @@ class Journal:
         if sizes:
             details["sizes"] = dict(list(sizes.items())[:MAX_NAMED])
         self._recorder().event(LIVE + "hook", NOBODY, Target("server", server, ""), reason=reason, details=details)
+
+    async def flushed(self) -> None:
+        """Wait until everything that was recorded is written."""
+        await self._recorder().flushed()
 
     def live_rollback(
         self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""

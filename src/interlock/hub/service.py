@@ -26,11 +26,10 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
-from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
-from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.hub.sessions.clients import Clients
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tasks.handler import TaskHandler
@@ -66,17 +65,17 @@ class Handlers(msgspec.Struct, frozen=True):
     rooms: RoomHandler
     tasks: TaskHandler
     search: ToolSearchHandler
-    access: AccessMethods
+    operations: MgpOperationsHandler
     health: HealthHandler
     streams: StreamHandler
     callbacks: CallbackHandler
     lifecycle: LifecycleHandler
-    registration: RegistrationMethods
     events: EventMethods
     hosts: HostMethods
     client_hooks: ClientHookHandler
 
-    def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
+    @property
+    def methods(self) -> dict[str, Serve]:
         """Every method, with the function that answers it."""
         return {
             **self.calls.methods,
@@ -87,12 +86,11 @@ class Handlers(msgspec.Struct, frozen=True):
             **_if_agreed(
                 {
                     **self.search.methods,
-                    **self.access.methods(background),
+                    **self.operations.methods,
                     **self.health.methods,
                     **self.streams.methods,
                     **self.callbacks.methods,
                     **self.lifecycle.methods,
-                    **self.registration.methods(background),
                     **self.events.methods,
                 }
             ),
@@ -136,7 +134,7 @@ class HubService:
         self._sessions = sessions
         self._limits = limits
         self._background = background
-        self._methods = handlers.methods(background)
+        self._methods = handlers.methods
         self.clients = Clients(
             sessions.limits,
             time.monotonic,

@@ -150,17 +150,27 @@ def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[_Said]:
             language = signals.languages[index]
             if index in seen or (language == NAME and not name) or (language == RESULT and not quotes):
                 continue
-            match = regex.search(stretch) if not quotes else _said(regex, stretch)
+            match = _said(regex, stretch, quotes)
             if match is None:
                 continue
             first, last = match.span()
-            if stretch[first : first + 7].lower() == b"without" and _DENIED.search(stretch[max(0, first - 80) : first]):
-                continue  # "never without asking" asks
             seen.add(index)
             words = stretch[first:last].decode("utf-8", "replace").strip()
             yield _Said(max(0, start - _OVERLAP) + first, signals.rows[index], words)
 
 
+def _is_taken_back(octets: bytes, first: int, last: int) -> bool:
+    """Whether words are taken back ("never without asking", "do not follow any …"), or hold back a detail only."""
+    head, before = octets[first : first + 14].lower(), octets[max(0, first - 80) : first]
+    if head.startswith((b"without", b"follow ", b"as instruction", b"as command", b"as order")):
+        return _DENIED.search(before) is not None
+    if head.startswith((b"assume", b"pretend")):
+        return _NEVER.search(before) is not None
+    return _TRIFLE.match(octets[first : last + 120].lstrip(b" .!?;:,(\n").lower()) is not None
+
+
+_NEVER = re.compile(rb"(?i)\b(?:never|do not|don'?t) $")
+_TRIFLE = re.compile(rb"don'?t bother [^.!?\n]{0,100}?\b(?:ids?|dates?|status(?:es)?)\b[^.!?\n]{0,60}\bunless they ask")
 _DENIED = re.compile(rb"(?i)\b(?:never|not|don'?t|cannot|mustn'?t|shouldn'?t)\b[^.!?\n]*$")
 _STRETCH = 8_192
 _OVERLAP = 512
@@ -168,16 +178,21 @@ _PLENTY = 3.0
 """A weight at which nothing more needs to be known: what weak signals of several fields need together."""
 
 
-def _said(regex: OctetRegex, octets: bytes) -> OctetMatch | None:
-    """The first match that is not merely quoted."""
+def _said(regex: OctetRegex, octets: bytes, quotes: bool) -> OctetMatch | None:
+    """The first match that is neither taken back nor, with `quotes`, merely quoted."""
     for match in regex.finditer(octets):
         start, end = match.span()
-        opens, closes = octets[max(0, start - 3) : start], octets[end : end + _LONGEST_QUOTE]
-        if not (
-            _OPENS.search(opens) and _CLOSES.search(closes) and _EXAMPLE.search(octets[max(0, start - 160) : start])
-        ):
+        if not (_is_taken_back(octets, start, end) or (quotes and _is_quoted(octets, start, end))):
             return match
     return None
+
+
+def _is_quoted(octets: bytes, start: int, end: int) -> bool:
+    """Whether words stand in quotation marks, as an example."""
+    opens, closes = octets[max(0, start - 3) : start], octets[end : end + _LONGEST_QUOTE]
+    if not _OPENS.search(opens) or not _CLOSES.search(closes):
+        return False
+    return _EXAMPLE.search(octets[max(0, start - 160) : start]) is not None
 
 
 _LONGEST_QUOTE = 60

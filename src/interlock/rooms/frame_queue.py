@@ -1,5 +1,6 @@
 """Frames on their way to participants, in one order for all, a bounded number in each turn of the loop.
 
+Frames that follow each other to the same participants are written together, since each write costs a system call.
 Rule: writing a frame ends no connection. A participant that does not read gets no further frame and is dropped in a
 later turn, one in each: the others are told of it, and that writes frames again.
 """
@@ -15,6 +16,8 @@ from interlock.rooms.member import Member
 
 AT_ONCE: Final = 256
 """Frames written in one turn of the loop, so that a large topic does not hold it."""
+JOINED_BYTES: Final = 16 * 1024
+"""Small frames are written together up to this size."""
 MOST_WAITING: Final = 64
 """Envelopes that may wait for their delivery before nothing more is read from senders."""
 
@@ -22,14 +25,17 @@ MOST_WAITING: Final = 64
 class FrameQueue:
     """The frames of one topic that are not written yet."""
 
-    __slots__ = ("_blocked", "_drop", "_position", "_queue", "_slow", "delivered")
+    __slots__ = ("_blocked", "_drop", "_position", "_queue", "_scheduled", "_slow", "_written", "delivered")
 
     def __init__(self, drop: Callable[[Member], None]) -> None:
         self._drop = drop
         """Ends a participant that left too much unread."""
         self._queue: deque[tuple[bytes, Sequence[Member]]] = deque()
         self._position = 0
-        """Participants that have the first frame of the queue already."""
+        """Participants that have the first frames of the queue already."""
+        self._written: tuple[bytes, int] | None = None
+        """Those first frames, joined, and how many they are."""
+        self._scheduled = False
         self._blocked: dict[Member, None] = {}
         """Senders that wait."""
         self._slow: dict[Member, None] = {}
@@ -48,24 +54,33 @@ class FrameQueue:
     def send(self, frame: bytes, members: Sequence[Member]) -> None:
         """Write a frame to each of these, after all frames before it."""
         if not self._queue and len(members) <= AT_ONCE:
-            self._write(frame, members)
-            return
+            self._write(frame, 1, members)
+        else:
+            self.send_soon(frame, members)
+
+    def send_soon(self, frame: bytes, members: Sequence[Member]) -> None:
+        """Write a frame in the next turn, together with those that follow it to the same members."""
         self._queue.append((frame, members))
-        if len(self._queue) == 1:
+        if not self._scheduled:
+            self._scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
+        self._scheduled = False
         left = AT_ONCE
         while self._queue and left > 0:
-            frame, members = self._queue[0]
+            members = self._queue[0][1]
+            frames, count = self._written = self._written or self._joined(members)
             piece = members[self._position : self._position + left]
             self._position += len(piece)
             left -= max(1, len(piece))
             if self._position >= len(members):
-                self._queue.popleft()
-                self._position = 0
-            self._write(frame, piece)
+                for _ in range(count):
+                    self._queue.popleft()
+                self._position, self._written = 0, None
+            self._write(frames, count, piece)
         if self._queue:
+            self._scheduled = True
             asyncio.get_running_loop().call_soon(self._pump)
         if self._blocked and not self.full:
             blocked, self._blocked = self._blocked, {}
@@ -73,10 +88,23 @@ class FrameQueue:
                 if not member.gone:
                     member.connection.resume()
 
-    def _write(self, frame: bytes, members: Sequence[Member]) -> None:
+    def _joined(self, members: Sequence[Member]) -> tuple[bytes, int]:
+        """The first frames of the queue that go to the same members, as one piece of bytes."""
+        found: list[bytes] = []
+        size = 0
+        for frame, to in self._queue:
+            size += len(frame)
+            if to is not members or (found and size > JOINED_BYTES):
+                break
+            found.append(frame)
+        return b"".join(found), len(found)
+
+    def _write(self, frames: bytes, count: int, members: Sequence[Member]) -> None:
         known = self._slow
-        slow = [member for member in members if member not in known and not member.connection.send(frame)]
-        self.delivered += len(members)
+        if known:
+            members = [member for member in members if member not in known]
+        slow = [member for member in members if not member.connection.send(frames)]
+        self.delivered += count * len(members)
         if slow:
             if not known:
                 asyncio.get_running_loop().call_soon(self._drop_next)

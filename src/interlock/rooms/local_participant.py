@@ -18,7 +18,7 @@ from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.member import Member
-from interlock.transports.websocket_frames import text_of
+from interlock.transports.websocket_frames import texts_of
 
 MOST_UNREAD: Final = 256
 MOST_UNREAD_BYTES: Final = 1024 * 1024
@@ -47,16 +47,20 @@ class LocalParticipant:
 
     # The room calls these.
 
-    def send(self, frame: bytes) -> bool:
-        """Take a frame. It never slows the room."""
-        data = text_of(frame)
+    def send(self, frames: bytes) -> bool:
+        """Take frames. It never slows the room."""
+        for data in texts_of(frames):
+            self.on_text(data)
+        return True
+
+    def on_text(self, data: bytes) -> None:
+        """Keep an envelope until it is read."""
         self._unread.append(data)
         self._unread_bytes += len(data)
         while len(self._unread) > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
             self._unread_bytes -= len(self._unread.popleft())
             self.lost += 1
         self._arrived.set()
-        return True
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:
         """The room ends it."""

@@ -25,8 +25,8 @@ EXTRA_CONNECTION: Final = "~"
 class MemberConnection(Protocol):
     """How a participant is reached: a WebSocket, or a queue in this process."""
 
-    def send(self, frame: bytes) -> bool:
-        """Send a frame. False for a participant that left too much unread: the caller ends it."""
+    def send(self, frames: bytes) -> bool:
+        """Send one or more frames. False for a participant that left too much unread: the caller ends it."""
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:
         """End the connection, after one more frame."""

@@ -31,6 +31,7 @@ from interlock.rooms.counts import RoomCounts
 from interlock.rooms.frame_queue import FrameQueue
 from interlock.rooms.history import History, Positions
 from interlock.rooms.internal_participant import InternalParticipant
+from interlock.rooms.listener_lists import ListenerLists
 from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
 from interlock.transports.websocket import text_frame
@@ -60,13 +61,12 @@ class Room:
         self._topic = Topic(rules_of(settings))
         self._members: dict[str, Member] = {}
         self._internal: dict[str, InternalParticipant] = {}
-        """Participants of the hub's own."""
         self._entering: dict[Member, tuple[Participant, str | None]] = {}
         """Admitted, and not yet connected."""
         self._meters: dict[str, Meter] = {}
         self._frames = FrameQueue(self.drop_slow)
+        self._listeners = ListenerLists()
         self._history = history
-        """None where the topic keeps none."""
         self._positions = Positions()
         self._now: Callable[[], float] = time.monotonic
 
@@ -138,6 +138,7 @@ class Room:
             self._expel(member, refusal)
             return
         self._members[member.id] = member
+        self._listeners.clear()
         self.counts.joined += 1
         if before is not None:
             message = f"{member.id!r} connected again, so this connection ends."
@@ -149,8 +150,8 @@ class Room:
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
     def _send_cursor(self, member: Member, history: History) -> None:
-        cursor = history.cursor(member.subject)
-        self._broadcast(system.history(self._id(), member.id, cursor, _timestamp()), (member,))
+        said = system.history(self._id(), member.id, history.cursor(member.subject), _timestamp())
+        self._broadcast(said, (member,))
 
     def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
         """Welcome a participant. With a cursor, send the missed envelopes or `history_lost`."""
@@ -177,6 +178,7 @@ class Room:
         member.gone = True
         if self._members.get(member.id) is member:
             del self._members[member.id]
+            self._listeners.clear()
             participant = self._topic.leave(member.id)
             if participant is not None:
                 self._presence("leave", participant)
@@ -280,9 +282,8 @@ class Room:
         self.counts.passed += 1
         if self._history is not None:
             self._history.add(envelope, accepted.proposer)
-        members = self._members
-        to = [members[id_] for id_ in accepted.recipients if id_ in members]
-        self._frames.send(text_frame(envelope.raw), to)
+        listeners = self._listeners.find(self._members, accepted.recipients, envelope.sender)
+        self._frames.send_soon(text_frame(envelope.raw), listeners)
 
     def tick(self) -> None:
         """End proposals whose time has passed, and forget rates that nobody uses."""
@@ -339,10 +340,9 @@ class Room:
             self._audit.refusal(member, refusal.reason, refusal.message, refusal.attempted_kind, count)
 
     def _welcome(self, id: str, cursor: str | None = None, *, recovered: bool | None = None) -> None:
-        participants = self._topic.participants
         you = self._topic.participant(id)
         assert you is not None
-        others = tuple(one.info for one in participants if one.id != id)
+        others = tuple(one.info for one in self._topic.participants if one.id != id)
         member = self._members[id]
         position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
         if self._history is not None:

@@ -26,7 +26,6 @@ from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.member import Member
 from interlock.rooms.tickets import Admitted
-from interlock.transports.websocket_frames import text_of
 from interlock.wire.errors import Fault
 from interlock.wire.names import may_spell
 
@@ -59,14 +58,13 @@ class ToolParticipant(LocalParticipant):
         """Calls of `wait_in_room` that are open."""
         super().__init__(member)
 
-    def send(self, frame: bytes) -> bool:
-        """Keep a frame for `wait_in_room`, unless the hub answers it."""
-        data = text_of(frame)
+    def on_text(self, data: bytes) -> None:
+        """Keep an envelope for `wait_in_room`, unless the hub answers it."""
         if any(may_spell(data, method) for method in ANSWERED_BYTES) and (answer := self._answer(data)) is not None:
             # Later, since not everyone may have the request yet.
             asyncio.get_running_loop().call_soon(self._respond, *answer)
-            return True
-        return super().send(frame)
+        else:
+            super().on_text(data)
 
     def _answer(self, data: bytes) -> tuple[Envelope, dict[str, object]] | None:
         """The request that the hub answers, with the response; None for any other envelope."""

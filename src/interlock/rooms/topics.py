@@ -16,13 +16,13 @@ from interlock.config.settings import Rooms as RoomSettings
 from interlock.config.settings import Topic as TopicSettings
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.stored.room_capabilities import RoomCapabilities
 from interlock.protocols.mcpx.capabilities import CapabilitySet
 from interlock.protocols.mcpx.envelopes import why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.routing import Mode
 from interlock.protocols.mcpx.system import INBOX
 from interlock.protocols.patterns import PatternError
+from interlock.rooms.capability_changes import RoomCapabilities
 from interlock.rooms.histories import Histories
 from interlock.rooms.member import EXTRA_CONNECTION, Member, subject_of
 from interlock.rooms.policy import GUEST, capabilities_of, check_member

@@ -21,7 +21,6 @@ from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.routing import Mode
 from interlock.rooms.local_participant import LocalParticipant
 from interlock.rooms.tickets import Admitted
-from interlock.transports.websocket_frames import text_of
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -51,10 +50,9 @@ class Visitor(LocalParticipant):
         self.messages: deque[RoomMessage] = deque(maxlen=MOST_KEPT)
         super().__init__(topics.admit(topic, Admitted(by, separate=True), Mode.ALL))
 
-    def send(self, frame: bytes) -> bool:
-        """Keep a message. It never slows the room."""
-        self.on_said(text_of(frame))
-        return True
+    def on_text(self, data: bytes) -> None:
+        """Keep a message of another."""
+        self.on_said(data)
 
     def on_said(self, data: bytes) -> None:
         """Keep a message, also one of its own."""

@@ -8,10 +8,14 @@ from interlock.protocols.mcpl.checkpoints import StateReport
 from interlock.protocols.mcpl.hooks import AfterInference, AfterInferenceResult, BeforeInference, Injection, Lifecycle
 from interlock.protocols.mcpl.inference import InferenceMessage, InferenceResult, ModelInfo
 from interlock.protocols.mcpl.patches import Operation
-from interlock.server.callers import Anyone
-from interlock.server.checks import ArgumentsCheck
-from interlock.server.client_requests import Root, Sampled
-from interlock.server.content import (
+from interlock.server.definitions.checks import ArgumentsCheck
+from interlock.server.definitions.prompts import Prompt
+from interlock.server.definitions.resources import Resource
+from interlock.server.definitions.tools import Tool
+from interlock.server.handlers.tasks import TaskLimits
+from interlock.server.requests.callers import Anyone
+from interlock.server.requests.client_requests import Root, Sampled
+from interlock.server.requests.content import (
     Annotations,
     Audio,
     Completion,
@@ -28,13 +32,9 @@ from interlock.server.content import (
     ToolHints,
     ToolResult,
 )
-from interlock.server.context import Context
-from interlock.server.forms import Answer
-from interlock.server.prompts import Prompt
-from interlock.server.resources import Resource
+from interlock.server.requests.context import Context
+from interlock.server.requests.forms import Answer
 from interlock.server.server import Server
-from interlock.server.tasks import TaskLimits
-from interlock.server.tools import Tool
 from interlock.transports.requests.call_parking import ParkingLimits as ParkingLimits
 
 __all__ = [

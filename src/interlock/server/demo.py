@@ -17,8 +17,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from interlock.server.content import Message, NotFound, ToolError, ToolHints
-from interlock.server.context import Context
+from interlock.server.requests.content import Message, NotFound, ToolError, ToolHints
+from interlock.server.requests.context import Context
 from interlock.server.server import Server
 from interlock.signatures import InputField
 

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from interlock.server.callers import Anyone
-from interlock.server.session import Service
+from interlock.server.requests.callers import Anyone
+from interlock.server.requests.session import Service
 from interlock.transports.stdio.streams import serve_standard_streams
 
 

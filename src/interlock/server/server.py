@@ -17,27 +17,27 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
-from interlock.server.callbacks import CallbackHandler
-from interlock.server.callers import Anyone
-from interlock.server.calls import Calls, unexpected
-from interlock.server.content import Icon, present
-from interlock.server.framing import Framing
-from interlock.server.health import ServerHealth
-from interlock.server.lists import Lists
-from interlock.server.live import Live
-from interlock.server.live_methods import LiveMethods
-from interlock.server.mgp import if_agreed, speaking
-from interlock.server.offers import Offers
-from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
-from interlock.server.permissions import ServerPermissions
-from interlock.server.prompts import Prompt, Suggestions
-from interlock.server.resources import Resource, cache_hints
-from interlock.server.session import Exchange, Session
-from interlock.server.shutdown import Shutdown
-from interlock.server.task_handler import TaskHandler
-from interlock.server.tasks import TaskLimits
-from interlock.server.threads import Threads
-from interlock.server.tools import Tool
+from interlock.server.definitions.offers import Offers
+from interlock.server.definitions.options import PromptOptions, ResourceOptions, Scope, ToolOptions
+from interlock.server.definitions.prompts import Prompt, Suggestions
+from interlock.server.definitions.resources import Resource, cache_hints
+from interlock.server.definitions.tools import Tool
+from interlock.server.handlers.callbacks import CallbackHandler
+from interlock.server.handlers.calls import Calls, unexpected
+from interlock.server.handlers.lists import Lists
+from interlock.server.handlers.task_handler import TaskHandler
+from interlock.server.handlers.tasks import TaskLimits
+from interlock.server.live.live import Live
+from interlock.server.live.methods import LiveMethods
+from interlock.server.mgp.agreement import if_agreed, speaking
+from interlock.server.mgp.health import ServerHealth
+from interlock.server.mgp.permissions import ServerPermissions
+from interlock.server.mgp.shutdown import Shutdown
+from interlock.server.requests.callers import Anyone
+from interlock.server.requests.content import Icon, present
+from interlock.server.requests.framing import Framing
+from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.threads import Threads
 from interlock.signatures import DefinitionError
 from interlock.transports.exchange import Caller
 from interlock.transports.requests.call_parking import CallParking, ParkingLimits

@@ -4,6 +4,8 @@ its types has imported it.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, Literal
@@ -33,15 +35,32 @@ def validates(mark: object) -> bool:
 
 def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) -> Schema:
     """The schema as pydantic writes it. Raises pydantic's own errors."""
-    written: Schema = _adapter(kind).json_schema(
-        mode="validation" if mode == "input" else "serialization", ref_template=ref_template
+    if mode == "output":
+        return _adapter(kind).json_schema(mode="serialization", ref_template=ref_template)  # type: ignore[no-any-return]
+    return _adapter(kind).json_schema(  # type: ignore[no-any-return]
+        mode="validation", ref_template=ref_template, schema_generator=_generator()
     )
-    return _with_names(kind, written) if mode == "input" else written
+
+
+@functools.cache
+def _generator() -> Any:
+    """Pydantic's generator, which also writes the names of fields with aliases, in models within models too."""
+    importlib.import_module("pydantic.json_schema")
+    base: Any = sys.modules["pydantic.json_schema"].GenerateJsonSchema
+
+    class Generator(base):  # type: ignore[misc]
+        def model_schema(self, schema: Any) -> Schema:
+            return _with_names(schema["cls"], super().model_schema(schema))
+
+        def dataclass_schema(self, schema: Any) -> Schema:
+            return _with_names(schema["cls"], super().dataclass_schema(schema))
+
+    return Generator
 
 
 def _with_names(kind: Any, schema: Schema) -> Schema:
     """The schema of a model with `populate_by_name`, which takes fields by their own names; pydantic leaves it out."""
-    config = getattr(kind, "model_config", None) or {}
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
     if not (config.get("populate_by_name") or config.get("validate_by_name")):
         return schema
     properties, required = schema.get("properties"), schema.get("required", [])
@@ -49,7 +68,7 @@ def _with_names(kind: Any, schema: Schema) -> Schema:
         return schema
     either: list[Schema] = []
     named = dict(properties)
-    for name, field in kind.model_fields.items():
+    for name, field in kind.__pydantic_fields__.items():
         alias = field.validation_alias or field.alias
         if isinstance(alias, str) and alias != name and alias in properties and name not in properties:
             named[name] = properties[alias]

@@ -122,6 +122,10 @@ class SessionExchange(abc.ABC, Generic[S_co]):
         has gone. A sender of many notifications waits for it."""
         return None
 
+    def close_stream(self) -> None:
+        """Let the client's connection go, where the client can come back for the answer."""
+        return
+
     @property
     def conversation(self) -> object | None:
         """The conversation in which the request's id is unique; None where each request stands alone."""

@@ -144,13 +144,13 @@ class WebSocketConnection(asyncio.Protocol):
         """Whether anything that is sent can still arrive."""
         return not self._closing
 
-    def send(self, frame: bytes) -> bool:
-        """Send a frame of `text_frame`. False for a peer that left too much unread: the caller ends it."""
+    def send(self, frames: bytes) -> bool:
+        """Send frames of `text_frame`. False for a peer that left too much unread: the caller ends it."""
         if self._closing or self.transport.is_closing():
             return True  # it is about to be lost
         if self.transport.get_write_buffer_size() > self._bounds.unread_bytes:
             return False
-        self.transport.write(frame)
+        self.transport.write(frames)
         return True
 
     def close(self, code: int, reason: str, last: bytes = b"") -> None:

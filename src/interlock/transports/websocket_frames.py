@@ -7,6 +7,7 @@ participant.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 _FINAL, _CONTROL, _OPCODE, _CLOSE = 0x80, 0x08, 0x0F, 0x08
 _MASKED, _LENGTH = 0x80, 0x7F
@@ -85,7 +86,14 @@ def is_closing(first: int) -> bool:
     return first & _OPCODE == _CLOSE
 
 
-def text_of(frame: bytes) -> bytes:
-    """The message in a frame of `text_frame`."""
-    # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
-    return frame[{126: 4, 127: 10}.get(frame[1], 2) :]
+def texts_of(frames: bytes) -> Iterator[bytes]:
+    """The messages in frames of `text_frame`, one after the other."""
+    at = 0
+    while at < len(frames):
+        # RFC 6455, Base Framing Protocol: 126 and 127 say that 2 or 8 bytes with the length follow.
+        size, start = frames[at + 1], at + 2
+        if size > 125:
+            start = at + {126: 4, 127: 10}[size]
+            size = int.from_bytes(frames[at + 2 : start])
+        at = start + size
+        yield frames[start:at]

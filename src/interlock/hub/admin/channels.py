@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 
 from interlock.hub.admin.operation import Nothing, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
+from interlock.hub.live.channel_requests import close_channel, open_channel
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
-from interlock.protocols.mcpl.authorization import check_outgoing
-from interlock.protocols.mcpl.capabilities import CHANNELS_REGISTER
-from interlock.protocols.mcpl.decoding import decode
-from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
 from interlock.protocols.patterns import compile_pattern
 from interlock.wire.errors import Fault
-
-ANSWER_S: Final = 30.0
 
 
 class ChannelRow(msgspec.Struct):
@@ -76,13 +71,7 @@ class ChannelOperations:
     async def open(self, by: Principal, params: OpenChannel, trace: str) -> ChannelRow:
         """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
         live = self._live(params.server)
-        check_outgoing(live.state, "channels/open")
-        said = msgspec.json.encode(channels.Open(params.type, params.address))
-        answer = await live.connection.request("channels/open", said, timeout=ANSWER_S, idempotent=False)
-        channel = decode(channels.OpenResult, answer, "result").channel
-        if not live.state.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
-            raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
-        live.channels[channel.id] = channel
+        channel = await open_channel(live, live.state, channels.Open(params.type, params.address))
         return self._row(live, channel)
 
     async def close(self, by: Principal, params: CloseChannel, trace: str) -> Closed:
@@ -92,15 +81,7 @@ class ChannelOperations:
         except ValueError as wrong:
             raise Fault("INVALID_PARAMS", str(wrong)) from None
         live = self._live(server)
-        if channel not in live.channels:
-            raise unknown_channel(channel)
-        check_outgoing(live.state, "channels/close", channel=channel)
-        said = msgspec.json.encode(channels.Close(channel))
-        answer = await live.connection.request("channels/close", said, timeout=ANSWER_S, idempotent=False)
-        closed = decode(channels.CloseResult, answer, "result").closed
-        if closed:
-            live.channels.pop(channel, None)
-        return Closed(closed)
+        return Closed(await close_channel(live, live.state, channel))
 
     def _live(self, server: str) -> LiveConnection:
         live = self._hub_app.live.connections.of(server)

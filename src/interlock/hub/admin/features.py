@@ -14,11 +14,11 @@ import msgspec
 from interlock.config.names import why_bad_agent
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import Principal
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.features import FeatureEntry, entry_id
 from interlock.hub.live.usage import By, EventRow, UsageRow
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
 from interlock.protocols.patterns import FEATURE_SETS, PatternError, compile_pattern
 from interlock.wire.errors import Fault
 

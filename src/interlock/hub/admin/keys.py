@@ -11,10 +11,10 @@ import msgspec
 from interlock.config.settings import Rate
 from interlock.hub.admin.operation import Nothing
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import Instant, Name, RevokedCount
 from interlock.hub.auth.keys import without_key
 from interlock.hub.auth.principals import Kind, Principal
 from interlock.hub.auth.rights import check_permissions, rights_of
-from interlock.hub.permissions.access_methods import Instant, Name, RevokedCount
 from interlock.protocols.patterns import compile_pattern
 from interlock.wire.errors import Fault
 

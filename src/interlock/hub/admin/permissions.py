@@ -13,10 +13,10 @@ import msgspec
 
 from interlock.hub.admin.operation import ControlFlag, Secret
 from interlock.hub.app import HubApp
+from interlock.hub.approvals.permission_entries import PermissionStatus
+from interlock.hub.approvals.permissions import Permissions
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION, Instant
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION, Instant
-from interlock.hub.permissions.entries import PermissionStatus
-from interlock.hub.permissions.permissions import Permissions
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, expand, risk_of
 from interlock.wire.errors import Fault
 

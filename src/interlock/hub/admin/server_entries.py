@@ -20,8 +20,8 @@ from interlock.config.problems import Problem
 from interlock.config.settings import Server
 from interlock.hub.admin.configuration import ConfigurationOperations
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
 from interlock.wire.errors import Fault
 
 MAX_WORDS: Final = 100

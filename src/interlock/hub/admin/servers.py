@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from interlock.hub.admin.operation import ControlFlag, Text
 from interlock.hub.app import HubApp
+from interlock.hub.auth.access_methods import MAX_JUSTIFICATION
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION
 from interlock.hub.upstreams.commands import Command, Reason, Verb
 from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import ServerState

@@ -44,8 +44,8 @@ from interlock.hub.audit.record import (
     SESSION_ENDED,
     TAINT_CLEARED,
 )
+from interlock.hub.auth.access_methods import AccessMethods as Grants
 from interlock.hub.handlers.registration import RegistrationMethods as Registrations
-from interlock.hub.permissions.access_methods import AccessMethods as Grants
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"

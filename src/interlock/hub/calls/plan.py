@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 2_048
 class PlanGeneration:
     """Grows with every change that could make a plan wrong: of the policy, the catalog or the configuration.
 
-    It is local to this node. The policy version, which all nodes share, is `hub/stored/policy_version.py`.
+    It is local to this node. The policy version, which all nodes share, is `hub/approvals/policy_version.py`.
     """
 
     __slots__ = ("number",)

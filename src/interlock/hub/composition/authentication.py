@@ -11,6 +11,7 @@ import msgspec
 from interlock.hub.approvals.decision import Question, asker_of
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.access import Access
+from interlock.hub.auth.access_methods import AccessMethods
 from interlock.hub.auth.grants import Grants
 from interlock.hub.auth.keys import Key, Keys
 from interlock.hub.auth.oauth.token_authentication import TokenAuthentication, open_token_authentication
@@ -19,7 +20,6 @@ from interlock.hub.authentication import Authenticator
 from interlock.hub.calls.rates import Rates
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.foundation import Foundation
-from interlock.hub.permissions.access_methods import AccessMethods
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:

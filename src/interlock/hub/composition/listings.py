@@ -20,8 +20,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
-from interlock.hub.stored.registrations import Registrations
-from interlock.hub.stored.tool_registrar import ToolRegistrar
+from interlock.hub.handlers.tool_registrar import ToolRegistrar
 from interlock.hub.tool_search.creations import Creations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -36,6 +35,7 @@ from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
 from interlock.hub.upstreams.event_feeds import EventFeeds
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 

@@ -21,6 +21,7 @@ from interlock.hub.live.causes import Causes
 from interlock.hub.live.channels import METHODS as CHANNEL_METHODS
 from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
+from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
@@ -56,7 +57,7 @@ class LiveParts:
         self.connections = LiveConnections(self.features, self.intake, self.refusals, foundation.logs)
         self.hosts = ClientHosts(self.features, self.connections, authentication.access)
         self.offers = LiveOffers(addresses, self.hosts)
-        registered = RegisteredChannels()
+        registered = RegisteredChannels(ChannelAnnouncements(self.hosts))
         for method in CHANNEL_METHODS:
             self.connections.serve_with(method, registered)
         self.hooks = Hooks(self._hook_settings, self.intake, self.refusals)
@@ -69,7 +70,9 @@ class LiveParts:
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
         store = self._foundation.store
-        self.connections.decide_scopes_with(Elevations(inbox, lambda: self._foundation.config.hub.approvals.hold_s))
+        config = self._foundation
+        elevations = Elevations(inbox, lambda: config.config.hub.approvals.hold_s, lambda: config.config.servers)
+        self.connections.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)
         await self.wakes.start(store)
@@ -118,7 +121,7 @@ class LiveParts:
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""
-        return StateGate(self.scope_gate())
+        return StateGate(self.scope_gate(), self.hosts)
 
     def gate(self, risk_of: Callable[[Tool], Risk]) -> LiveGate:
         """The gate of the configuration in force."""

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from interlock.client.connection import Connection
 from interlock.config.settings import Config
 from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.permission_entries import Entry, PermissionStatus
+from interlock.hub.approvals.permission_policy import status_of
+from interlock.hub.approvals.permissions import Log, PermissionEvent, Permissions
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.gates.risk import RiskPolicy
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
-from interlock.hub.journal import Journal, PermissionEvent
-from interlock.hub.permissions.entries import Entry, PermissionStatus
-from interlock.hub.permissions.permissions import Log, Permissions
-from interlock.hub.permissions.policy import status_of
-from interlock.hub.permissions.server_exchange import PermissionExchange
+from interlock.hub.journal import Journal
 from interlock.hub.upstreams.commands import Command, Reason
 from interlock.hub.upstreams.mgp_agreement import Agreement
+from interlock.hub.upstreams.permission_exchange import PermissionExchange
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk

@@ -21,6 +21,7 @@ from interlock.hub.handlers.health import HealthHandler
 from interlock.hub.handlers.host_methods import HostMethods
 from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
+from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.own_resources import OwnResources
 from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
@@ -89,14 +90,13 @@ def build_service(
         rooms,
         calls.task_handler,
         search,
-        authentication.access_methods,
+        MgpOperationsHandler(authentication.access_methods, registration, foundation.journal, background),
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),
         LifecycleHandler(readiness, authentication.access, upstreams, calls.dispatcher, foundation.journal, background),
-        registration,
         EventMethods(listings.event_subscriptions, background),
-        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background),
+        HostMethods(live.hosts, hooks, client_hooks, listings.recorded_requests, background, foundation.journal),
         client_hooks,
     )
     sessions = SessionServices(

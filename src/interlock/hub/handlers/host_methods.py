@@ -14,12 +14,15 @@ import msgspec
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.handlers.client_hooks import ClientHookHandler
+from interlock.hub.journal import Journal
+from interlock.hub.live.client_channels import ClientChannels
 from interlock.hub.live.client_hosts import ClientHost, ClientHosts
 from interlock.hub.live.client_inference import ClientInferences
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.sessions.session import Exchange, Session
 from interlock.hub.tool_search.recorded_requests import RecordedRequests
 from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.feature_sets import Receipt
 from interlock.protocols.mcpl.inference import InferenceChunk
 from interlock.protocols.mcpl.live import ANSWER
 from interlock.protocols.mcpl.methods import METHODS, find
@@ -45,6 +48,7 @@ class HostMethods:
         client_hooks: ClientHookHandler,
         requests: RecordedRequests,
         background: BackgroundTasks,
+        journal: Journal,
     ) -> None:
         self._client_hooks = client_hooks
         self._hosts = hosts
@@ -52,10 +56,20 @@ class HostMethods:
         self._background = background
         self._notified = BackgroundTasks()
         inferences = ClientInferences(hosts, hooks)
+        channels = self._channels = ClientChannels(hosts, journal)
         self._served: dict[str, Answering] = {
             "context/beforeInference": inferences.before,
             "context/afterInference": inferences.after,
             "inference/lifecycle": inferences.lifecycle,
+            "state/rollback": channels.roll_back,
+            "channels/list": channels.listed,
+            "channels/open": channels.open,
+            "channels/close": channels.close,
+            "channels/publish": channels.publish,
+            "channels/outgoing/chunk": channels.chunk,
+            "channels/outgoing/complete": channels.complete,
+            "channels/typing": channels.typing,
+            "channels/acknowledge": channels.acknowledge,
         }
 
     @property
@@ -80,7 +94,7 @@ class HostMethods:
         try:
             find(said.method, "host", host.dialect, notification=True)
             if said.method == UPDATE:
-                self._hosts.update(host, said.params, request=False)
+                self._update(host, said.params, request=False)
             elif said.method == CHUNK:
                 self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
             elif said.method in self._served and len(self._notified) < MOST_RUNNING:
@@ -103,13 +117,19 @@ class HostMethods:
             find(method, "host", host.dialect, notification=False)
             self._requests.count(caller)
             if method == UPDATE:
-                _answer(exchange, self._hosts.update(host, params, request=True))
+                _answer(exchange, self._update(host, params, request=True))
             elif method == MANIFEST:
                 _answer(exchange, self._hosts.manifest(host))
             else:
                 self._background.begin(self._run(exchange, host, self._served[method]), exchange)
         except Fault as fault:
             _refuse(exchange, fault)
+
+    def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
+        receipt = self._hosts.update(host, params, request=request)
+        if len(self._notified) < MOST_RUNNING:
+            self._notified.begin(self._channels.register(host), None)
+        return receipt
 
     def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a client that is no host: its hooks may tell of its turns."""

@@ -1,11 +1,11 @@
-"""Answers `mgp/discovery/list`, `register` and `deregister` (MGP, Discovery).
+"""`mgp/discovery/list`, `register` and `deregister` (MGP, Discovery). Operators use the same methods.
 
 The list has every server that the caller may see, also those that were never started. Nobody learns of others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -14,20 +14,11 @@ from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
-from interlock.hub.calls.call import Caller
-from interlock.hub.calls.recording import trace_of
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
-from interlock.hub.permissions.access_methods import read
-from interlock.hub.sessions.session import Exchange
-from interlock.hub.store_faults import fault_of
-from interlock.hub.stored.registration import Register, Registered, Registration
-from interlock.hub.stored.registrations import Registrations
+from interlock.hub.upstreams.registration.registration import Register, Registered, Registration
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mcp.results import complete
-from interlock.store import StoreError
-from interlock.wire.errors import Fault
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]
@@ -116,17 +107,6 @@ class RegistrationMethods:
         self._journal = journal
         self._config = config
 
-    def methods(self, background: BackgroundTasks) -> dict[str, Serve]:
-        """The handlers of the methods that clients may send."""
-        return {
-            name: self._method(name, kind, do, background)
-            for name, kind, do in (
-                ("mgp/discovery/list", ListServers, self.list),
-                ("mgp/discovery/register", Register, self.register),
-                ("mgp/discovery/deregister", Deregister, self.deregister),
-            )
-        }
-
     async def list(self, by: Principal, params: ListServers, trace: str = "") -> DiscoveredServers:
         """The servers that a principal may see, started or not."""
         asked = params.filter
@@ -172,28 +152,6 @@ class RegistrationMethods:
             return True
         rights = self._access.rights(by)
         return rights is not None and rights.admin_read
-
-    def _method(
-        self,
-        name: str,
-        kind: type[msgspec.Struct],
-        do: Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]],
-        background: BackgroundTasks,
-    ) -> Serve:
-        async def answer(exchange: Exchange, caller: Caller) -> None:
-            trace = trace_of(exchange)
-            try:
-                params = read(exchange.request.params, kind)
-                result = msgspec.json.encode(await do(caller.principal, params, trace))
-            except Fault as fault:
-                self._journal.refused(caller.principal, name, fault, trace)
-                exchange.fail(fault)
-            except StoreError as cause:
-                exchange.fail(fault_of(cause))
-            else:
-                exchange.result(complete(result) if exchange.dialect.modern else result)
-
-        return lambda exchange, caller: background.begin(answer(exchange, caller), exchange)
 
 
 def _waiting(each: Registration) -> DiscoveredServer:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import Arrival
@@ -34,17 +35,27 @@ CHANNEL_CONVERSATIONS: Final = Collection(
 class RegisteredChannels:
     """Takes the messages of servers about their own channels (`hub.live.connections.Handler`)."""
 
+    def __init__(self, announcements: ChannelAnnouncements) -> None:
+        self._announcements = announcements
+
     async def serve(self, live: LiveConnection, request: Request, arrival: Arrival) -> msgspec.Struct:
         """Register, change or list the channels of a connection."""
         said = arrival.params
         if isinstance(said, channels.Register):
-            return self._put(live, said.channels, arrival)
+            answer = self._put(live, said.channels, arrival)
+            self._announce(live, answer, ())
+            return answer
         if isinstance(said, channels.Changed):
             answer = self._put(live, (*said.added, *said.updated), arrival)
             for id_ in said.removed:
                 live.channels.pop(id_, None)
+            self._announce(live, answer, said.removed)
             return answer
         return channels.ListResult(tuple(live.channels.values()))
+
+    def _announce(self, live: LiveConnection, answer: channels.RegisterResult, removed: tuple[str, ...]) -> None:
+        added = tuple(live.channels[each.id] for each in answer.results if each.accepted and each.id in live.channels)
+        self._announcements.changed(live, added, removed)
 
     def _put(
         self, live: LiveConnection, found: tuple[channels.Channel, ...], arrival: Arrival

@@ -1,7 +1,8 @@
 """State that servers leave with conversations (MCPL, State Management): its stored form, and how a call carries it.
 
-The key is conversation, server and feature set; a conversation belongs to one principal. What a client writes into
-`state` or `checkpoint` of a call never reaches a server: only the state of a conversation does.
+The key is conversation, server and feature set; a conversation belongs to one principal. What a plain client writes
+into `state` or `checkpoint` of a call never reaches a server. A client that is a host keeps the state itself: its
+`state` does, and its `checkpoint` where nobody shares the connection.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import msgspec
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Check
 from interlock.hub.calls.local_exchange import LocalExchange
-from interlock.hub.calls.verdicts import PASS, Verdict
+from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.hub.catalog.target import Target
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.scopes import ScopeGate
 from interlock.protocols.mcpl.checkpoints import CheckpointTree
+from interlock.protocols.mcpl.decoding import Name, Object, Value, decode
 from interlock.store import Collection
+from interlock.wire.errors import Fault
 
 Place = tuple[str, str]
 """A server and its feature set."""
@@ -46,12 +50,13 @@ def tree_id(conversation: str, server: str, feature_set: str) -> str:
 
 
 class StateGate:
-    """Gives calls of a conversation the state that their feature set has there. It refuses nothing."""
+    """Gives calls of a conversation the state that their feature set has there, and those of a host its own."""
 
     name = "state"
 
-    def __init__(self, scopes: ScopeGate) -> None:
+    def __init__(self, scopes: ScopeGate, hosts: ClientHosts) -> None:
         self._scopes = scopes
+        self._hosts = hosts
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Pass: state belongs to one call."""
@@ -68,9 +73,37 @@ class StateGate:
             if isinstance(exchange, LocalExchange) and exchange.states is not None:
                 call.state = exchange.states.use(target.server, feature)
                 call.plain = call.plain and not call.state
-            return PASS
+                return PASS
+            return PASS if call.plain else self._judge_host(call, target, feature)
 
         return judge
+
+    def _judge_host(self, call: Call, target: Target, feature: str) -> Verdict:
+        """Take the state that a client keeps which is a host and selected the tool's feature set."""
+        host = self._hosts.known(call.caller, call.exchange.session)
+        if host is None or not host.selected(target.server, feature):
+            return PASS
+        try:
+            said = decode(_Stateful, call.exchange.request.params)
+        except Fault as fault:
+            return Refuse(fault, "state: what a host keeps of a tool's state must be readable")
+        if said.checkpoint is not None:
+            own = [live for live in self._hosts.connections(host) if live.server == target.server]
+            if not own or own[0].agent is None:
+                message = "a checkpoint needs a connection that nobody shares"
+                hint = 'the operator can set share = "principal"'
+                return Refuse(Fault("ACCESS_DENIED", message, hint=hint), "state: " + message)
+            call.state = {"checkpoint": said.checkpoint}
+        elif said.state is not None:
+            call.state = {"state": said.state}
+        return PASS
+
+
+class _Stateful(Value, frozen=True):
+    """The members of a call that carry state."""
+
+    state: Object | None = None
+    checkpoint: Name | None = None
 
 
 class CallStates:

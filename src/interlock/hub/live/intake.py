@@ -129,6 +129,10 @@ class Intake:
             self._tasks.begin(self._run(key, event, agents, waiting), None)
         return await asyncio.shield(waiting)
 
+    def count(self, server: str) -> None:
+        """Count a message of a server that is passed on at once. Raises RATE_LIMITED."""
+        self._meters.take(server, self._settings().rate, time.monotonic())
+
     async def close(self) -> None:
         """End what is under way. An event that was committed is found again at the next start."""
         await self._tasks.close()

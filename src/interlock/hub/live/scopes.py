@@ -107,7 +107,7 @@ def _judged(live: LiveConnection, feature: str, rules: Scopes | None, call: Call
     if decision.outcome == "deny":
         return _denied(feature, label, decision, call)
     # The server is told this scope, never one that a client wrote.
-    call.scope = msgspec.json.encode(Scope(label, dict(arguments)))
+    call.scope = msgspec.json.encode(Scope(label, _enriched(arguments, label, rules)))
     return PASS if decision.outcome == "allow" else _ask(feature, label, call)
 
 
@@ -146,6 +146,11 @@ def _undeclared(live: LiveConnection | None, scopes: Mapping[str, Scopes], call:
     return PASS
 
 
+def _enriched(payload: Mapping[str, object], label: str, rules: Scopes | None) -> dict[str, object]:
+    """A payload with the operator's members for its label (MCPL 0.4, Response: payloads may be enriched)."""
+    return {**payload, **({} if rules is None else rules.payload.get(label, {}))}
+
+
 def _arguments(call: Call) -> Mapping[str, object]:
     return call.arguments if isinstance(call.arguments, Mapping) else {}
 
@@ -163,9 +168,10 @@ def _ask(feature: str, label: str, call: Call) -> Ask:
 class Elevations:
     """Answers servers that ask for a scope."""
 
-    def __init__(self, inbox: Inbox, hold_s: Callable[[], float]) -> None:
+    def __init__(self, inbox: Inbox, hold_s: Callable[[], float], settings: Callable[[], Mapping[str, Server]]) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
+        self._settings = settings
 
     async def elevate(self, live: LiveConnection, asked: Elevate) -> ElevateResult:
         """Approve or refuse a scope: by the rules, by what was approved on this connection, or by a person."""
@@ -173,17 +179,19 @@ class Elevations:
         label, decision = judge_scope(live.state, feature, scope.payload, scope.label)
         if decision.outcome == "deny":
             return ElevateResult(False, reason=f"the blacklist has {decision.pattern}")
-        payload = msgspec.json.encode(scope.payload)
+        settings = self._settings().get(live.server)
+        given = _enriched(scope.payload, label, None if settings is None else settings.scopes.get(feature))
+        payload = msgspec.json.encode(given)
         key = (feature, label, hashlib.sha256(payload).hexdigest())
         if decision.outcome == "allow" or key in live.approved:
-            return ElevateResult(True, scope.payload)
+            return ElevateResult(True, given)
         answer = await self._ask(live, feature, label, payload)
         if not answer.approved:
             return answer
         if len(live.approved) >= MAX_APPROVED:
             live.approved.clear()
         live.approved.add(key)
-        return ElevateResult(True, scope.payload)
+        return ElevateResult(True, given)
 
     async def _ask(self, live: LiveConnection, feature: str, label: str, payload: bytes) -> ElevateResult:
         question = Question(

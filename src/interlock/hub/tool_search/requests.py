@@ -16,12 +16,12 @@ import msgspec
 from interlock.hub.approvals.decision import Decision, Question
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.access_methods import AccessMethods, Give
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.pipeline.call_approvals import summary_of
 from interlock.hub.catalog.items import Tool
-from interlock.hub.permissions.access_methods import AccessMethods, Give
 from interlock.hub.sessions.session import Session
 from interlock.hub.tool_search.creations import Creations
 from interlock.protocols.mgp.permissions import Risk

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.config.settings import Config
+from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.approvals.remembered_tools import remembered
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.audiences import DECLARES
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store

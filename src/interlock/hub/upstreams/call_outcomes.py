@@ -11,8 +11,13 @@ from interlock.protocols.mgp.health import Health
 KEPT: Final = 20
 """How many calls are looked back on."""
 ENOUGH: Final = 5
-"""From this many calls on, a server whose every call failed is unhealthy; before, degraded."""
+"""From this many calls on, failed calls count. One bad argument or two say nothing of a server."""
+UNANSWERED: Final = 3
+"""So many calls without an answer count before that."""
 _NOT_ITS_FAULT: Final = frozenset({"cancelled", "not_sent"})
+_NO_ANSWER: Final = frozenset({"timeout", "lost", "unknown"})
+_CALLERS_FAULT: Final = frozenset({-32600, -32601, -32602})
+"""The codes of JSON-RPC for requests that are wrong."""
 
 
 class CallOutcomes:
@@ -29,8 +34,12 @@ class CallOutcomes:
         return sum(took_us for _, took_us in calls) / 1000 / len(calls) if calls else 0.0
 
     def _calls(self) -> list[tuple[Outcome, int]]:
-        """The last calls, without those that never reached the server or that their caller cancelled."""
-        calls = [(out, took) for out, took in self.ended if out is not None and out.transport not in _NOT_ITS_FAULT]
+        """The last calls, without those that never reached the server, or that were cancelled or wrong."""
+        calls = [
+            (outcome, took_us)
+            for outcome, took_us in self.ended
+            if outcome is not None and outcome.transport not in _NOT_ITS_FAULT and outcome.code not in _CALLERS_FAULT
+        ]
         return calls[-KEPT:]
 
     @property
@@ -45,8 +54,11 @@ class CallOutcomes:
 
     @property
     def health(self) -> Health:
-        """A server whose every call fails is never healthy. One of whose calls most fail is degraded."""
+        """A server whose every call fails is unhealthy. One of whose calls most fail is degraded."""
         failed, counted = self.failed, self.counted
-        if failed and failed == counted:
-            return Health.UNHEALTHY if counted >= ENOUGH else Health.DEGRADED
+        if counted < ENOUGH:
+            unanswered = sum(outcome.transport in _NO_ANSWER for outcome, _ in self._calls())
+            return Health.DEGRADED if unanswered >= UNANSWERED else Health.HEALTHY
+        if failed == counted:
+            return Health.UNHEALTHY
         return Health.DEGRADED if failed * 2 > counted else Health.HEALTHY

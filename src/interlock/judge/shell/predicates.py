@@ -259,15 +259,10 @@ def runs_harmless_module(use: Use) -> bool:
         return False
     module, rest = use.arguments[1], use.arguments[2:]
     if module == "pip":
-        return _PIP_PROJECT.search(" ".join(rest)) is not None and not known("pip").refused(Use("pip", rest))
+        return not known("pip").refused(Use("pip", rest))
     if module == "http.server":
         return any(option == "--bind" and value in _LOOPBACK for option, value in pairwise(rest))
     return module in lists()["script-modules"] and any(word.endswith(".py") and is_inside(word) for word in rest)
 
 
-_PIP_PROJECT = re.compile(
-    r"^install (?:(?:-q|--quiet|-U|--upgrade|--user|--no-cache-dir) )*"
-    r"(?:(?:-r|--requirement|-c|-e|--editable) \S+|(?:pip|setuptools|wheel|build|\.(?:\[[\w,-]+\])?)(?:$| ))"
-)
-"""Commands that install a project's own requirements; another package is named by its registry's own program."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -24,6 +24,9 @@ def installs_from_address(use: Use) -> bool:
     words = operands(use.arguments)
     if lists()["install-verbs"].isdisjoint(words[:3]):
         return False
+    if use.name in _SCRIPT_RUNNERS and words[:1] in (["run"], ["run-script"]):
+        words = words[:2]  # all that follows the script's name is the script's
+        return any(compiled("<URLS>").match(word) for word in words)
     unsigned = uses_flag(use.arguments, lists()["unsigned"], abbreviated=False) is not None
     return unsigned or _has_address(use.arguments, words)
 
@@ -53,7 +56,15 @@ def sets_source(use: Use) -> bool:
 def runs_address(use: Use) -> bool:
     """`npx URL`, `deno run URL`, `go run host/x@v`: the code at the address is run."""
     address = compiled("<URLS>")
-    return any(address.match(word) or _SHORT_ADDRESS.match(word) for word in operands(use.arguments)[:2])
+    words = operands(use.arguments)[:2]
+    if use.name in _PACKAGE_RUNNERS:
+        words = [*words[:1], *option_values(use.arguments, "-p", "--package")]
+    return any(address.match(word) or _SHORT_ADDRESS.match(word) for word in words)
+
+
+_SCRIPT_RUNNERS = ("npm", "pnpm", "yarn")
+_PACKAGE_RUNNERS = ("npx", "pnpx")
+"""The first word is the package; all others are its arguments."""
 
 
 def runs_given(use: Use) -> bool:

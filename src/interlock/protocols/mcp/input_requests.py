@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
@@ -11,7 +12,11 @@ from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import plain
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
+from interlock.wire.names import may_spell
 
+QUESTION_KEY: Final = "dev.interlock.server/questionKey"
+"""The `_meta` key with which an old server names a question, as new ones do in `inputRequests`."""
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OLD_MEMBERS: Final = ("elicitationId", "task")
 """Members of an input request that only 2025-11-25 has."""
 
@@ -31,13 +36,25 @@ def question_for_old(revision: Revision, method: str, params: bytes, elicitation
     return msgspec.json.encode(fields)
 
 
+def key_of(params: bytes) -> str | None:
+    """The key that an old server gives its question; None for none, or one that a client could not use."""
+    if not may_spell(params, QUESTION_KEY.encode()):
+        return None
+    try:
+        found = msgspec.json.decode(params, type=_Keyed).meta.key
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return found if found and _KEY.fullmatch(found) else None
+
+
 def question_for_new(method: str, params: bytes) -> bytes:
     """An old server's question, without what belongs to its own conversation."""
     fields = members(params)
     for member in _OLD_MEMBERS:
         fields.pop(member, None)
     raw = fields.pop("_meta", None)
-    meta = {} if raw is None else {key: value for key, value in members(bytes(raw)).items() if key != PROGRESS_TOKEN}
+    found = {} if raw is None else members(bytes(raw))
+    meta = {name: value for name, value in found.items() if name not in (PROGRESS_TOKEN, QUESTION_KEY)}
     if meta:
         fields["_meta"] = msgspec.Raw(msgspec.json.encode(meta))
     return msgspec.json.encode(fields)
@@ -95,3 +112,11 @@ _ANSWERS: Final[dict[str, type[msgspec.Struct]]] = {
     "sampling/createMessage": _Sampled,
     "roots/list": _Rooted,
 }
+
+
+class _KeyMeta(msgspec.Struct):
+    key: str = msgspec.field(default="", name=QUESTION_KEY)
+
+
+class _Keyed(msgspec.Struct):
+    meta: _KeyMeta = msgspec.field(default_factory=_KeyMeta, name="_meta")

@@ -41,6 +41,8 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 
 DEFAULT_RULES: Final = TopicRules()
+MOST_BROADCASTS: Final = 16
+"""Senders whose recipients are remembered."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -56,11 +58,13 @@ class Accepted(msgspec.Struct, frozen=True):
 class Topic:
     """The state of one topic."""
 
-    __slots__ = ("_ids", "_ledger", "_participants", "_requests", "_rules")
+    __slots__ = ("_broadcast_to", "_ids", "_ledger", "_participants", "_requests", "_rules")
 
     def __init__(self, rules: TopicRules = DEFAULT_RULES) -> None:
         self._rules = rules
         self._participants: dict[str, Participant] = {}
+        self._broadcast_to: dict[str, tuple[str, ...]] = {}
+        """By sender, the recipients of a broadcast, until somebody comes, changes or leaves."""
         self._ids: Recent[bool] = Recent(rules.ids_for, rules.ids_per_sender, rules.ids)
         self._requests: Recent[OpenRequest] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
         self._ledger = Ledger(rules.ledger)
@@ -96,10 +100,12 @@ class Topic:
             message = f"The topic has {len(self._participants)} participants."
             raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
         self._participants[participant.id] = participant
+        self._broadcast_to.clear()
         return new
 
     def leave(self, id: str) -> Participant | None:
         """Remove a participant. Its open proposals stay until they end."""
+        self._broadcast_to.clear()
         return self._participants.pop(id, None)
 
     def note(self, envelope_id: str, sender: str, now: float) -> None:
@@ -135,8 +141,19 @@ class Topic:
         if request is not None:
             self._requests.add(envelope.id, request, sender.id, now)
         proposer = self._ledger.proposer_answered_by(envelope, now) if envelope.kind.type == kinds.RESPONSE else None
-        found = recipients(self._participants.values(), envelope.sender, envelope.to, proposer)
-        return Accepted(found, proposal, proposer)
+        return Accepted(self._recipients(envelope, proposer), proposal, proposer)
+
+    def _recipients(self, envelope: Envelope, proposer: str | None) -> tuple[str, ...]:
+        """The recipients of an envelope: those of a broadcast are found once for each sender."""
+        sender, everyone = envelope.sender, self._participants.values()
+        if envelope.to:
+            return recipients(everyone, sender, envelope.to, proposer)
+        found = self._broadcast_to.get(sender)
+        if found is None:
+            if len(self._broadcast_to) >= MOST_BROADCASTS:
+                self._broadcast_to.clear()
+            found = self._broadcast_to[sender] = recipients(everyone, sender, ())
+        return found
 
     def _check_sender(self, envelope: Envelope, sender: Participant) -> None:
         kind = envelope.kind

@@ -15,6 +15,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.exchange import GONE, Caller, OpenExchange, Service, Session, check_capability, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.sessions import HttpSession
@@ -172,6 +173,16 @@ class HttpExchange(OpenExchange):
 
     def drained(self) -> asyncio.Future[None] | None:
         return self._outlet.drained() if self.open and self._outlet is not None else None
+
+    def close_stream(self) -> None:
+        """Close the response before the answer (2025-11-25, Sending Messages to the Server).
+
+        The client has an event id, with which it comes back, and is told when.
+        """
+        if self.open and self._batch is None and self.dialect.revision is R2025_11_25:
+            outlet = self._stream()
+            if isinstance(outlet, SessionStream):
+                outlet.hang_up()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on this request's own stream."""

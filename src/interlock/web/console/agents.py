@@ -10,12 +10,13 @@ from starlette.responses import RedirectResponse, Response
 
 from interlock.hub.admin.approvals import RevokedRule, RuleRows
 from interlock.hub.admin.audit_log import Entries
+from interlock.hub.admin.features import UsageRows
 from interlock.hub.admin.keys import KeyRow, KeyRows, MadeKey, RotatedKey
 from interlock.hub.admin.sessions import Ended, SessionRows
 from interlock.hub.admin.status import Status
 from interlock.hub.admin.taints import TaintRow, TaintRows
 from interlock.hub.admin.tools import Budget
-from interlock.hub.permissions.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
+from interlock.hub.auth.access_methods import AccessAnswer, Granted, GrantRows, RevokedCount
 from interlock.web.console.charts import CALLS, Chart, chart_of
 from interlock.web.console.page import Visit
 from interlock.web.console.paging import part_of
@@ -26,6 +27,7 @@ MAX_GRANTS: Final = 200
 MAX_SERVERS: Final = 50
 PAGE: Final = 100
 MAX_ROWS: Final = 200
+DAYS: Final = 7
 """Sessions of one agent on its page."""
 
 
@@ -80,6 +82,10 @@ async def show_one(visit: Visit) -> Response:
         access=await _access(visit, agent),
         chart=await _chart(visit, agent),
         budget=await _budget(visit, agent),
+        usage=[row for row in (await visit.perform("usage", UsageRows, days=DAYS)).usage if row.agent == agent][
+            :MAX_ROWS
+        ],
+        days=DAYS,
     )
 
 

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from interlock.hub.sessions.session import Exchange
-from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
+from interlock.protocols.mcp.input_requests import answer_for_old, key_of, question_for_new
+from interlock.protocols.mcp.meta import members
 from interlock.transports.exchange import Exchange as AnyExchange
 from interlock.transports.exchange import OpenExchange
 from interlock.transports.requests.call_parking import CallParking
@@ -19,20 +22,24 @@ from interlock.transports.requests.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Id, one_line
 
-SETTLE_SECONDS: Final = 0.02
+SETTLE_SECONDS: Final = 0.05
 """How long further questions are waited for, so that a client gets them together."""
 
 
 class ParkedExchange(Exchange):
     """One call, over all the requests that the client makes of it."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_given", "_held")
 
-    def __init__(self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes]) -> None:
+    def __init__(
+        self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes], given: bytes = b"{}"
+    ) -> None:
         super().__init__(
             exchange.request, exchange.preview, exchange.dialect, exchange.caller, exchange.session, exchange.headers
         )
         self._held = _ParkedCall(exchange, parking, bind, self)
+        self._given = given
+        """Answers that the request brought before anything was asked."""
 
     @property
     def open(self) -> bool:
@@ -71,7 +78,25 @@ class ParkedExchange(Exchange):
         if not self.open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         self._held.check_capability(method, params)
-        return self._held.ask(method, one_line(question_for_new(method, params)))
+        key = key_of(params)
+        early = self._early_answer(method, key)
+        return early or self._held.ask(method, one_line(question_for_new(method, params)), key)
+
+    def _early_answer(self, method: str, key: str | None) -> asyncio.Future[bytes] | None:
+        """The answer that the request brought to a question of this key, which the server gave it. It is good once."""
+        if key is None or self._given == b"{}":
+            return None
+        given = members(self._given)
+        raw = given.pop(key, None)
+        self._given = msgspec.json.encode(given)
+        if raw is None:
+            return None
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        try:
+            answer.set_result(answer_for_old(method, bytes(raw)))
+        except Fault:
+            return None  # The client is asked.
+        return answer
 
     def follow(self, exchange: AnyExchange) -> None:
         """Speak of another request of the client's from now on: its id, its progress token, its level."""
@@ -95,8 +120,9 @@ class _ParkedCall(ParkedRequest):
         """None once it is over: the two would keep each other, and the client's request with them."""
         self._open: set[asyncio.Future[object]] = set()
 
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        question: asyncio.Future[bytes] = self.pose(method, params, partial(answer_for_old, method))  # type: ignore[assignment]
+    def ask(self, method: str, params: bytes, key: str | None) -> asyncio.Future[bytes]:
+        own = None if key in self._questions else key
+        question: asyncio.Future[bytes] = self.pose(method, params, partial(answer_for_old, method), own)  # type: ignore[assignment]
         self._open.add(question)  # type: ignore[arg-type]
         question.add_done_callback(self._open.discard)
         return question

@@ -55,7 +55,8 @@ class Retries:
             # It was asked something already, by the hub itself.
             return
         if METHODS[exchange.request.method].may_ask:
-            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+            given = bytes(call.members.get(ANSWERS, b"{}"))
+            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call), given)
 
     def hold_for_callbacks(self, call: Call, connection: Connection) -> None:
         """Let a new client answer callbacks of a server as elicitations, where it cannot answer them otherwise."""

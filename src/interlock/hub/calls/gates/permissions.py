@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from interlock.hub.approvals.permission_entries import PermissionStatus
+from interlock.hub.approvals.permissions import Permissions
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Check
 from interlock.hub.calls.gates.access import LOOK_AGAIN_S
 from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.hub.catalog.target import Target
-from interlock.hub.permissions.entries import PermissionStatus
-from interlock.hub.permissions.permissions import Permissions
 from interlock.protocols.mgp.permissions import no_such_permission
 from interlock.wire.errors import Fault
 

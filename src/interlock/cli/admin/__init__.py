@@ -1,0 +1,1 @@
+"""Commands by which an operator decides and looks back: approvals, grants, permissions, keys, audit log, backups."""

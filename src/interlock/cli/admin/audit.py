@@ -1,0 +1,219 @@
+"""`interlock audit`: shows, searches, exports and verifies the audit log of a running hub."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import click
+
+from interlock.cli.control.perform import Json, perform, performs
+from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.show import bold, coloured, counted, json_option, one_line, plain, say, say_table, show_json
+
+FOLLOW_EVERY_S = 0.5
+FOLLOW_PAGE = 100
+MAX_FOLLOWED = 10_000
+
+
+@click.group()
+def audit() -> None:
+    """Show, search, export and verify the audit log.
+
+    \b
+    Example:
+      interlock audit search --agent cursor --result BLOCKED
+    """
+
+
+@audit.command()
+@click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@click.option("-f", "--follow", is_flag=True, help="Print new entries as they are written, until Ctrl-C.")
+@json_option
+def tail(lines: int, follow: bool, as_json: bool) -> None:
+    """Print the newest entries.
+
+    With `--follow --json`, each entry is one line.
+
+    \b
+    Example:
+      interlock audit tail -f
+    """
+    if follow:
+        _follow(lines, as_json)
+        return
+    found = perform("audit.search", {"most": lines})
+    if as_json:
+        show_json(found)
+    else:
+        _print(found["entries"])
+
+
+@audit.command()
+@performs("audit.search")
+@click.option(
+    "--event", metavar="TYPE", help="Only this kind: TOOL_EXECUTED, ACCESS_GRANTED, dev.interlock.key_created, …"
+)
+@click.option("--agent", metavar="NAME", help="Only entries of this agent, person or service.")
+@click.option("--server", metavar="ID", help="Only calls to this server.")
+@click.option("--tool", metavar="NAME", help="Only this tool, by its server's own name.")
+@click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only this result.")
+@click.option("--trace", metavar="ID", help="Only this trace.")
+@click.option("--chain", metavar="NAME", help="Only entries of this hub, if several share a store.")
+@click.option("-n", "--lines", "most", default=100, show_default=True, type=click.IntRange(1, 10_000))
+def search(found: Json, **given: Any) -> None:
+    """Find entries.
+
+    \b
+    Example:
+      interlock audit search --agent cursor --result BLOCKED
+    """
+    _print(found["entries"])
+
+
+@audit.command()
+@performs("audit.show")
+@click.argument("seq", metavar="NUMBER", type=click.IntRange(1))
+def show(found: Json, seq: int) -> None:
+    """Show one entry in full, with all entries of the same trace.
+
+    \b
+    Example:
+      interlock audit show 42
+    """
+    entry = found["entry"]
+    if entry.get("problem"):
+        say(coloured(f"This entry {plain(str(entry['problem']))}", "red"))
+    for key, value in entry["record"].items():
+        text = json.dumps(value, ensure_ascii=False, indent=2) if key == "given" else str(value)
+        say(f"{bold(_SHOWN_AS.get(key, key))}: {plain(text)}")
+    approvals = [one for one in found["related"] if str(one["record"].get("event", "")).startswith(_DECISION)]
+    if approvals:
+        say(bold("approval:"))
+        _print(approvals)
+    say(bold("all entries of this trace:"))
+    _print(found["related"])
+
+
+@audit.command()
+@performs("audit.export", timeout=600)
+@click.argument("file", type=click.Path(dir_okay=False, writable=True, resolve_path=True))
+def export(found: Json, file: str) -> None:
+    """Write every entry to FILE, one JSON object per line. The file can be verified by itself.
+
+    \b
+    Example:
+      interlock audit export audit.jsonl
+    """
+    say(f"{found['records']:,} entries in {plain(file)}")
+
+
+@audit.command()
+@click.option("--file", type=click.Path(exists=True, dir_okay=False), help="An export to check, instead of the store.")
+@json_option
+def verify(file: str | None, as_json: bool) -> None:
+    """Check that no entry was changed, removed, moved or cut off. Needs no running hub.
+
+    \b
+    Example:
+      interlock audit verify --file audit.jsonl
+    """
+    found = _verified_store() if file is None else _verified(file)
+    if as_json:
+        show_json(found)
+    else:
+        say(f"{found['records']:,} entries in {counted(len(found['chains']), 'chain')}")
+        for finding in found["findings"]:
+            say(f"  {coloured(finding['problem'], 'red')} at {finding['seq']}: {plain(finding['message'])}")
+    if not found["sound"]:
+        raise Failure("the audit log was altered", "keep a copy of the store, and compare it with a backup")
+
+
+def _verified_store() -> Json:
+    """Verify the store: in the running hub, which knows its newest entries, or else here."""
+    try:
+        return perform("audit.verify", timeout=600)
+    except NoHub:
+        pass
+    from pathlib import Path
+
+    import msgspec
+
+    from interlock.config import home_folder, load
+    from interlock.hub.audit.home_check import verify_store
+    from interlock.hub.foundation import store_of
+    from interlock.store import StoreError
+
+    home = home_folder()
+    try:
+        report = verify_store(store_of(load(None, home=home, folder=Path.cwd()).config, home), home)
+    except StoreError as cause:
+        raise Failure(cause.message, cause.hint) from None
+    return {**msgspec.to_builtins(report), "sound": report.sound}
+
+
+def _verified(file: str) -> Json:
+    import msgspec
+
+    from interlock.hub.audit.verify import verify_export
+
+    try:
+        with open(file, "rb") as lines:
+            report = verify_export(lines, {})
+    except (msgspec.MsgspecError, ValueError) as cause:
+        raise Failure(f"{file} is not an audit log export: {cause}", "choose a file made by `audit export`") from None
+    return {**msgspec.to_builtins(report), "sound": report.sound}
+
+
+def _print(entries: list[Json]) -> None:
+    say_table(_row(entry) for entry in entries)
+
+
+def _follow(lines: int, as_json: bool) -> None:
+    """Print entries as they are written. Each is identified by its chain and number, so none is shown twice."""
+    from time import sleep
+
+    from interlock.cli.control.hub_link import HubLink
+
+    shown: dict[tuple[str, int], None] = {}
+    most = lines
+    with HubLink.open() as link, suppress(KeyboardInterrupt):
+        while True:
+            found = link.ask("hub/audit.search", {"most": most})["entries"]
+            new = [entry for entry in found if (entry["chain"], entry["seq"]) not in shown]
+            if shown and len(new) == most < MAX_FOLLOWED:
+                most = min(10 * most, MAX_FOLLOWED)  # More were written meanwhile than this page holds.
+                continue
+            for entry in new:
+                shown[entry["chain"], entry["seq"]] = None
+                if as_json:
+                    say(json.dumps(entry))
+            if new and not as_json:
+                _print(new)
+            for key in list(shown)[: max(0, len(shown) - 2 * MAX_FOLLOWED)]:
+                del shown[key]
+            most = FOLLOW_PAGE
+            sleep(FOLLOW_EVERY_S)
+
+
+_OURS = "dev.interlock."
+_DECISION = "dev.interlock.decision_"
+_SHOWN_AS = {"arguments": "sha256 of the arguments", "given": "arguments"}
+_COLOURS = {"SUCCESS": "green", "PENDING": "yellow"}
+
+
+def _row(entry: Json) -> tuple[str, ...]:
+    record = entry["record"]
+    at = datetime.fromtimestamp(record["at"] / 1_000_000).strftime("%m-%d %H:%M:%S")
+    target = "__".join(part for part in (record.get("server", ""), record.get("name", "")) if part)
+    result, event = entry["result"], record["event"]
+    shown = coloured(result, _COLOURS.get(result, "red")) if result != "RECORDED" else plain(event.removeprefix(_OURS))
+    if entry.get("problem"):
+        shown = coloured("ALTERED", "red")
+    elif record.get("claimed_by"):
+        shown = coloured(f"{plain(record['claimed_by'])} claims", "yellow")
+    why = entry.get("problem") or record.get("reason") or record.get("rule") or ""
+    took = f"{record['duration_us'] / 1000:.1f} ms" if record.get("duration_us") is not None else ""
+    return (str(entry["seq"]), at, plain(record.get("actor", "")), plain(target), shown, took, one_line(why, 60))

@@ -1,0 +1,160 @@
+"""`interlock backup` and `interlock restore`: save all data of the hub to one file, and restore it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+import click
+
+from interlock.cli.terminal.failures import Failure, Refused, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Config
+
+STOP_TIMEOUT_S = 10.0
+CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@CONFIG
+@json_option
+def backup(file: Path, force: bool, config: Path | None, as_json: bool) -> None:
+    """Write all data of the hub to FILE.
+
+    The backup is a snapshot of keys (as hashes), grants, rules, decisions, pins and the audit log, from SQLite or
+    PostgreSQL. A running hub continues to work. The backup does not contain the secret for the hashes of keys, which
+    is the file `keys.secret` in the hub's home.
+
+    \b
+    Example:
+      interlock backup monday.backup
+    """
+    from interlock.cli.control.starting import is_running
+    from interlock.config.home import home_folder
+    from interlock.store import StoreError
+
+    home, file = home_folder(), file.absolute()
+    if not file.parent.is_dir():
+        raise WrongUsage(f"there is no folder {file.parent}", "create it first, or choose another path")
+    if file.exists() and not force:
+        raise WrongUsage(f"{file} exists already", "choose another name, or replace it with --force")
+    running = is_running(home)
+    if running:
+        from interlock.cli.control.perform import perform
+
+        perform("backup", {"file": str(file)}, timeout=600)
+    else:
+        from interlock.hub.admin.backups import back_up
+
+        try:
+            back_up(_configured(config, home), home, file)
+        except StoreError as cause:
+            raise Failure(cause.message, cause.hint) from None
+    size = file.stat().st_size
+    if as_json:
+        show_json({"file": str(file), "bytes": size, "running": running})
+    else:
+        say(f"{size:,} bytes in {plain(str(file))}")
+        secret = plain(str(home / "keys.secret"))
+        if not (home / "keys.keyring").exists():
+            say(f"  → its keys also need {secret}; keep a copy of that file elsewhere", err=True)
+        else:
+            say(
+                f"  → its keys also need the key in your keyring: `interlock secrets key file` writes {secret}",
+                err=True,
+            )
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@CONFIG
+@json_option
+def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
+    """Restore a backup, while no hub runs.
+
+    Keys, grants, rules, decisions and pins are replaced by those of FILE. Missing audit log entries are added; none is
+    removed. The current data is backed up first. Approvals that were not used become invalid.
+
+    \b
+    Example:
+      interlock restore monday.backup
+    """
+    import asyncio
+
+    from interlock.config.home import home_folder, user_name
+    from interlock.config.hub_secret import has_secret
+    from interlock.hub.admin.backups import put_back
+    from interlock.hub.auth.principals import local_person
+    from interlock.store import StoreError
+
+    home = home_folder()
+    loaded = _configured(config, home)
+    if not yes:
+        if not is_attended():
+            raise Refused("restoring needs a confirmation", "run it in a terminal, or with --yes")
+        click.confirm(f"Replace the current data of the hub with {file}?", abort=True, err=True)
+    with _no_hub(home):
+        try:
+            done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
+        except StoreError as cause:
+            raise Failure(cause.message, cause.hint) from None
+        except OSError as cause:
+            raise Failure(f"{file}: {cause.strerror}", "choose a file made by `interlock backup`") from None
+    if as_json:
+        import msgspec
+
+        show_json(msgspec.to_builtins(done))
+    else:
+        say(
+            f"{done.records:,} audit log entries; the chain is {'intact' if done.sound else coloured('altered', 'red')}"
+        )
+        if done.saved:
+            say(f"  backup of the previous data: {plain(done.saved)}")
+        if done.missing:
+            say(f"  {done.missing} audit log entries are not in the backup; the audit log notes this")
+        if done.keys_back:
+            say(f"  → {done.keys_back} keys that were revoked since are valid again; check `interlock keys list`")
+        if not has_secret(home):
+            say(f"  → the keys of the backup need their {plain(str(home / 'keys.secret'))}")
+        for finding in done.findings:
+            say(f"  {plain(finding)}")
+    if not done.sound:
+        raise Failure("the audit log was altered", "use another backup, or find out what happened to it")
+
+
+def _configured(config: Path | None, home: Path) -> Config:
+    from interlock.config import load
+
+    loaded = load(config, home=home, folder=Path.cwd())
+    if not loaded.usable:
+        first = next(problem for problem in loaded.problems if problem.fatal)
+        raise WrongConfiguration(f"the configuration cannot be used: {first.message}", first.hint)
+    return loaded.config
+
+
+@contextlib.contextmanager
+def _no_hub(home: Path) -> Iterator[None]:
+    """Take the lock that a hub of this user takes."""
+    from interlock.cli.control.starting import is_running
+    from interlock.config.files import try_lock
+    from interlock.config.home import lock_path
+
+    path = lock_path(home)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
+        deadline = monotonic() + STOP_TIMEOUT_S
+        while not try_lock(lock.fileno()):
+            # A stopping hub keeps the lock a little longer than it answers.
+            if is_running(home) or monotonic() > deadline:
+                raise Refused("the hub is running", "stop it first with `interlock down`")
+            sleep(0.05)
+        yield

@@ -1,0 +1,57 @@
+"""`interlock taints`: agents that were given results of untrusted servers, and how a person ends that."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from interlock.cli.control.perform import BECAUSE, Json, performs, say_rows
+from interlock.cli.terminal.show import bold, plain, say
+
+
+@click.group()
+def taints() -> None:
+    """List agents whose tools ask because of results of untrusted servers, and end that.
+
+    A profile with `taint = "ask"` asks a person before tools that write, send or spend, once the agent was given a
+    result of a server that is not `trusted`.
+
+    \b
+    Example:
+      interlock taints list
+    """
+
+
+@taints.command("list")
+@performs("taints.list")
+def list_(found: Json) -> None:
+    """List tainted agents, with the calls that their context holds text of.
+
+    \b
+    Example:
+      interlock taints list
+    """
+    say_rows(found["taints"], _row, "No agent is tainted.")
+
+
+@taints.command()
+@performs("taints.clear", person="clear taints")
+@click.argument("agent")
+@BECAUSE
+def clear(cleared: Json, agent: str, **given: Any) -> None:
+    """End the taint of an agent, for example after it began a new conversation. Needs a terminal.
+
+    \b
+    Example:
+      interlock taints clear cursor --because "new conversation"
+    """
+    say(f"The tools of {bold(plain(cleared['agent']))} no longer ask because of earlier results.")
+
+
+def _row(row: Json) -> tuple[str, ...]:
+    sources = ", ".join(plain(f"{source['server']} {source['name']}") for source in row["sources"])
+    until = datetime.fromisoformat(row["until"]).astimezone().strftime("%m-%d %H:%M")
+    where = "asks" if row["asks"] else "asks in profiles with taint"
+    return bold(plain(row["agent"])), row["kind"], where, f"until {until}", sources

@@ -1,0 +1,1 @@
+"""Commands that connect clients to the hub: `setup`, `connect`, `stdio`, `sessions` and `hook`."""

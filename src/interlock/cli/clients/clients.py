@@ -1,0 +1,168 @@
+"""The supported clients: the path of each configuration file, and the form of a server in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from interlock.cli.terminal.failures import Failure
+
+if TYPE_CHECKING:
+    from interlock.config.problems import KeyPath
+
+ENTRY = "interlock"
+
+
+class Client(NamedTuple):
+    name: str
+    title: str
+    path: Path
+    at: tuple[str, ...] = ("mcpServers",)
+    """The path of the servers in its file."""
+    form: EntryForm = "plain"
+    after: str = "Restart it to see the tools."
+
+    def entry(self, command: list[str], key: str) -> dict[str, object]:
+        """Our entry, as this client writes servers."""
+        # The client must find a hub in an unusual folder, too: the key is valid only for that hub.
+        places = {name: os.environ[name] for name in ("INTERLOCK_HOME", "INTERLOCK_CONFIG") if os.environ.get(name)}
+        env = {"INTERLOCK_KEY": key, **{name: str(Path(place).absolute()) for name, place in places.items()}}
+        program, args = command[0], [*command[1:], "stdio"]
+        match self.form:
+            case "plain":
+                return {"command": program, "args": args, "env": env}
+            case "typed":
+                return {"type": "stdio", "command": program, "args": args, "env": env}
+            case "zed":
+                return {"source": "custom", "command": program, "args": args, "env": env}
+            case "opencode":
+                return {"type": "local", "command": [program, *args], "environment": env, "enabled": True}
+            case "goose":
+                named = {"name": ENTRY, "description": "The tools of the hub", "type": "stdio", "enabled": True}
+                return {**named, "cmd": program, "args": args, "envs": env, "timeout": 300}
+
+
+EntryForm = Literal["plain", "typed", "zed", "opencode", "goose"]
+"""How a client writes a server that is a program."""
+NAMES = (
+    "claude-code",
+    "claude-desktop",
+    "codex",
+    "cursor",
+    "gemini",
+    "goose",
+    "junie",
+    "lm-studio",
+    "opencode",
+    "qwen",
+    "vscode",
+    "windsurf",
+    "zed",
+)
+
+
+_FORMS: dict[str, tuple[tuple[str, ...], EntryForm]] = {
+    "claude-code": (("mcpServers",), "typed"),
+    "codex": (("mcp_servers",), "plain"),
+    "goose": (("extensions",), "goose"),
+    "opencode": (("mcp",), "opencode"),
+    "vscode": (("servers",), "typed"),
+    "zed": (("context_servers",), "zed"),
+}
+"""Where a client has its servers, and how it writes them, where that is unusual."""
+
+
+def clients() -> list[Client]:
+    """Every supported client, with the path of its file for this user."""
+    from interlock.config.client_files import client_files
+
+    usual: tuple[tuple[str, ...], EntryForm] = (("mcpServers",), "plain")
+    return [Client(one.name, one.title, one.path, *_FORMS.get(one.name, usual)) for one in client_files()]
+
+
+def client(name: str) -> Client:
+    """The client of that name."""
+    return next(row for row in clients() if row.name == name)
+
+
+def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
+    """The text of the client's file with our entry added. Raises Failure if it cannot be parsed."""
+    return changed_text(client, text, lambda plain: _set(client, plain, (*client.at, ENTRY), entry))
+
+
+def without_entries(client: Client, text: str, paths: Iterable[KeyPath]) -> str:
+    """The text of the client's file without the servers at `paths`."""
+
+    def remove(plain: str) -> str:
+        for path in paths:
+            plain = _remove(client, plain, tuple(str(part) for part in path))
+        return plain
+
+    return changed_text(client, text, remove)
+
+
+def _set(client: Client, text: str, path: tuple[str, ...], entry: dict[str, object]) -> str:
+    from interlock.config.json_members import set_member
+    from interlock.config.toml_tables import add_tables
+    from interlock.config.yaml_members import set_yaml_member
+
+    match client.path.suffix:
+        case ".toml":
+            return add_tables(text, path[:-1], {path[-1]: entry})
+        case ".yaml":
+            return set_yaml_member(text, path, entry)
+        case _:
+            return set_member(text, path, entry)
+
+
+def _remove(client: Client, text: str, path: tuple[str, ...]) -> str:
+    from interlock.config.json_members import remove_member
+    from interlock.config.toml_tables import remove_table
+    from interlock.config.yaml_members import remove_yaml_member
+
+    match client.path.suffix:
+        case ".toml":
+            return remove_table(text, path)
+        case ".yaml":
+            return remove_yaml_member(text, path)
+        case _:
+            return remove_member(text, path)
+
+
+def executable() -> list[str]:
+    """The command for a client to start: the full path of `interlock`, or this Python with our module."""
+    import shutil
+
+    named = Path(sys.argv[0])
+    for candidate in (named, Path(sys.executable).parent / "interlock"):
+        if candidate.stem == "interlock" and (found := shutil.which(str(candidate.absolute()))):
+            return [found]
+    return [sys.executable, "-P", "-m", "interlock.cli"]
+
+
+def is_in_cache(program: str) -> bool:
+    """Whether the program is in a cache that may be cleared, as with `uvx`."""
+    return "archive-v" in program and "uv" in Path(program).parts
+
+
+def changed_text(client: Client, text: str, change: Callable[[str], str]) -> str:
+    """The text after the change. A byte order mark at its start stays. Raises Failure if it cannot be parsed."""
+    from interlock.config.documents import parser_of
+    from interlock.config.files import BYTE_ORDER_MARK
+    from interlock.config.problems import Problem
+
+    plain = text.removeprefix(BYTE_ORDER_MARK)
+    mark = text[: len(text) - len(plain)]
+    if not plain.strip() and client.path.suffix not in (".toml", ".yaml"):
+        plain = "{}\n"
+    parsed = parser_of(client.path)(plain, str(client.path))
+    if isinstance(parsed, Problem):
+        raise Failure(f"{parsed.place}: {parsed.message}", "correct the file first; it was not changed")
+    try:
+        return mark + change(plain)
+    except ValueError as error:
+        by_hand = f"correct it, or add the output of `interlock connect {client.name} --print` by hand"
+        raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was not changed") from error

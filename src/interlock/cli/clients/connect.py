@@ -1,0 +1,226 @@
+"""`interlock connect`: creates a key for a client and adds the hub to the client's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from interlock.cli.clients.clients import (
+    ENTRY,
+    NAMES,
+    Client,
+    client,
+    executable,
+    is_in_cache,
+    with_entry,
+    without_entries,
+)
+from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.show import json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.cli.control.hub_link import HubLink
+
+
+@click.command()
+@click.argument("name", metavar="CLIENT", type=click.Choice(NAMES))
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
+@click.option("--undo", is_flag=True, help="Remove the entry and revoke its key.")
+@click.option("--profile", metavar="NAME", help="The profile whose tools this client sees.")
+@click.option(
+    "--live", is_flag=True, help="Claude Code only: events and context with each prompt; servers may hear its answers."
+)
+@json_option
+def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: bool, as_json: bool) -> None:
+    """Add the hub to a client's configuration, with its own key.
+
+    The rest of the client's file does not change, and a copy of the old file is kept beside it. If no hub runs, one is
+    started. `interlock setup` does this for all your clients, and imports their servers. `--live` adds hooks to
+    Claude Code's settings, which `--undo` removes too.
+
+    \b
+    Example:
+      interlock connect cursor --profile work
+    """
+    if only_print and undo:
+        raise click.UsageError("Use either --print or --undo, not both.")
+    if live and (name != "claude-code" or only_print):
+        raise click.UsageError("--live writes hooks for claude-code; no other client has such hooks.")
+    chosen = client(name)
+    outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
+    if name == "claude-code" and not only_print:
+        outcome["hook"] = _set_hook(wanted=live and not undo)
+    if as_json:
+        show_json(outcome)
+    elif only_print:
+        say(str(outcome["text"]))
+        if outcome.get("new_key"):
+            say(f"  → it has a new key, valid until `interlock keys revoke {name}`", err=True)
+    elif undo:
+        say(f"{chosen.title} is no longer connected." if outcome["changed"] else f"{chosen.title} was not connected.")
+    else:
+        say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
+        if outcome["backup"]:
+            say(f"  copy of the old file: {plain(str(outcome['backup']))}")
+        if live:
+            from interlock.cli.clients.client_hooks import CHANNEL
+
+            say(f"  hooks for its prompts and answers: {plain(str(outcome['hook']))}")
+            say("  → enable some: `interlock features enable SERVER FEATURE --agent claude-code`")
+            say(f"  → to be woken between prompts, start it with `{CHANNEL}`")
+        if is_in_cache(executable()[0]):
+            say(
+                "  → interlock runs from a cache that may be cleared; install it with `uv tool install interlock`",
+                err=True,
+            )
+        say(f"  → {chosen.after} To undo: `interlock connect {name} --undo`.")
+        if outcome["others"]:
+            others = ", ".join(plain(other) for other in outcome["others"])
+            say(f"  → {chosen.title} also starts {others} itself; `interlock setup` moves them into the hub")
+
+
+def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
+    from interlock.cli.control.starting import is_running, reach_hub
+    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
+    from interlock.config.home import home_folder
+
+    command = executable()
+    # Check the file before the old key is revoked and a new one is created.
+    with_entry(chosen, _read(chosen.path), chosen.entry(command, ""))
+    if not only_print:
+        check_writable(chosen.path)
+    if only_print and (entry := existing_entry(chosen)):
+        outcome = {"client": name, "path": str(chosen.path), "entry": entry}
+        return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
+    wanted = {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
+    if only_print and not is_running(home_folder()):
+        say("No hub runs, so one is started: the key is its own.", err=True)
+    with reach_hub(home_folder()) as link:
+        if only_print:
+            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            outcome = {"client": name, "path": str(chosen.path), "entry": entry}
+            return {**outcome, "new_key": True, "text": with_entry(chosen, "", entry).rstrip()}
+        # Key and file change under one lock: of several commands at once, the last one's key is valid and in the file.
+        with locked_for_change(chosen.path):
+            revoke_keys(link, name)
+            entry = chosen.entry(command, str(link.ask("hub/keys.create", wanted)["key"]))
+            changed = with_entry(chosen, _read(chosen.path), entry)
+            backup = back_up(chosen.path)
+            write_atomically(chosen.path, changed.encode(), private=True)
+    outcome = {"client": name, "path": str(chosen.path), "entry": entry}
+    others = [other for other in _servers(chosen) if other != ENTRY]
+    return {**outcome, "backup": str(backup) if backup else None, "others": others}
+
+
+def _set_hook(*, wanted: bool) -> str | None:
+    """Add our hooks to Claude Code's settings, or remove them. Returns the file if it has them now."""
+    from interlock.cli.clients.client_hooks import settings_file, with_hook, without_hook
+    from interlock.config.files import back_up, check_writable, locked_for_change, write_atomically
+
+    path = settings_file().path
+    if not wanted and not path.exists():
+        return None
+    check_writable(path)
+    with locked_for_change(path):
+        text = _read(path)
+        changed = with_hook(text, executable()) if wanted else without_hook(text)
+        if changed != text:
+            back_up(path)
+            write_atomically(path, changed.encode())
+    return str(path) if wanted else None
+
+
+def existing_entry(chosen: Client) -> dict[str, object] | None:
+    """Our entry in the client's file. Its key is still valid, so printing it needs no new one."""
+    found = _servers(chosen).get(ENTRY)
+    return found if isinstance(found, dict) else None
+
+
+def _servers(chosen: Client) -> dict[str, Any]:
+    """The servers in the client's file; none if it cannot be parsed."""
+    from interlock.config.documents import parser_of
+    from interlock.config.files import BYTE_ORDER_MARK
+    from interlock.config.problems import Problem
+
+    text = _read(chosen.path).removeprefix(BYTE_ORDER_MARK)
+    parsed = parser_of(chosen.path)(text, str(chosen.path)) if text.strip() else None
+    if parsed is None or isinstance(parsed, Problem):
+        return {}
+    found: Any = parsed[0]
+    for key in chosen.at:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _undo(name: str, chosen: Client) -> dict[str, Any]:
+    from interlock.cli.control.hub_link import HubLink
+
+    changed, backup = disconnect(chosen)
+    revoked = None
+    try:
+        with HubLink.open() as link:
+            revoked = revoke_keys(link, name)
+    except NoHub:
+        say(f"interlock: no hub is running, so the key of {name} stays valid", err=True)
+        say(f"  → run `interlock up -d`, then `interlock keys revoke {name}`", err=True)
+    return {
+        "client": name,
+        "path": str(chosen.path),
+        "entry": ENTRY,
+        "changed": changed,
+        "backup": str(backup) if backup else None,
+        "revoked": revoked,
+    }
+
+
+def disconnect(chosen: Client) -> tuple[bool, Path | None]:
+    """Remove our entry from the client's file. Returns whether there was one, and the copy of the old file."""
+    from interlock.config.files import back_up, locked_for_change, write_atomically
+
+    if not chosen.path.exists():
+        return False, None
+    with locked_for_change(chosen.path):
+        text = _read(chosen.path)
+        changed = without_entries(chosen, text, [(*chosen.at, ENTRY)]) if text else text
+        if changed == text:
+            return False, None
+        backup = back_up(chosen.path)
+        write_atomically(chosen.path, changed.encode())
+    return True, backup
+
+
+def new_key(link: HubLink, name: str) -> str:
+    """A new key for a client, in the place of all its old ones."""
+    revoke_keys(link, name)
+    return str(link.ask("hub/keys.create", {"agent": name, "kind": "agent"})["key"])
+
+
+def has_keys(link: HubLink, name: str) -> bool:
+    """Whether the hub knows a valid key of the client."""
+    rows = link.ask("hub/keys.list").get("keys") or []
+    return any(row.get("agent") == name and row.get("status") == "active" for row in rows)
+
+
+def revoke_keys(link: HubLink, name: str) -> object:
+    """Revoke the keys of a client, if it has any."""
+    from interlock.cli.control.hub_link import HubError
+
+    try:
+        return link.ask("hub/keys.revoke", {"agent": name}).get("revoked")
+    except HubError as error:
+        if error.name != "NOT_FOUND":
+            raise
+        return 0
+
+
+def _read(path: Path) -> str:
+    from interlock.config.files import read_exactly
+
+    try:
+        return read_exactly(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(
+            f"{path} cannot be read: {error}", "check its permissions and encoding; it was not changed"
+        ) from error

@@ -1,0 +1,292 @@
+"""`interlock setup`: puts the hub in the place of the servers that the clients of this machine start themselves.
+
+Every change is recorded in `setup.json` of the hub's home before it is made, so that `--undo` restores each file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from interlock.cli.clients.clients import Client, client, clients, executable, with_entry, without_entries
+from interlock.cli.clients.connect import disconnect, existing_entry, has_keys, new_key, revoke_keys
+from interlock.cli.clients.setup_record import SetupRecord, Step
+from interlock.cli.servers.importing import show_planned
+from interlock.cli.servers.plain_tokens import move_option, with_plain_tokens, without_plain_tokens
+from interlock.cli.servers.servers import config_file, config_option, write_servers
+from interlock.cli.terminal.failures import Failure, NoHub, Refused
+from interlock.cli.terminal.show import bold, counted, is_attended, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from interlock.config import Server
+    from interlock.config.problems import KeyPath
+
+
+class Found(NamedTuple):
+    """One server, and every client entry that starts it."""
+
+    id: str
+    server: Server
+    places: list[tuple[Client, KeyPath]]
+    reasons: list[str]
+    """Why it is unusual: a shell line, code from an address …"""
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Take everything that is found, without unusual commands, and do not ask.")
+@click.option("--trust", is_flag=True, help="With --yes: also take unusual commands, such as shell lines.")
+@click.option("--undo", is_flag=True, help="Restore the files of all clients, and revoke the keys that it created.")
+@move_option
+@config_option
+@json_option
+def setup(yes: bool, trust: bool, undo: bool, move: bool | None, config: Path | None, as_json: bool) -> None:
+    """Put the hub in the place of the servers that your clients start.
+
+    Finds the configurations of all known clients, shows every server and its command, imports those you choose, and
+    writes the hub into each client in their place. The old files are kept. It is safe to run it again.
+
+    \b
+    Example:
+      interlock setup
+    """
+    from interlock.config.home import home_folder
+
+    record = SetupRecord(home_folder())
+    outcome = _undo(record) if undo else _set_up(record, config, yes=yes, trust=trust, move=move)
+    if as_json:
+        show_json(outcome)
+    else:
+        _show(outcome, undo=undo)
+
+
+def _set_up(record: SetupRecord, config: Path | None, *, yes: bool, trust: bool, move: bool | None) -> dict[str, Any]:
+    from interlock.cli.control.starting import reach_hub
+    from interlock.config.home import home_folder
+
+    path = config_file(config)
+    present = [one for one in clients() if _is_present(one)]
+    configured = _own_servers(path)
+    found, problems = _find(present, configured)
+    if not present:
+        raise Failure("no client was found on this machine", "install one, or run `interlock connect --help`")
+    chosen, connected = _choose(found, present, yes=yes, trust=trust)
+    if not chosen and not connected:
+        return {"added": [], "clients": [], "problems": problems, "path": str(path)}
+    command = executable()
+    for one in connected:  # every file is checked before the first one is changed
+        _changed(one, chosen, one.entry(command, ""))
+    new = {one.id: one.server for one in chosen if one.id not in configured}
+    new, warnings = without_plain_tokens(new, move=move, may_ask=not yes)
+    problems += warnings
+    written: dict[str, Any] = write_servers(config, new) if new else {}
+    record.add_servers(path, new)
+    with reach_hub(home_folder()) as link:
+        for one in connected:
+            # A client that has an entry keeps it, with its key and profile.
+            has_entry = existing_entry(one) is not None and has_keys(link, one.name)
+            entry = None if has_entry else one.entry(command, new_key(link, one.name))
+            _write(one, _changed(one, chosen, entry), record, keyed=not has_entry)
+    return {
+        "added": list(new),
+        "clients": [{"client": one.name, "path": str(one.path)} for one in connected],
+        "problems": [*problems, *(str(problem.get("message")) for problem in written.get("problems") or [])],
+        "path": str(path),
+    }
+
+
+def _is_present(one: Client) -> bool:
+    from interlock.config.home import user_home
+
+    return one.path.exists() or (one.path.parent != user_home() and one.path.parent.is_dir())
+
+
+def _find(present: Sequence[Client], configured: dict[str, Server]) -> tuple[list[Found], list[str]]:
+    """The servers of all clients, those with the same definition once. Also the problems of their files."""
+    from msgspec.structs import replace
+
+    from interlock.config.documents import read_document
+    from interlock.config.imports import read_import
+    from interlock.config.launch import why_unsafe
+    from interlock.config.names import adopt_id
+    from interlock.config.problems import Problem, Report
+
+    found: dict[str, Found] = {}
+    problems: list[str] = []
+    configured = {name: with_plain_tokens(server) for name, server in configured.items()}
+    for one in present:
+        if not one.path.exists():
+            continue
+        document = read_document(one.path)
+        if isinstance(document, Problem):
+            problems.append(str(document))
+            continue
+        report = Report(one.path, document.lines, fatal=False)
+        servers = read_import(document, report, trusted=True) if _has_servers(document.content, one) else {}
+        problems += [str(problem) for problem in report.problems]
+        for name, server in servers.items():
+            at = report.places[name]
+            if server.problem is not None or not server.enabled:
+                continue
+            server = replace(server, source="")
+            taken = {**configured, **{known: other.server for known, other in found.items()}}
+            chosen = next((known for known, other in taken.items() if replace(other, source="") == server), name)
+            if chosen in taken and replace(taken[chosen], source="") != server:
+                chosen = adopt_id(f"{name}-{one.name}") or name
+            unusual = why_unsafe(replace(server, cwd=None), None)
+            row = found.setdefault(chosen, Found(chosen, server, [], unusual))
+            if row.server == server:
+                row.places.append((one, at))
+            else:
+                problems.append(f"{one.path}: `{name}` is skipped: the names `{name}` and `{chosen}` are taken")
+    return list(found.values()), problems
+
+
+def _has_servers(content: object, one: Client) -> bool:
+    from collections.abc import Mapping
+
+    sections = {one.at[0], "projects"} if one.name == "claude-code" else {one.at[0]}
+    return isinstance(content, Mapping) and not sections.isdisjoint(content)
+
+
+def _choose(found: list[Found], present: list[Client], *, yes: bool, trust: bool) -> tuple[list[Found], list[Client]]:
+    """The servers to import and the clients to write to."""
+    from interlock.config.load import planned
+
+    if found:
+        say(f"Found {counted(len(found), 'server')}:", err=True)
+    for number, one in enumerate(found, 1):
+        titles = ", ".join(dict.fromkeys(client.title for client, _ in one.places))
+        say(f"{number:3} {bold(one.id, err=True)} ({titles})", err=True)
+        show_planned([planned(one.id, one.server)])
+        for reason in one.reasons:
+            say(f"      → unusual: it {plain(reason)}", err=True)
+    if yes:
+        chosen = [one for one in found if trust or not one.reasons]
+    elif not is_attended():
+        raise Refused("setup needs a person's choice", "run it in a terminal, or with --yes")
+    else:
+        chosen = _ask(found) if found else []
+    open_clients = [one for one in present if existing_entry(one) is None or _imported_from(one, chosen)]
+    if not open_clients or yes:
+        return chosen, open_clients
+    names = ", ".join(one.title for one in open_clients)
+    agreed = click.confirm(f"Write the hub into {names}, in place of the imported servers?", default=True, err=True)
+    return (chosen, open_clients) if agreed else ([], [])
+
+
+def _ask(found: list[Found]) -> list[Found]:
+    while True:
+        answer = click.prompt("Import which? all, none, or numbers such as 1,3", default="all", err=True).strip()
+        if answer in ("all", "none"):
+            return found if answer == "all" else []
+        numbers = [word.strip() for word in answer.split(",")]
+        if all(word.isdecimal() and 1 <= int(word) <= len(found) for word in numbers):
+            return [found[int(word) - 1] for word in dict.fromkeys(numbers)]
+
+
+def _imported_from(one: Client, chosen: list[Found]) -> list[KeyPath]:
+    return [at for found in chosen for client, at in found.places if client.name == one.name]
+
+
+def _changed(one: Client, chosen: list[Found], entry: dict[str, object] | None) -> str:
+    """The client's file without the chosen servers and, if it has none, with our entry."""
+    text = _text(one)
+    text = without_entries(one, text, _imported_from(one, chosen)) if text else text
+    return text if entry is None else with_entry(one, text, entry)
+
+
+def _write(one: Client, text: str, record: SetupRecord, *, keyed: bool) -> None:
+    from interlock.config.files import back_up, locked_for_change, write_atomically
+
+    with locked_for_change(one.path):
+        copy = back_up(one.path)
+        record.add(Step.of(one.name, one.path, copy, text, keyed))
+        write_atomically(one.path, text.encode(), private=True)
+
+
+def _undo(record: SetupRecord) -> dict[str, Any]:
+    """Restore every file that is as `setup` left it. One that was edited since stays, and is reported."""
+    from interlock.cli.control.hub_link import HubLink
+    from interlock.config.edit import EditError, remove_server
+
+    restored: list[str] = []
+    problems: list[str] = []
+    revoke: set[str] = set()
+    for step in record.steps_newest_first():
+        if not step.is_unchanged():
+            problems.append(f"{step.path} was edited since; its old content is in {step.copy or 'no file'}")
+            continue
+        step.restore()
+        record.drop(step)
+        if step.keyed:
+            revoke.add(step.client)
+        restored.append(step.path)
+    removed: list[str] = []
+    path, servers = record.servers()
+    own = _own_servers(Path(path)) if path else {}
+    for name in servers:
+        if name in own and record.is_as_added(name, own[name]):
+            try:
+                remove_server(Path(path), name)
+                removed.append(name)
+            except EditError as error:
+                problems.append(f"{error}: {error.hint}")
+        elif name in own:
+            problems.append(f"`{name}` was edited since and stays in {path}")
+    record.drop_servers()
+    for name in sorted(revoke):
+        if existing_entry(client(name)) is not None:
+            disconnect(client(name))
+            problems.append(f"{name} had an older entry whose key is gone; run `interlock connect {name}`")
+    try:
+        with HubLink.open() as link:
+            for name in sorted(revoke):
+                revoke_keys(link, name)
+            link.ask("hub/reload", timeout=60)
+    except NoHub:
+        if revoke:
+            problems.append(f"no hub is running, so the keys of {', '.join(sorted(revoke))} stay valid")
+    return {"restored": restored, "removed": removed, "problems": problems}
+
+
+def _own_servers(path: Path) -> dict[str, Server]:
+    from interlock.config.documents import read_document
+    from interlock.config.problems import Problem, Report
+    from interlock.config.tables import read_config
+
+    document = read_document(path) if path.exists() else None
+    if document is None:
+        return {}
+    if isinstance(document, Problem):
+        raise Failure(f"{document.place}: {document.message}", document.hint)
+    return dict(read_config(document.content, Report(path, document.lines)).servers)
+
+
+def _text(one: Client) -> str:
+    from interlock.config.files import read_exactly
+
+    return read_exactly(one.path)
+
+
+def _show(outcome: dict[str, Any], *, undo: bool) -> None:
+    if undo:
+        for path in outcome["restored"]:
+            say(f"Restored {plain(path)}.")
+        if outcome["removed"]:
+            say(f"Removed {', '.join(outcome['removed'])} from your configuration.")
+        if not outcome["restored"] and not outcome["removed"]:
+            say("There is nothing to undo.")
+    elif not outcome["added"] and not outcome["clients"]:
+        say("Nothing to do: your clients use the hub already.")
+    else:
+        added = outcome["added"]
+        say(f"Added {counted(len(added), 'server')} to {plain(outcome['path'])}: {', '.join(added) or 'none'}.")
+        for one in outcome["clients"]:
+            say(f"Connected {one['client']}: {plain(one['path'])}")
+        say("  → restart your clients to see the tools; `interlock status` shows the servers; `interlock setup --undo`")
+    for problem in outcome["problems"]:
+        say(f"  → {plain(problem)}", err=True)

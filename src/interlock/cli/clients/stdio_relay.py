@@ -1,0 +1,323 @@
+"""Relays messages between a client's pipes and the hub, and outlives the hub.
+
+When the hub goes, the relay answers the client's open requests with an error. When a hub is back, the relay repeats the
+client's `initialize`, its subscriptions and its log level there, and tells the client that the lists have changed.
+A hub is started only when the client has something to send.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.cli.control.agent_environment import with_environment
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.terminal.failures import Failure, NoHub, Refused
+
+CHUNK: Final = 65_536
+FINAL_ANSWERS_S: Final = 60.0
+"""How long the hub may still answer after the client has closed its input."""
+LOOK_EVERY_S: Final = 0.25
+"""How often the relay looks whether a hub is back."""
+PAUSE_S: Final = 0.05
+"""Keeps a hub that closes every connection at once from being asked without end."""
+MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+"""A longer line is passed on in pieces, unread: the hub refuses it."""
+MAX_REPEATED: Final = 1000
+"""Upper bound for the subscriptions that are repeated."""
+_LISTS: Final = ("tools", "prompts", "resources")
+
+Id = int | str
+
+
+class _Message(msgspec.Struct):
+    id: Id | float | None = None
+    method: str | None = None
+
+
+class _Resource(msgspec.Struct):
+    uri: str = ""
+
+
+class _Subscribe(msgspec.Struct):
+    params: _Resource
+
+
+class HubDialer:
+    """Connects to the hub of this user, with the client's key and view."""
+
+    def __init__(self, home: Path, key: str | None, view: str | None) -> None:
+        self._home = home
+        self._key = key
+        self._view = view
+
+    def connect(self, *, start: bool) -> HubLink:
+        """Raises NoHub if none runs and none may be started."""
+        from interlock.cli.control.starting import reach_hub
+
+        if start:
+            return reach_hub(self._home, role="stdio", key=self._key, view=self._view)
+        return HubLink.open(self._home, role="stdio", key=self._key, view=self._view)
+
+
+class Relay:
+    """One client, and one hub after another."""
+
+    def __init__(self, dialer: HubDialer, source: int, sink: int) -> None:
+        self._dialer = dialer
+        self._source = source
+        self._sink = sink
+        self._sock: socket.socket | None = None
+        self._changed = threading.Condition()
+        """Guards everything below, and wakes who waits for a connection or for a reason to make one."""
+        self._open: dict[Id | float, None] = {}
+        """The client's requests that have no answer yet."""
+        self._asked: set[Id | float] = set()
+        """The hub's requests that the client has not answered. Answers to an earlier hub are dropped."""
+        self._initialize: bytes | None = None
+        self._initialize_id: Id | float | None = None
+        self._initialized = False
+        self._repeated: dict[str, bytes] = {}
+        """Requests that a new hub must receive too, by what they set."""
+        self._list_changes: list[str] = []
+        self._own: set[str] = set()
+        """Ids of the relay's own requests, whose answers the client must not see."""
+        self._wanted = False
+        """Whether the client waits for a hub."""
+        self._failure: Failure | None = None
+        """Why no hub could be started for the client's last message."""
+        self._ended = False
+        self._done = threading.Event()
+        self._writing = threading.Lock()
+
+    def run(self) -> None:
+        """Relay until the client closes its input, or a hub refuses the client."""
+        link = self._dialer.connect(start=True)
+        threading.Thread(target=self._read_client, daemon=True).start()
+        while True:
+            self._serve(link)
+            self._done.wait(PAUSE_S)
+            if (next_link := self._next_link()) is None:
+                break
+            link = next_link
+        self._done.set()
+
+    # From the hub to the client
+
+    def _serve(self, link: HubLink) -> None:
+        """Pass on everything that one hub sends, until it closes."""
+        sock, early = link.detach()
+        with contextlib.suppress(OSError):
+            self._introduce(sock)
+            with self._changed:
+                self._sock = sock
+                self._changed.notify_all()
+                ended = self._ended
+            if ended:  # before there was a connection that could be closed
+                sock.shutdown(socket.SHUT_WR)
+                sock.settimeout(FINAL_ANSWERS_S)
+            for line in _lines(sock.recv, early):
+                self._on_hub_line(line)
+        with self._changed:
+            self._sock = None
+            unanswered, self._asked = list(self._open), set()
+            self._open.clear()
+            ended = self._ended
+        sock.close()
+        for unanswered_id in unanswered if not ended else ():
+            self._fail(unanswered_id)
+
+    def _introduce(self, sock: socket.socket) -> None:
+        """Make the client known to a new hub, as it made itself known to the first one."""
+        if self._initialize is None:
+            return
+        self._own.clear()
+        lines = [_with_id(self._initialize, self._own_id())]
+        if self._initialized:
+            lines.append(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+            lines += [_with_id(line, self._own_id()) for line in self._repeated.values()]
+        sock.sendall(b"".join(lines))
+        if self._initialized:
+            for name in self._list_changes:
+                self._write(b'{"jsonrpc":"2.0","method":"notifications/%b/list_changed"}\n' % name.encode())
+
+    def _own_id(self) -> str:
+        own = f"interlock-relay-{len(self._own)}"
+        self._own.add(own)
+        return own
+
+    def _on_hub_line(self, line: bytes) -> None:
+        message = _peek(line)
+        if message.method is None and message.id is not None:
+            if isinstance(message.id, str) and message.id in self._own:
+                return
+            with self._changed:
+                self._open.pop(message.id, None)
+            if message.id == self._initialize_id and not self._list_changes:
+                self._list_changes = _changing_lists(line)
+        elif message.id is not None:
+            with self._changed:
+                self._asked.add(message.id)
+        self._write(line)
+
+    def _fail(
+        self, id: Id | float, message: str = "the hub stopped before it answered; send the request again"
+    ) -> None:
+        error = {
+            "code": -32603,
+            "message": message,
+            "data": {"domain": "lifecycle", "name": "SERVER_DISCONNECTED", "retryable": True},
+        }
+        self._write(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "error": error}) + b"\n")
+
+    def _write(self, line: bytes) -> None:
+        with self._writing:
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._sink, view) :]
+
+    def _next_link(self) -> HubLink | None:
+        """A connection to the next hub: one that is back, or one that is started for a waiting message."""
+        while True:
+            with self._changed:
+                if self._ended:
+                    return None
+                wanted = self._wanted
+            try:
+                link = self._dialer.connect(start=wanted)
+            except Refused:
+                raise
+            except Failure as failure:
+                with self._changed:
+                    if not isinstance(failure, NoHub):
+                        self._wanted = False
+                        self._failure = failure
+                        self._changed.notify_all()
+                    if not self._wanted:
+                        self._changed.wait(LOOK_EVERY_S)
+                continue
+            with self._changed:
+                self._wanted = False
+                self._failure = None
+            return link
+
+    # From the client to the hub
+
+    def _read_client(self) -> None:
+        with contextlib.suppress(OSError):
+            for line in _lines(self._read_source, b""):
+                self._on_client_line(line)
+        with self._changed:
+            self._ended = True
+            sock = self._sock
+            self._changed.notify_all()
+        if sock is None:
+            return
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+        # The hub closes after its last answer. The relay does not wait for a hub that never does.
+        if not self._done.wait(FINAL_ANSWERS_S):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _read_source(self, size: int) -> bytes:
+        return os.read(self._source, size)
+
+    def _on_client_line(self, line: bytes) -> None:
+        message = _peek(line)
+        if message.method == "initialize":
+            line = with_environment(line, os.environ)
+        with self._changed:
+            self._failure = None
+            while self._sock is None and not self._ended and self._failure is None:
+                self._wanted = True
+                self._changed.notify_all()
+                self._changed.wait()
+            sock, failure = self._sock, self._failure
+        if failure is not None:
+            if message.id is not None and message.method is not None:
+                self._fail(message.id, failure.message)
+            return
+        with self._changed:
+            if message.method is None and message.id is not None:
+                if message.id not in self._asked:
+                    return
+                self._asked.discard(message.id)
+            elif message.id is not None:
+                self._open[message.id] = None
+            self._remember(message, line)
+        if sock is None:
+            return
+        try:
+            sock.sendall(line)
+        except OSError:
+            with self._changed:
+                is_open = message.id is not None and message.method is not None and message.id in self._open
+                if is_open and message.id is not None:
+                    del self._open[message.id]
+            if is_open and message.id is not None:
+                self._fail(message.id)
+
+    def _remember(self, message: _Message, line: bytes) -> None:
+        """Keep the messages that a new hub must receive too."""
+        match message.method:
+            case "initialize" if self._initialize is None:
+                self._initialize, self._initialize_id = line, message.id
+            case "notifications/initialized":
+                self._initialized = True
+            case "logging/setLevel":
+                self._repeated["level"] = line
+            case "resources/subscribe" if len(self._repeated) < MAX_REPEATED:
+                self._repeated[f"uri {_uri(line)}"] = line
+            case "resources/unsubscribe":
+                self._repeated.pop(f"uri {_uri(line)}", None)
+
+
+def _lines(read: Callable[[int], bytes], rest: bytes) -> Iterator[bytes]:
+    """The complete lines of a stream, with their ends. The unfinished line at the end of a stream is dropped."""
+    pieces = [rest]
+    while True:
+        if b"\n" in pieces[-1]:
+            *complete, last = b"".join(pieces).split(b"\n")
+            yield from (line + b"\n" for line in complete)
+            pieces = [last]
+        elif len(pieces) * CHUNK > MAX_LINE_BYTES:
+            yield b"".join(pieces)
+            pieces = [b""]
+        if not (chunk := read(CHUNK)):
+            return
+        pieces.append(chunk)
+
+
+def _peek(line: bytes) -> _Message:
+    """Id and method of a message. The hub answers a line that is not a message."""
+    try:
+        return msgspec.json.decode(line, type=_Message)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Message()
+
+
+def _with_id(line: bytes, id: str) -> bytes:
+    message = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({**message, "id": id}) + b"\n"
+
+
+def _uri(line: bytes) -> str:
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(line, type=_Subscribe).params.uri
+    return ""
+
+
+def _changing_lists(line: bytes) -> list[str]:
+    """The lists whose changes the hub announced in its answer to `initialize`."""
+    with contextlib.suppress(msgspec.DecodeError, AttributeError):
+        capabilities = msgspec.json.decode(line)["result"]["capabilities"]
+        return [name for name in _LISTS if (capabilities.get(name) or {}).get("listChanged") is True]
+    return []

@@ -1,0 +1,164 @@
+"""Starts a hub in the background. Processes that start one at the same moment share the first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
+
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.terminal.failures import Failure, NoHub, Refused, WrongConfiguration
+from interlock.config.files import try_lock
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+MAX_LOG_BYTES = 10 * 1024 * 1024
+if sys.platform == "win32":
+    _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    _DETACHED = 0
+
+
+def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
+    """Connect to the running hub, or start one with the user's own configuration.
+
+    A new hub runs in its home folder, so that the folder of a client does not configure it.
+    """
+    try:
+        return HubLink.open(home, role=role, key=key, view=view)
+    except NoHub:
+        start_hub(home, folder=home)
+    return HubLink.open(home, role=role, key=key, view=view)
+
+
+def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> None:
+    """Start a hub and return when it answers. A failure quotes the hub's log."""
+    run = home / "run"
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _exclusive(run / "start.lock"):
+        if is_running(home):
+            return
+        log = run / "hub.log"
+        if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+            log.replace(log.with_suffix(".log.1"))
+        with open(log, "ab", opener=_private) as out:
+            log_start = out.tell()
+            with _delayed_interrupts() as interrupted:
+                child = _child(home, folder, arguments, out)
+        try:
+            if interrupted:
+                raise KeyboardInterrupt
+            _wait_until_ready(home, child, log, log_start)
+            if child.stdin is not None:
+                child.stdin.close()  # the hub is on its own now
+                child.wait()
+        except BaseException:  # also an interrupt: nobody would know of the new hub
+            _stop(child)
+            raise
+
+
+def is_running(home: Path) -> bool:
+    try:
+        HubLink.open(home, timeout=2).close()
+    except NoHub:
+        return False
+    return True
+
+
+def _answers(home: Path) -> bool:
+    """Whether the starting hub answers already. A slow hub counts as not ready."""
+    try:
+        return is_running(home)
+    except Refused:
+        raise
+    except Failure:
+        return False
+
+
+def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, log_start: int) -> None:
+    deadline = monotonic() + START_TIMEOUT_S
+    while monotonic() < deadline:
+        if _answers(home):
+            return
+        if child.poll() is not None:
+            with open(log, "rb") as written:
+                written.seek(log_start)
+                log_text = written.read(4096).decode(errors="replace").strip()
+            kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
+            raise kind(f"the hub exited at once:\n{log_text}", f"its log is {log}")
+        sleep(0.03)
+    raise Failure(f"the hub did not answer within {START_TIMEOUT_S:g} s", f"its log is {log}")
+
+
+def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
+    # -P: Python must not import code from the folder that the hub runs in.
+    python = [sys.executable, "-P", "-m"]
+    command = [*python, "interlock.cli", "up", *arguments]
+    if sys.platform != "win32":
+        command = [*python, "interlock.cli.control.detached", *command]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL if sys.platform == "win32" else subprocess.PIPE,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,  # Ctrl-C in this terminal must not stop it
+        creationflags=_DETACHED,
+        env={**_environment(), "INTERLOCK_HOME": str(home)},
+    )
+
+
+@contextlib.contextmanager
+def _delayed_interrupts() -> Iterator[list[int]]:
+    """Delay interrupts to the end of the block, so that none leaves a started process behind.
+
+    Only the main thread receives interrupts.
+    """
+    received: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield received
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+
+
+@contextlib.contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """Lock the file; waits a little longer than a start may take."""
+    with open(path, "ab", opener=_private) as lock:
+        deadline = monotonic() + START_TIMEOUT_S + 5
+        while not try_lock(lock.fileno()):
+            if monotonic() > deadline:
+                raise Failure("another process is starting a hub and does not finish", f"check who has {path} open")
+            sleep(0.03)
+        yield
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the key of the client that starts the hub, and without the mark of a server process
+    around it: the hub belongs to the user and must not end with its starter."""
+    removed = ("INTERLOCK_KEY", "INTERLOCK_MARK")
+    return {name: value for name, value in os.environ.items() if name not in removed}
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,1 @@
+"""Commands for conversations: with models, over channels of servers, and in rooms."""

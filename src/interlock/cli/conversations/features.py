@@ -1,0 +1,157 @@
+"""`interlock features`, `events` and `usage`: what servers may start by themselves, and what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from interlock.cli.control.perform import BECAUSE, Json, performs, say_rows
+from interlock.cli.terminal.show import bold, coloured, counted, plain, say, say_table
+
+STATES = {"waiting": "yellow", "delivered": "green", "dropped": "red"}
+
+
+@click.group()
+def features() -> None:
+    """Let servers send events by themselves, per server and agent.
+
+    Everything is off until you enable it. A server declares feature sets, such as `memory.proactive`. A pattern names
+    several: `memory.*`.
+
+    \b
+    Example:
+      interlock features enable calendar "reminders.*" --agent claude-code
+    """
+
+
+@features.command("list")
+@performs("features.list")
+@click.argument("server", required=False)
+def list_(found: Json, server: str | None) -> None:
+    """List the feature sets of servers, and for which agents each is on.
+
+    \b
+    Example:
+      interlock features list calendar
+    """
+    _show(found["features"])
+    if not found["features"]:
+        say("No server declares a feature set.")
+
+
+_SERVER = click.argument("server")
+_NAMES = click.argument("features", metavar="FEATURE...", nargs=-1, required=True)
+_AGENT = click.option("--agent", required=True, metavar="NAME", help="The agent that it is for.")
+
+
+@features.command()
+@performs("features.enable", person="enable feature sets")
+@_SERVER
+@_NAMES
+@_AGENT
+@BECAUSE
+def enable(done: Json, **given: Any) -> None:
+    """Let a server use feature sets for an agent. Needs a terminal.
+
+    \b
+    Example:
+      interlock features enable calendar reminders --agent claude-code
+    """
+    _show(done["features"])
+
+
+@features.command()
+@performs("features.disable")
+@_SERVER
+@_NAMES
+@_AGENT
+@BECAUSE
+def disable(done: Json, **given: Any) -> None:
+    """Switch feature sets off for an agent. Events that wait for it are deleted.
+
+    \b
+    Example:
+      interlock features disable calendar "*" --agent claude-code
+    """
+    _show(done["features"])
+
+
+@click.command()
+@performs("events.list")
+@click.option("--agent", metavar="NAME", help="Only the events of this agent.")
+@click.option("--server", metavar="ID", help="Only the events of this server.")
+@click.option("--most", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
+def events(found: Json, **given: Any) -> None:
+    """List events that servers pushed, and what became of them.
+
+    An event waits, was delivered, was held or was dropped; the list says why.
+
+    \b
+    Example:
+      interlock events --agent claude-code
+    """
+    say_rows(found["events"], _event, "There are no events.")
+    for server, count in sorted(found["refused"].items()):
+        say(f"{bold(plain(server))}: {count} messages were refused; `interlock audit` has the reasons")
+
+
+@click.command()
+@performs("usage", "usage")
+@click.option("--days", type=click.IntRange(1, 365), default=7, show_default=True, help="How many days to count.")
+@click.option(
+    "--by",
+    type=click.Choice(["server", "feature_set", "agent", "conversation"]),
+    help="One row for each of these; else for each combination of them.",
+)
+def usage(rows: list[Json], **given: Any) -> None:
+    """Count the events, inferences, tokens and cost of servers and conversations.
+
+    Costs follow from the prices in [models.NAME].
+
+    \b
+    Example:
+      interlock usage --days 1 --by server
+    """
+    say_rows(rows, _usage, "There were no events and no inferences.")
+
+
+_WORDS = {"not_selected": "not enabled", "no_rule": "no rule names it"}
+"""Reasons that do not read as words."""
+
+
+def _show(rows: list[Json]) -> None:
+    say_table(_feature(row) for row in rows)
+
+
+def _feature(row: Json) -> tuple[str, ...]:
+    agents = ", ".join(plain(agent) for agent in row["agents"])
+    why = _WORDS.get(row["why"], plain(row["why"]).replace("_", " "))
+    state = coloured(f"on for {agents}", "green") if row["on"] else f"off ({why})"
+    return bold(plain(row["server"])), plain(row["feature"]), state, plain(row["description"])
+
+
+def _event(row: Json) -> tuple[str, ...]:
+    at = datetime.fromtimestamp(row["at"]).astimezone().strftime("%m-%d %H:%M:%S")
+    state = coloured(row["state"], STATES[row["state"]])
+    what = f"{plain(row['server'])} {plain(row['feature_set'])}"
+    cause = _WORDS.get(row["cause"], plain(row["cause"]).replace("_", " "))
+    return at, bold(plain(row["agent"])), state, plain(row["outcome"]), what, plain(row["event"]), cause
+
+
+def _usage(row: Json) -> tuple[str, ...]:
+    named = [plain(row[name]) for name in ("server", "feature_set", "agent", "conversation")]
+    counts = []
+    if row["events"]:
+        counts.append(
+            f"{counted(row['events'], 'event')}, {counted(row['wakes'], 'wake')}, about {row['tokens']} tokens"
+        )
+        counts.append(f"{row['held']} held, {row['dropped']} dropped")
+    if row["inferences"]:
+        tokens = f"{row['input_tokens']} tokens in, {row['output_tokens']} out"
+        counts.append(f"{counted(row['inferences'], 'inference')}, {tokens}")
+        counts += [f"{row['failed']} failed"] if row["failed"] else []
+        counts.append(f"cost {row['cost']:.4f}")
+    # A conversation of the hub's own belongs to no server.
+    return bold(named[0] or "(the hub)"), *(name or "-" for name in named[1:]), "; ".join(counts)

@@ -1,0 +1,314 @@
+"""`interlock doctor`: checks everything that a hub needs on this machine. Each fault is shown with its fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from interlock.cli.terminal.failures import Failure, NoHub
+from interlock.cli.terminal.show import coloured, counted, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Loaded, Server
+    from interlock.transports.http.origin import Origin
+    from interlock.transports.http.outside import Proxy
+
+INSTALL = {
+    "npx": "install Node.js 22 or later (https://nodejs.org)",
+    "node": "install Node.js 22 or later (https://nodejs.org)",
+    "npm": "install Node.js 22 or later (https://nodejs.org)",
+    "uvx": "install uv (https://docs.astral.sh/uv)",
+    "uv": "install uv (https://docs.astral.sh/uv)",
+    "docker": "install Docker, and start it",
+}
+CONNECT_TIMEOUT_S = 3.0
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
+
+
+class Check(NamedTuple):
+    name: str
+    verdict: str
+    detail: str
+    hint: str = ""
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to check.")
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
+    """Check this machine and the configuration.
+
+    It starts and changes nothing. Exit code 1 means that a check failed.
+
+    \b
+    Example:
+      interlock doctor
+    """
+    from interlock.config import home_folder, load
+
+    home = home_folder()
+    running = None if config is not None else _running_configuration(home)
+    loaded = load(config or running, home=home, folder=Path.cwd())
+    checks = [_python(), _home(home), *_containment(loaded), *_configuration(loaded), *_start(home, loaded)]
+    checks += _hub(home, loaded)
+    misread = {problem.server for problem in loaded.problems if problem.fatal}
+    readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
+    with ThreadPoolExecutor(16) as many:
+        checks += many.map(_server, readable, readable.values())
+    wrong = any(check.verdict == "wrong" for check in checks)
+    if as_json:
+        show_json({"ok": not wrong, "checks": [check._asdict() for check in checks]})
+    else:
+        for check in checks:
+            mark, colour = MARKS[check.verdict]
+            say(f"{coloured(mark, colour)} {plain(check.name)}: {plain(check.detail)}")
+            if check.hint:
+                say(f"    → {plain(check.hint)}")
+    ctx.exit(1 if wrong else 0)
+
+
+def _python() -> Check:
+    """A Python built without optimizations makes every call a fifth slower."""
+    import sysconfig
+
+    found = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
+    # Not set on Windows, where Python is always optimized.
+    built_with = sysconfig.get_config_var("CONFIG_ARGS")
+    if built_with is None or "--enable-optimizations" in built_with:
+        return Check("python", "ok", found)
+    hint = "use a Python built with --enable-optimizations: the system's, or one of `uv python install`"
+    return Check("python", "warning", f"{found} was built without optimizations and is slower", hint)
+
+
+def _home(home: Path) -> Check:
+    """Checks the folder, or its first existing parent."""
+    place = home
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        return Check("home", "wrong", f"{place} is a file", "set INTERLOCK_HOME to a folder, or move that file away")
+    if not os.access(place, os.W_OK | os.X_OK):
+        return Check("home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions")
+    if place == home and sys.platform != "win32":
+        state = home.stat()
+        if state.st_uid != os.getuid():
+            return Check("home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to your own folder")
+        if state.st_mode & 0o022:
+            return Check("home", "warning", f"other users may write to {home}", f"chmod go-w {home}")
+    return Check("home", "ok", str(home))
+
+
+def _containment(loaded: Loaded) -> Iterator[Check]:
+    """Report whether this kernel can contain servers. Only a configured server that cannot be contained is wrong."""
+    from interlock.containment.backends import landlock_abi, reports
+
+    found = reports()
+    serving = [report.backend for report in found if not report.missing]
+    if serving:
+        yield Check("containment", "ok", f"{' and '.join(serving)} (Landlock version {landlock_abi()})")
+    needed = any(server.isolation == "sandbox" for server in loaded.config.servers.values())
+    for report in found:
+        if report.missing:
+            verdict = "ok" if serving else ("wrong" if needed else "warning")
+            yield Check("containment", verdict, f"{report.backend} does not serve here: {report.missing}", report.hint)
+
+
+def _configuration(loaded: Loaded) -> Iterator[Check]:
+    origin = loaded.config.origin
+    for problem in loaded.problems:
+        if problem.server is None or problem.fatal:
+            yield Check(
+                "configuration",
+                "wrong" if problem.fatal else "warning",
+                f"{problem.place}: {problem.message}",
+                problem.hint,
+            )
+    if loaded.usable:
+        count = len(loaded.config.servers)
+        named = f"{origin.path or 'no file is in use'}, {counted(count, 'server')}"
+        nothing = "no servers are configured; the demonstration server would run"
+        yield Check("configuration", "ok", nothing if loaded.config.demo else named)
+    for waiting in loaded.unconfirmed:
+        ids = ", ".join(server.id for server in waiting.servers) or "no servers"
+        hint = "run `interlock up` here in a terminal to confirm it"
+        yield Check("configuration", "warning", f"{waiting.path} ({ids}) is not confirmed", hint)
+
+
+def _running_configuration(home: Path) -> Path | None:
+    """The file of the hub that runs, if there is one: it may have been started with another than this folder's."""
+    from interlock.cli.control.hub_link import HubLink
+
+    try:
+        with HubLink.open(home) as link:
+            path = (link.ask("hub/status").get("config") or {}).get("path")
+    except Failure:
+        return None
+    return None if path is None else Path(path)
+
+
+def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
+    """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
+    if not loaded.usable:
+        return
+    from interlock.hub.cannot_start import CannotStart
+    from interlock.hub.foundation import store_of
+    from interlock.store import StoreError, check_store
+    from interlock.web.run import check_start
+
+    try:
+        check_start(loaded.config)
+    except CannotStart as cause:
+        yield Check("start", "wrong", cause.message, cause.hint)
+    yield from _key(home)
+    try:
+        check_store(store_of(loaded.config, home))
+    except StoreError as cause:
+        yield Check("store", "wrong", cause.message, cause.hint)
+
+
+def _key(home: Path) -> Iterator[Check]:
+    """Where the key is that seals tokens and secrets, and whether it can be read."""
+    from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, keyring_entry
+
+    if not has_secret(home):
+        return
+    try:
+        existing_secret(home)
+        entry = keyring_entry(home)
+    except BadHubSecret as cause:
+        yield Check("key", "wrong", cause.message, cause.hint)
+        return
+    place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
+    yield Check("key", "ok", f"the key for tokens and secrets is {place}")
+    if entry is not None and (home / FILE).exists():
+        yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
+
+
+def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
+    from interlock.cli.control.hub_link import HubLink
+    from interlock.config.home import socket_path
+
+    running = False
+    try:
+        with HubLink.open(home) as link:
+            running = True
+            another = link.is_another_version
+            hint = "restart it with this version: `interlock down`, then `interlock up -d`" if another else ""
+            running_hub = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
+            yield Check(
+                "hub",
+                "warning" if another else "ok",
+                f"{running_hub}, another version" if another else running_hub,
+                hint,
+            )
+            for warning in link.ask("hub/status").get("warnings") or []:
+                yield Check("hub", "wrong", str(warning.get("message")), str(warning.get("hint") or ""))
+    except NoHub:
+        stale = sys.platform != "win32" and socket_path(home).exists()
+        yield Check("hub", "ok", "does not run" + (" (the next start removes its old socket)" if stale else ""))
+    except Failure as failure:
+        running = True
+        yield Check("hub", "wrong", failure.message, failure.hint)
+    if not running and loaded.usable:
+        yield _port(*loaded.config.hub.address)
+        yield from _audit_log(home, loaded)
+
+
+def _audit_log(home: Path, loaded: Loaded) -> Iterator[Check]:
+    """Compares the ends of the audit log with the head files, if a hub has run here."""
+    if not any(home.glob("audit*.head")):
+        return
+    from interlock.hub.audit.home_check import missing_ends
+    from interlock.hub.foundation import store_of
+    from interlock.store import StoreError
+
+    try:
+        problems = missing_ends(store_of(loaded.config, home), home)
+    except StoreError as cause:
+        yield Check("audit log", "wrong", cause.message, cause.hint)
+        return
+    for problem in problems:
+        yield Check("audit log", "wrong", problem, "run `interlock audit verify`, and compare the store with a backup")
+    if not problems:
+        yield Check("audit log", "ok", "ends where its head file says")
+
+
+def _port(host: str, port: int) -> Check:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if sys.platform != "win32":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            from interlock.cli.lifecycle.ports import find_listener
+
+            holder = find_listener(port)
+            detail = f"{host}:{port} cannot be used: {error.strerror}" + (f"; held by {holder}" if holder else "")
+            return Check("port", "wrong", detail, "stop that program, or set another `listen` in [hub]")
+    return Check("port", "ok", f"{host}:{port} is free")
+
+
+def _server(name: str, server: Server) -> Check:
+    title = f"server {name}"
+    if not server.enabled:
+        return Check(title, "ok", "is disabled (enabled = false)")
+    if server.problem is not None:
+        return Check(title, "wrong", server.problem.message, server.problem.hint)
+    if server.url is not None:
+        return _address(title, server.url)
+    program = server.command[0] if server.command else ""
+    path = server.env.get("PATH", os.environ.get("PATH"))
+    program_path = str(Path(server.cwd or ".") / program) if os.sep in program else program
+    found = shutil.which(program_path, path=path)
+    if found is None:
+        hint = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
+        return Check(title, "wrong", f"the program `{program}` was not found", hint)
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
+    return Check(title, "ok", f"runs {found}" + (", contained" if server.isolation == "sandbox" else ""))
+
+
+def _address(title: str, url: str) -> Check:
+    """Checks that the address accepts connections, through the proxy where there is one. Nothing is sent."""
+    import asyncio
+
+    from interlock.transports.http.origin import split_url
+    from interlock.transports.http.outside import proxy_for
+    from interlock.wire.errors import Fault
+
+    shown = url.split("?")[0]
+    try:
+        origin, _ = split_url(url)
+        proxy = proxy_for(origin)
+        if proxy is None:
+            socket.create_connection((origin.host, origin.port), CONNECT_TIMEOUT_S).close()
+        else:
+            asyncio.run(_through(proxy, origin))
+    except (OSError, ValueError, Fault) as error:
+        why = getattr(error, "strerror", None) or str(error) or "no connection"
+        return Check(title, "wrong", f"no server answers at {shown}: {why}", "start the server, or correct its `url`")
+    return Check(title, "ok", f"answers at {shown}" + ("" if proxy is None else f", through {proxy.host}:{proxy.port}"))
+
+
+async def _through(proxy: Proxy, origin: Origin) -> None:
+    """Open a tunnel and close it."""
+    import asyncio
+
+    from interlock.transports.http.outside import open_tunnel
+
+    class Closing(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.close()
+
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        await open_tunnel(proxy, origin.host, origin.port, Closing(), None, origin.host)

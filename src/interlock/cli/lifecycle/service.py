@@ -1,0 +1,208 @@
+"""`interlock service`: runs the hub at login, as a systemd user unit or a launchd agent."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.show import json_option, plain, say, show_json
+
+UNIT = "interlock.service"
+LABEL = "dev.interlock.hub"
+_PASSED = (
+    "INTERLOCK_HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "INTERLOCK_CLIENT_CERTIFICATE",
+    "INTERLOCK_CLIENT_KEY",
+    "XDG_CONFIG_HOME",
+)
+"""Variables of this terminal that the hub needs, too; a service starts with almost none. No secret is among them."""
+
+
+@click.group()
+def service() -> None:
+    """Run the hub at login, and start it again if it ends.
+
+    \b
+    Example:
+      interlock service install
+    """
+
+
+@service.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="The interlock.toml to use.")
+@click.option("--print", "only_print", is_flag=True, help="Print the file, and change nothing.")
+@json_option
+def install(config: Path | None, only_print: bool, as_json: bool) -> None:
+    """Run the hub at login, from now on.
+
+    Writes a systemd user unit (Linux) or a launchd agent (macOS) and starts it. PATH and proxies of this terminal are
+    written into it.
+
+    \b
+    Example:
+      interlock service install
+    """
+    path, text = _file(config)
+    if only_print:
+        click.echo(text.decode(), nl=False)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+    for command in _start(path):
+        _run(command)
+    _show({"installed": str(path)}, f"The hub runs at login. → {plain(str(path))}", as_json)
+
+
+@service.command()
+@json_option
+def uninstall(as_json: bool) -> None:
+    """Stop the hub, and run it at login no more. Its data stays.
+
+    \b
+    Example:
+      interlock service uninstall
+    """
+    path, _ = _file(None)
+    if not path.exists():
+        raise Failure("the hub is not installed as a service", "`interlock service install` does that")
+    for command in _stop(path):
+        _run(command, may_fail=True)
+    path.unlink()
+    if sys.platform == "linux":
+        _run(["systemctl", "--user", "daemon-reload"], may_fail=True)
+    _show({"uninstalled": str(path)}, "The hub no longer runs at login.", as_json)
+
+
+@service.command()
+@json_option
+@click.pass_context
+def status(ctx: click.Context, as_json: bool) -> None:
+    """Show whether the hub is installed as a service, and whether it runs. Ends with 1 if it is not installed.
+
+    \b
+    Example:
+      interlock service status
+    """
+    from interlock.cli.control.starting import is_running
+    from interlock.config.home import home_folder
+
+    path, running = _file(None)[0], is_running(home_folder())
+    installed = f"installed: {plain(str(path))}" if path.exists() else "not installed; `interlock service install` does"
+    text = f"The service is {installed}\nThe hub {'runs' if running else 'does not run'}."
+    _show({"installed": path.exists(), "path": str(path), "running": running}, text, as_json)
+    if not path.exists():
+        ctx.exit(1)
+
+
+def _file(config: Path | None) -> tuple[Path, bytes]:
+    """The file of this system, and its content."""
+    command = [sys.executable, "-P", "-m", "interlock.cli", "up"]
+    if config is not None:
+        command += ["--config", str(config.absolute())]
+    variables = {name: os.environ[name] for name in ("PATH", *_PASSED) if os.environ.get(name)}
+    if sys.platform == "linux":
+        folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        return folder / "systemd" / "user" / UNIT, systemd_unit(command, variables)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist", launchd_agent(command, variables)
+    raise Failure("services are installed on Linux and macOS", "run `interlock up -d` at login, with your own means")
+
+
+def systemd_unit(command: list[str], variables: dict[str, str]) -> bytes:
+    """The unit. systemd reads `%` and `$` in commands, so both are doubled."""
+    words = " ".join(_quoted(word.replace("$", "$$")) for word in command)
+    environment = "\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in variables.items())
+    return f"""[Unit]
+Description=Interlock, the hub between agents and their tools
+After=network-online.target
+
+[Service]
+ExecStart={words}
+{environment}
+Restart=on-failure
+RestartSec=2
+TimeoutStopSec=30
+KillMode=mixed
+UMask=0077
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+""".encode()
+
+
+def launchd_agent(command: list[str], variables: dict[str, str]) -> bytes:
+    """The agent. launchd starts it again unless it ended well."""
+    logs = str(Path.home() / "Library" / "Logs" / "interlock.log")
+    agent: dict[str, Any] = {
+        "Label": LABEL,
+        "ProgramArguments": command,
+        "EnvironmentVariables": variables,
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "Umask": 0o077,
+        "StandardErrorPath": logs,
+        "StandardOutPath": logs,
+    }
+    return plistlib.dumps(agent)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"' if escaped != shlex.quote(escaped) or "%" in escaped else escaped
+
+
+def _start(path: Path) -> list[list[str]]:
+    if sys.platform == "linux":
+        return [["systemctl", "--user", "daemon-reload"], ["systemctl", "--user", "enable", "--now", UNIT]]
+    return [["launchctl", "bootstrap", _domain(), str(path)]]
+
+
+def _stop(path: Path) -> list[list[str]]:
+    if sys.platform == "linux":
+        return [["systemctl", "--user", "disable", "--now", UNIT]]
+    return [["launchctl", "bootout", _domain(), str(path)]]
+
+
+def _domain() -> str:
+    """launchd's name for the services of this user's session."""
+    if sys.platform == "win32":
+        raise Failure("there is no launchd here", "run `interlock up -d` at login, with your own means")
+    return f"gui/{os.getuid()}"
+
+
+def _run(command: list[str], *, may_fail: bool = False) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as cause:
+        if may_fail:
+            return
+        raise Failure(
+            f"`{command[0]}` cannot be run: {cause}", "`interlock service install --print` shows the file"
+        ) from None
+    if done.returncode and not may_fail:
+        said = (done.stderr or done.stdout).strip()[:300]
+        hint = "see `interlock service install --print`"
+        if "bus" in said.lower():
+            hint = "there is no user session here: run `loginctl enable-linger`, log in again, and repeat this"
+        raise Failure(f"`{shlex.join(command)}` failed: {said}", hint)
+
+
+def _show(outcome: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        show_json(outcome)
+    else:
+        say(text)

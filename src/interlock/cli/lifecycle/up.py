@@ -1,0 +1,257 @@
+"""`interlock up` and `interlock down`: start and stop the hub of this user."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from interlock.cli.servers.importing import show_planned
+from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.show import coloured, is_attended, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Config, Loaded, Problem, Unconfirmed
+    from interlock.web.run import Ready
+
+FOLLOW_SERVERS_S = 120.0
+WAIT_FOR_SERVERS_S = 2.0
+"""How long `up -d` waits for servers. Most are ready by then."""
+
+
+class RunHub(Protocol):
+    """Serves until it is stopped. Calls `on_ready` once it listens, and returns the exit code."""
+
+    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int: ...
+
+
+@click.command()
+@click.option("-d", "--detach", is_flag=True, help="Run in the background; return when it is ready.")
+@click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of that of `listen`.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Listen on this port instead of that of `listen`.")
+@json_option
+@click.pass_context
+def up(
+    ctx: click.Context, detach: bool, config: Path | None, host: str | None, port: int | None, as_json: bool
+) -> None:
+    """Run the hub and its servers.
+
+    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
+    ~/.config/interlock/interlock.toml, and the files these import. With nothing configured it runs a
+    built-in demonstration server.
+
+    \b
+    Example:
+      interlock up -d
+    """
+    from interlock.cli.control.starting import is_running, start_hub
+    from interlock.config import Confirmations, home_folder, load
+
+    home, folder = home_folder(), Path.cwd()
+    loaded = load(config, home=home, folder=folder)
+    confirmed = _ask_to_confirm(loaded, may_ask=not as_json)
+    for waiting in confirmed:
+        Confirmations(home).add(Path(waiting.path), waiting.hash)
+    if confirmed:
+        loaded = load(config, home=home, folder=folder)
+    show_problems(loaded.problems)
+    if not loaded.usable:
+        raise WrongConfiguration("the configuration cannot be used", "fix the problems above; nothing was started")
+    loaded = _listening(loaded, host, port)
+    if is_running(home):
+        if host is not None or port is not None:
+            raise Failure("a hub runs already, so --host and --port cannot change", "stop it with `interlock down`")
+        _confirm_in_hub(home, confirmed)
+        show_running(home, as_json, already=True)
+    elif detach:
+        arguments: tuple[str, ...] = ("--config", str(config.absolute())) if config else ()
+        arguments += ("--host", host) if host is not None else ()
+        arguments += ("--port", str(port)) if port is not None else ()
+        start_hub(home, folder=folder, arguments=arguments)
+        show_running(home, as_json, already=False)
+    else:
+        ctx.exit(_run(loaded, home, as_json))
+
+
+def _listening(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+    """The configuration with the address of the command line. Raises WrongUsage."""
+    if host is None and port is None:
+        return loaded
+    import msgspec
+
+    known_host, known_port = loaded.config.hub.address
+    host, port = known_host if host is None else host, known_port if port is None else port
+    listen = f"[{host.strip('[]')}]:{port}" if ":" in host else f"{host}:{port}"
+    hub = msgspec.structs.replace(loaded.config.hub, listen=listen)
+    try:
+        hub.address  # noqa: B018 - it raises for what is no address
+    except ValueError:
+        raise WrongUsage(f"{host} is not an address", "write --host 127.0.0.1, or another address") from None
+    return msgspec.structs.replace(loaded, config=msgspec.structs.replace(loaded.config, hub=hub))
+
+
+def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
+    from interlock.hub.cannot_start import CannotStart
+
+    run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
+    try:
+        return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
+    except CannotStart as cause:
+        raise Failure(f"the hub cannot start: {cause.message}", cause.hint) from None
+
+
+@click.command()
+@json_option
+def down(as_json: bool) -> None:
+    """Stop the hub.
+
+    Calls in progress get time to finish. The hub stops the servers it started.
+
+    \b
+    Example:
+      interlock down
+    """
+    stop_hub(as_json)
+
+
+def stop_hub(as_json: bool) -> None:
+    """Stop the hub, and wait until it has stopped."""
+    from interlock.cli.control.hub_link import HubLink
+
+    with HubLink.open() as link:
+        link.ask("hub/stop")
+        if not link.wait_closed(60):
+            raise Failure("the hub has not stopped after 60 s", f"stop it yourself: kill {link.hello.get('pid')}")
+        if as_json:
+            show_json({"stopped": True, "pid": link.hello.get("pid")})
+        else:
+            say(f"The hub (pid {link.hello.get('pid')}) has stopped.")
+
+
+def show_problems(problems: tuple[Problem, ...]) -> None:
+    """Print each problem with its place and fix on standard error."""
+    for problem in problems:
+        mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
+        say(f"{plain(problem.place)}: {mark}: {plain(problem.message)}", err=True)
+        if problem.hint:
+            say(f"  → {plain(problem.hint)}", err=True)
+
+
+def _ask_to_confirm(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
+    """Show each unconfirmed project file and ask the person, if there is one. Returns the confirmed files."""
+    confirmed: list[Unconfirmed] = []
+    for waiting in loaded.unconfirmed:
+        _show_unconfirmed(waiting)
+        if not (may_ask and is_attended()):
+            say("  → not started: run `interlock up` here in a terminal to confirm this file", err=True)
+        elif click.confirm("Start the servers of this file?", default=False, err=True):
+            confirmed.append(waiting)
+    return confirmed
+
+
+def _confirm_in_hub(home: Path, confirmed: list[Unconfirmed]) -> None:
+    """Confirm the files in a hub that runs already."""
+    from interlock.cli.control.hub_link import HubLink
+
+    with HubLink.open(home) as link:
+        for waiting in confirmed:
+            link.ask("hub/confirm", {"path": waiting.path, "hash": waiting.hash})
+
+
+def _show_unconfirmed(waiting: Unconfirmed) -> None:
+    from interlock.judge.secrets import redact
+
+    say(f"{plain(waiting.path)} is part of this folder (sha256 {waiting.hash}). It would start:", err=True)
+    show_planned(waiting.servers)
+    for setting in waiting.settings:
+        say(f"  and it would set {plain(redact(setting))}", err=True)
+
+
+def show_running(home: Path, as_json: bool, *, already: bool) -> None:
+    """Show the status of a hub in the background."""
+    from interlock.cli.control.hub_link import HubLink
+    from interlock.cli.lifecycle.status import STARTING, show_status
+    from interlock.config.load import BUILT_IN
+
+    deadline = monotonic() + (0 if already else WAIT_FOR_SERVERS_S)
+    with HubLink.open(home) as link:
+        while True:
+            status = link.ask("hub/status")
+            starting = [one for one in status.get("servers") or [] if one["state"] in STARTING]
+            if not starting or monotonic() >= deadline:
+                break
+            sleep(0.05)
+    if as_json:
+        show_json({**status, "already": already})
+        return
+    say("A hub is running already." if already else "The hub is ready and runs in the background.")
+    show_status(status)
+    if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
+        _say_nothing_configured()
+    if not status.get("agents"):
+        _say_next()
+
+
+def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], None]:
+    """The output of `up` once the hub listens. A thread prints each server when it is ready."""
+
+    def announce(ready: Ready) -> None:
+        with contextlib.suppress(OSError):  # the output is closed; the hub runs anyway
+            say_ready(ready.listen)
+
+    def say_ready(listen: str) -> None:
+        if as_json:
+            show_json({"ready": True, "listen": listen, "home": str(home), "servers": list(loaded.config.servers)})
+            return
+        say(f"Interlock listens on http://{listen}/mcp  (stop with Ctrl-C)")
+        if loaded.config.demo:
+            _say_nothing_configured()
+        threading.Thread(target=_follow_servers, args=(home,), daemon=True).start()
+
+    return announce
+
+
+def _follow_servers(home: Path) -> None:
+    """Print each server once, when it is ready or has failed."""
+    from interlock.cli.control.hub_link import HubLink
+    from interlock.cli.lifecycle.status import STARTING, server_lines, warning_lines
+
+    shown: set[str] = set()
+    warned: set[str] = set()
+    deadline = monotonic() + FOLLOW_SERVERS_S
+    try:
+        with HubLink.open(home) as link:
+            if not link.ask("hub/status").get("agents"):
+                _say_next()
+            while monotonic() < deadline:
+                status = link.ask("hub/status")
+                servers = status.get("servers", [])
+                for line in warning_lines(status):
+                    if line not in warned:
+                        say(line)
+                warned.update(warning_lines(status))
+                settled = [one for one in servers if one["state"] not in STARTING]
+                for line in server_lines([one for one in settled if one["id"] not in shown]):
+                    say(line)
+                shown |= {one["id"] for one in settled}
+                if len(shown) == len(servers):
+                    return
+                sleep(0.2)
+    except (Failure, OSError):
+        return  # the hub is stopping, or the output is closed
+
+
+def _say_nothing_configured() -> None:
+    say("No servers are configured yet, so a built-in demonstration server runs.")
+    say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
+
+
+def _say_next() -> None:
+    say("  → connect a client: `interlock connect cursor` (or claude-code, claude-desktop, vscode, gemini, codex)")

@@ -1,0 +1,1 @@
+"""Commands that change which servers the hub has, and with which credentials: `add`, `import`, `login`, `secrets` …"""

@@ -1,0 +1,112 @@
+"""`interlock login` and `logout`: log in to a server that wants a token, and end that login."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import click
+
+from interlock.cli.control.completion import server_names
+from interlock.cli.control.perform import Json, perform, performs
+from interlock.cli.terminal.failures import Refused
+from interlock.cli.terminal.show import bold, json_option, plain, say, say_table, show_json
+
+WITHIN_S = 600
+_SERVER = click.argument("server", shell_complete=server_names)
+_FOR = click.option(
+    "--for", "principal", metavar="PRINCIPAL", help="For one principal (agent:NAME) of a server that is per user."
+)
+
+
+@click.command()
+@click.argument("server", required=False, shell_complete=server_names)
+@_FOR
+@click.option("--device", is_flag=True, help="Show a code to type on another device.")
+@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--paste", is_flag=True, help="Ask for the address that the browser was sent back to.")
+@json_option
+def login(server: str | None, principal: str | None, device: bool, no_open: bool, paste: bool, as_json: bool) -> None:
+    """Log in to a server that wants a token.
+
+    Without SERVER, the command lists the logins. The hub finds the server's authorization server, opens your browser,
+    and keeps the tokens encrypted. It renews them by itself. `--paste` is for a browser that cannot reach the hub.
+
+    \b
+    Examples:
+      interlock login github
+      interlock login github --device
+    """
+    if server is None:
+        _list(as_json)
+        return
+    if device:
+        _by_code(server, principal)
+    else:
+        _by_browser(server, principal, no_open, paste)
+    if as_json:
+        show_json({"server": server, "logged_in": True})
+    else:
+        say(f"Logged in to {bold(plain(server))}.")
+
+
+@click.command()
+@performs("logins.remove")
+@_SERVER
+@_FOR
+def logout(found: Json, **given: Any) -> None:
+    """End a login: revoke its tokens and forget them.
+
+    \b
+    Example:
+      interlock logout github
+    """
+    say(f"Logged out of {plain(given['server'])}. → `interlock login {plain(given['server'])}` logs in again")
+
+
+def _list(as_json: bool) -> None:
+    found = perform("logins.list")["logins"]
+    if as_json:
+        show_json(found)
+        return
+    if not found:
+        say("Nobody is logged in to a server.")
+    say_table((plain(row["server"]), plain(row["principal"] or "all callers"), plain(row["issuer"])) for row in found)
+
+
+def _by_browser(server: str, principal: str | None, no_open: bool, paste: bool) -> None:
+    page = perform("logins.begin", {"server": server, "principal": principal}, 60)
+    say(f"Open this page to log in:\n  {bold(plain(page['url']))}", err=True)
+    if not no_open and _has_screen():
+        import webbrowser
+
+        webbrowser.open(page["url"])
+    if paste:
+        callback = click.prompt("The address that the browser was sent to", hide_input=True)
+        perform("logins.finish", {"callback": callback}, 60)
+        return
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        if perform("logins.wait", {"state": page["state"]}, 60)["done"]:
+            return
+    raise Refused("nobody logged in in time", f"run `interlock login {server}` again")
+
+
+def _by_code(server: str, principal: str | None) -> None:
+    page = perform("logins.device", {"server": server, "principal": principal}, 60)
+    say(f"Open {bold(plain(page['url']))} and type {bold(plain(page['user_code']))}", err=True)
+    deadline, wait_s = time.monotonic() + WITHIN_S, float(page["interval"])
+    while time.monotonic() < deadline:
+        time.sleep(wait_s)
+        found = perform("logins.poll", {"id": page["id"], "server": server}, 60)
+        if found["done"]:
+            return
+        wait_s = float(found["wait_s"])
+    raise Refused("nobody typed the code in time", f"run `interlock login {server} --device` again")
+
+
+def _has_screen() -> bool:
+    """Whether a browser with a window can open here."""
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

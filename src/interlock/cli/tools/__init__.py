@@ -1,0 +1,1 @@
+"""Commands that list, find, call and check tools."""

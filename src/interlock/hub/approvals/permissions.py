@@ -1,0 +1,375 @@
+"""The permissions of all servers: declared by them, decided by configuration, policy or a person.
+
+A denial wins: the configuration's first, then a person's. An undecided permission is deferred, and so not granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+from interlock.config.settings import Config
+from interlock.config.settings import Permissions as Settings
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.permission_entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
+from interlock.hub.approvals.permission_policy import MAX_TOOLS_NAMED, decide_without_asking, question_about, status_of
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.access import utc_now
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.items import Tool
+from interlock.hub.catalog.offer import Offer
+from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
+from interlock.protocols.mgp.security import Trust
+from interlock.store import Mirror, Store
+from interlock.wire.errors import Fault
+
+MAX_PER_SERVER: Final = 64
+"""Permissions of one server. A server that declares more is refused, a tool that names more is withheld."""
+MAX_EXPIRY_CHECK_S: Final = 60.0
+"""The longest time between two checks for expired approvals: the wall clock may be set meanwhile."""
+
+PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
+Log = Callable[[str, str], None]
+Record = Callable[[PermissionEvent, str, PermissionStatus], None]
+"""Writes an event type, a server and a status to the audit log."""
+RecordEntry = Callable[[Entry, Principal, str], object]
+"""Makes the audit record of a person's decision, with a trace id."""
+
+
+class Permissions:
+    """The status of every permission of every server. Used on the loop's thread, after `start`."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        config: Callable[[], Config],
+        trust_of: Callable[[str], Trust],
+        *,
+        changed: Callable[[str], None],
+        log: Log,
+        record: Record,
+        record_entry: RecordEntry,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._inbox = inbox
+        self._config = config
+        self._trust_of = trust_of
+        self._changed = changed
+        self._log = log
+        self._record = record
+        self._record_entry = record_entry
+        self.now = now
+        self._store: Store
+        self._entries: Mirror[Entry] | None = None
+        self._declared: dict[str, tuple[str, ...]] = {}
+        """By server, the permissions it needs as a whole; families are expanded."""
+        self._named: dict[str, dict[str, list[str]]] = {}
+        """By server and permission, the tools that name it."""
+        self._offers: dict[str, Offer] = {}
+        """The offers before tools were withheld."""
+        self._recorded: dict[tuple[str, str], tuple[Grant, str]] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def start(self, store: Store) -> None:
+        """Load the stored decisions, and process answers given while the hub was down."""
+        self._store = store
+        self._entries = await store.mirror(ENTRIES)
+        self._entries.on_change(self._entry_changed)
+        self._inbox.on_change(self._on_decision)
+        for decision in self._inbox.all(only_open=False):
+            self._on_decision(decision)
+        self._watch_expiry()
+
+    async def close(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Status
+
+    def status(self, server: str, permission: str) -> PermissionStatus:
+        """The current status of one permission."""
+        entries, settings = self._entries, self._settings(server)
+        if entries is not None and entries.problem is not None:
+            # An entry that cannot be read may be a denial.
+            return PermissionStatus(permission, "denied", "the stored decisions cannot be read")
+        entry = None if entries is None else entries.get(entry_id(server, permission))
+        found = decide_without_asking(
+            permission, settings, self._config().hub.mode, entry, self._place(server), self.now()
+        )
+        return self._asked_status(server, permission) if found is None else found
+
+    def _asked_status(self, server: str, permission: str) -> PermissionStatus:
+        decision = self._inbox.current(self._question(server, permission))
+        if decision is not None and decision.state is DecisionState.DENIED:
+            by = decision.answered_by
+            return PermissionStatus(permission, "denied", f"denied by {by}", by, "person")
+        request = decision.id if decision is not None and decision.state is DecisionState.OPEN else ""
+        return PermissionStatus(permission, "deferred", "policy interactive", decision=request)
+
+    def statuses(self, server: str) -> list[PermissionStatus]:
+        """The status of every permission that a server or one of its tools needs."""
+        names = {**dict.fromkeys(self.declared(server)), **dict.fromkeys(self._named.get(server, {}))}
+        return [self.status(server, name) for name in names]
+
+    def declared(self, server: str) -> tuple[str, ...]:
+        """The permissions that a server needs as a whole."""
+        required = expand_all(self._settings(server).require)
+        declared = self._declared.get(server, ())
+        return tuple(dict.fromkeys((*declared, *required))) if required else declared
+
+    def tools_naming(self, server: str, permission: str) -> list[str]:
+        """The first tools that declare a permission."""
+        return self._named.get(server, {}).get(permission, [])[:MAX_TOOLS_NAMED]
+
+    def policy(self, server: str) -> Policy:
+        """The authority that decides about a server's permissions."""
+        return self._settings(server).policy
+
+    def needs(self, tool: Tool) -> tuple[str, ...]:
+        """The permissions that a tool needs. A sandboxed server cannot declare less for a tool than for itself."""
+        declared, named = self.declared(tool.server), tool.permissions
+        if named is None:
+            return declared
+        if declared and self._trust_of(tool.server) is Trust.SANDBOXED:
+            return tuple(dict.fromkeys((*declared, *named)))
+        return named
+
+    def missing(self, tool: Tool) -> tuple[list[PermissionStatus], datetime | None]:
+        """The permissions that a tool needs and does not have, and until when this is certain."""
+        found = [self.status(tool.server, name) for name in self.needs(tool)]
+        until = min((each.expires_at for each in found if each.expires_at is not None), default=None)
+        return [each for each in found if each.grant != "approved"], until
+
+    def refusal(self, server: str) -> Fault | None:
+        """Why a server must not be used at all: `on_denied = "refuse"` and a denied permission."""
+        if self._settings(server).on_denied != "refuse":
+            return None
+        denied = [each for each in self.statuses(server) if each.grant == "denied"]
+        if not denied:
+            return None
+        names = ", ".join(f"{each.permission} ({each.rule})" for each in denied)
+        hint = f'`interlock permissions approve {server} {denied[0].permission}`, or set on_denied = "degrade"'
+        return Fault("PERMISSION_DENIED", f"{server} is refused: it was denied {names}", hint=hint)
+
+    # Declarations of servers
+
+    async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[PermissionStatus]:
+        """Take a server's declaration, or an addition to it, and open the approval requests it needs."""
+        declared = expand_all(name[:LONGEST_NAME] for name in names)
+        before = self._declared.get(server, ()) if add else ()
+        both = tuple(dict.fromkeys((*before, *declared)))
+        if len(both) > MAX_PER_SERVER:
+            raise Fault("RESOURCE_EXHAUSTED", f"{server} declares more than {MAX_PER_SERVER} permissions")
+        self._declared[server] = both
+        if not add:
+            # Requests for names it no longer declares are withdrawn: a server cannot fill the inbox.
+            await self._withdraw(server, keep=self._wanted(server))
+        return await self._settle(server, self.declared(server))
+
+    async def take(self, offer: Offer) -> None:
+        """Take the declarations of a server's tools."""
+        named: dict[str, list[str]] = {}
+        for tool in offer.tools.values():
+            for name in tool.permissions or ():
+                if name in named or len(named) < MAX_PER_SERVER:
+                    named.setdefault(name, []).append(tool.name)
+        self._named[offer.server] = named
+        await self._withdraw(offer.server, keep=self._wanted(offer.server))
+        await self._settle(offer.server, named)
+
+    def filtered(self, offer: Offer) -> Offer:
+        """An offer without the tools that miss a permission."""
+        self._offers[offer.server] = offer
+        if not self.declared(offer.server) and not self._named.get(offer.server):
+            return offer
+        # Many tools name the same permissions, and then miss the same.
+        misses: dict[tuple[str, ...] | None, bool] = {}
+        for tool in offer.tools.values():
+            if tool.permissions not in misses:
+                misses[tool.permissions] = bool(self.missing(tool)[0])
+        return offer.unpermitted(tool for tool in offer.tools.values() if misses[tool.permissions])
+
+    def filtered_again(self, server: str) -> Offer | None:
+        """The last offer of a server, filtered by the current statuses."""
+        offer = self._offers.get(server)
+        return None if offer is None else self.filtered(offer)
+
+    async def apply(self) -> None:
+        """Apply a new configuration to known servers and open requests."""
+        servers = self._config().servers
+        for server in {*self._declared, *self._named}:
+            if server not in servers:
+                for known in (self._declared, self._named, self._offers):
+                    known.pop(server, None)
+                await self._withdraw(server, keep=())
+                continue
+            statuses = await self._settle(server, self._wanted(server))
+            await self._withdraw(server, keep={each.permission for each in statuses if each.grant == "deferred"})
+            self._changed(server)
+
+    async def _withdraw(self, server: str, keep: Collection[str]) -> None:
+        """Withdraw open requests about a server, except for these permissions."""
+        requests = [old for old in self._inbox.about("permission", server) if old.state is DecisionState.OPEN]
+        await self._inbox.void(old for old in requests if old.question.name not in keep)
+
+    async def _settle(self, server: str, names: Iterable[str]) -> list[PermissionStatus]:
+        """The statuses of permissions, with a request opened for each that a person must decide."""
+        found = [self.status(server, name) for name in names]
+        waiting = [each.permission for each in found if each.grant == "deferred" and not each.decision]
+        if waiting:
+            await self._inbox.ask_all([self._question(server, name) for name in waiting])
+            found = [self.status(server, each.permission) for each in found]
+        for each in found:
+            self._note(server, each)
+        return found
+
+    # Decisions of people
+
+    async def put(
+        self,
+        server: str,
+        permission: str,
+        grant: Literal["approved", "denied"],
+        by: Principal,
+        *,
+        expires_at: datetime | None = None,
+        revoked: bool = False,
+        reason: str = "",
+        at: datetime | None = None,
+        trace: str = "",
+    ) -> None:
+        """Store a decision. It holds from the next call on, and closes the open request."""
+        if grant == "approved" and by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
+        entry = Entry(
+            entry_id(server, permission),
+            server,
+            permission,
+            grant,
+            by.id,
+            at or self.now(),
+            self._place(server),
+            expires_at,
+            revoked,
+            reason,
+            by.kind,
+        )
+        async with self._store.transaction() as change:
+            change.put(ENTRIES, entry)
+            change.record(self._record_entry(entry, by, trace))
+        request = self._inbox.current(self._question(server, permission))
+        if request is not None and request.state is DecisionState.OPEN:
+            await self._inbox.void([request])
+
+    def entry(self, server: str, permission: str) -> Entry | None:
+        """The last decision of a person."""
+        return None if self._entries is None else self._entries.get(entry_id(server, permission))
+
+    def _on_decision(self, decision: Decision) -> None:
+        """Process an answer from the inbox; a request that expired unanswered is opened again."""
+        question = decision.question
+        if question.kind != "permission" or self._entries is None:
+            return
+        if decision.state in (DecisionState.APPROVED, DecisionState.DENIED):
+            self._start_task(self._take_answer(decision))
+        elif (
+            decision.state is DecisionState.EXPIRED
+            and not decision.answer
+            and question.name in self._wanted(question.server)
+        ):
+            self._start_task(self._settle(question.server, [question.name]))
+
+    async def _take_answer(self, decision: Decision) -> None:
+        question = decision.question
+        at = datetime.fromtimestamp((decision.answered_at or decision.created) / 1000, UTC)
+        known = self.entry(question.server, question.name)
+        # An approval holds only for the server as it was at the request, and before the deadline.
+        current = self._inbox.current(self._question(question.server, question.name))
+        holds = decision.state is DecisionState.DENIED or (current is not None and current.id == decision.id)
+        if holds and (known is None or known.at < at):
+            by, why = Principal(decision.answered_by, "person"), f"decision {decision.id}"
+            grant: Literal["approved", "denied"] = "approved" if decision.state is DecisionState.APPROVED else "denied"
+            await self.put(question.server, question.name, grant, by, reason=why, at=at)
+        if decision.state is DecisionState.APPROVED:
+            await self._inbox.use(decision.id)
+
+    async def caught_up(self) -> None:
+        """Wait until every answer so far is processed."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Consequences
+
+    def _entry_changed(self, _: str, entry: Entry | None) -> None:
+        if entry is None:
+            return
+        self._note(entry.server, self.status(entry.server, entry.permission), decision=entry)
+        self._changed(entry.server)
+        self._watch_expiry()
+
+    def _watch_expiry(self) -> None:
+        """Check again when the next entry expires."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        now = self.now()
+        ends = [
+            (entry.expires_at - now).total_seconds()
+            for entry in (() if self._entries is None else self._entries.values())
+            if entry.expires_at is not None and entry.expires_at > now
+        ]
+        if ends:
+            self._expiry = asyncio.get_running_loop().call_later(min(*ends, MAX_EXPIRY_CHECK_S), self._expired)
+
+    def _expired(self) -> None:
+        now = self.now()
+        for entry in list(() if self._entries is None else self._entries.values()):
+            if entry.expires_at is not None and entry.expires_at <= now:
+                self._note_expired(entry)
+        self._watch_expiry()
+
+    def _note_expired(self, entry: Entry) -> None:
+        status = self.status(entry.server, entry.permission)
+        if self._note(entry.server, status):
+            self._changed(entry.server)
+            if status.grant == "deferred" and entry.permission in self._wanted(entry.server):
+                self._start_task(self._settle(entry.server, [entry.permission]))
+
+    def _note(self, server: str, status: PermissionStatus, *, decision: Entry | None = None) -> bool:
+        """Log a status that differs from the last one. Returns whether it did.
+
+        The audit log gets it too, unless `decision` led to it: that was recorded in the commit of the decision.
+        """
+        key, current = (server, status.permission), (status.grant, status.rule)
+        if self._recorded.get(key) == current:
+            return False
+        self._recorded[key] = current
+        recorded = decision is not None and status_of(decision) == status
+        if status.grant != "deferred" and not recorded:
+            self._record("PERMISSION_GRANTED" if status.grant == "approved" else "PERMISSION_DENIED", server, status)
+        self._log(server, f"permission {status.permission!r} is {status.grant}: {status.rule}")
+        return True
+
+    def _wanted(self, server: str) -> Collection[str]:
+        return {*self.declared(server), *self._named.get(server, {})}
+
+    def _settings(self, server: str) -> Settings:
+        settings = self._config().servers.get(server)
+        return Settings() if settings is None else settings.permissions
+
+    def _question(self, server: str, permission: str) -> Question:
+        as_a_whole = permission in self.declared(server)
+        tools = self._named.get(server, {}).get(permission, ())
+        return question_about(server, permission, self._place(server), whole=as_a_whole, tools=tools)
+
+    def _place(self, server: str) -> str:
+        return place_of(self._config().servers.get(server))
+
+    def _start_task(self, work: Coroutine[None, None, object]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,80 @@
+"""Answers the methods of MGP that operators use too: `mgp/access/…` and `mgp/discovery/…`.
+
+Each reads its params, and acts as the principal of the caller. A refusal is recorded in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from interlock.hub.auth.access_methods import AccessMethods, Give, Query, Take
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.recording import trace_of
+from interlock.hub.handlers.registration import Deregister, ListServers, RegistrationMethods
+from interlock.hub.journal import Journal
+from interlock.hub.sessions.session import Exchange
+from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.registration.registration import Register
+from interlock.protocols.mcp.results import complete
+from interlock.store import StoreError
+from interlock.wire.errors import Fault
+
+Params = TypeVar("Params", bound=msgspec.Struct)
+Operation = Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]]
+
+
+class MgpOperationsHandler:
+    """Answers clients with the result of an operation."""
+
+    def __init__(
+        self, access: AccessMethods, registration: RegistrationMethods, journal: Journal, background: BackgroundTasks
+    ) -> None:
+        self._access = access
+        self._registration = registration
+        self._journal = journal
+        self._background = background
+
+    @property
+    def methods(self) -> dict[str, Serve]:
+        """The methods of this handler."""
+        rows: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = (
+            ("mgp/access/query", Query, self._access.query),
+            ("mgp/access/grant", Give, self._access.grant),
+            ("mgp/access/revoke", Take, self._access.revoke),
+            ("mgp/discovery/list", ListServers, self._registration.list),
+            ("mgp/discovery/register", Register, self._registration.register),
+            ("mgp/discovery/deregister", Deregister, self._registration.deregister),
+        )
+        return {name: partial(self._begin, kind, operation) for name, kind, operation in rows}
+
+    def _begin(self, kind: type[msgspec.Struct], operation: Operation, exchange: Exchange, caller: Caller) -> None:
+        self._background.begin(self._answer(kind, operation, exchange, caller), exchange)
+
+    async def _answer(
+        self, kind: type[msgspec.Struct], operation: Operation, exchange: Exchange, caller: Caller
+    ) -> None:
+        trace = trace_of(exchange)
+        try:
+            params = _read(exchange.request.params, kind)
+            result = msgspec.json.encode(await operation(caller.principal, params, trace))
+        except Fault as fault:
+            self._journal.refused(caller.principal, exchange.request.method, fault, trace)
+            exchange.fail(fault)
+        except StoreError as cause:
+            exchange.fail(fault_of(cause))
+        else:
+            exchange.result(complete(result) if exchange.dialect.modern else result)
+
+
+def _read(params: bytes, kind: type[Params]) -> Params:
+    """Decode params. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None

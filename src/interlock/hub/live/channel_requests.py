@@ -1,0 +1,77 @@
+"""What a host asks of a server's channels: open, close, publish, observe. The rights are those of the asker.
+
+The asker is the operator, a conversation of the hub, or a client that is a host itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.hub.live.connection import LiveConnection
+from interlock.protocols.mcpl import channels
+from interlock.protocols.mcpl.authorization import check_outgoing
+from interlock.protocols.mcpl.capabilities import CHANNELS_PUBLISH, CHANNELS_REGISTER
+from interlock.protocols.mcpl.decoding import Value, decode
+from interlock.protocols.mcpl.errors import channel_not_permitted, unknown_channel
+from interlock.protocols.mcpl.grants import THINKING
+from interlock.protocols.mcpl.states import Connection
+from interlock.wire.errors import Fault
+
+OPEN: Final = "channels/open"
+CLOSE: Final = "channels/close"
+PUBLISH: Final = "channels/publish"
+ANSWER_S: Final = 30.0
+
+
+async def open_channel(live: LiveConnection, rights: Connection, wanted: channels.Open) -> channels.Channel:
+    """Have a server open a channel. Raises CHANNEL_OPEN_FAILED, or another refusal."""
+    check_outgoing(rights, OPEN)
+    said = msgspec.json.encode(wanted)
+    answer = await live.connection.request(OPEN, said, timeout=ANSWER_S, idempotent=False)
+    channel = decode(channels.OpenResult, answer, "result").channel
+    if not rights.active.grant.allows_channel(CHANNELS_REGISTER, channel.id):
+        raise channel_not_permitted(channel.id, CHANNELS_REGISTER)
+    live.channels[channel.id] = channel
+    return channel
+
+
+async def close_channel(live: LiveConnection, rights: Connection, channel: str) -> bool:
+    """Have a server close a channel. Raises UNKNOWN_CHANNEL."""
+    if channel not in live.channels:
+        raise unknown_channel(channel)
+    check_outgoing(rights, CLOSE, channel=channel)
+    said = msgspec.json.encode(channels.Close(channel))
+    answer = await live.connection.request(CLOSE, said, timeout=ANSWER_S, idempotent=False)
+    closed = decode(channels.CloseResult, answer, "result").closed
+    if closed:
+        live.channels.pop(channel, None)
+    return closed
+
+
+def check_publish(live: LiveConnection, rights: Connection, channel: str) -> None:
+    """Refuse a publication that its server may not have. Raises CHANNEL_NOT_PERMITTED, UNKNOWN_CHANNEL."""
+    if channel == THINKING:
+        raise channel_not_permitted(channel, CHANNELS_PUBLISH)
+    if channel not in live.channels:
+        raise unknown_channel(channel)
+    check_outgoing(rights, PUBLISH, channel=channel)
+
+
+async def publish(live: LiveConnection, said: channels.Publish) -> channels.PublishResult:
+    """Deliver content to a channel, after `check_publish`."""
+    params = msgspec.json.encode(said)
+    answered = await live.connection.request(PUBLISH, params, timeout=ANSWER_S, idempotent=False)
+    return decode(channels.PublishResult, answered, "result")
+
+
+def tell(live: LiveConnection, rights: Connection, method: str, channel: str, said: Value) -> None:
+    """Tell an observer of a channel, if it may observe it. A notification promises nothing."""
+    if channel != THINKING and channel not in live.channels:
+        return
+    try:
+        check_outgoing(rights, method, channel=channel, notification=True)
+        live.connection.tell(method, msgspec.json.encode(said))
+    except Fault:
+        return

@@ -1,0 +1,222 @@
+"""Channels and rollbacks for clients that are hosts: each request goes to the one server that it names.
+
+A channel's id is `server/channel` for a client, at a server's own address the server's own. The rights are the
+client's, so a channel that it may not have is unknown to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from interlock.hub.journal import Journal
+from interlock.hub.live import channel_requests
+from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.connection import LiveConnection
+from interlock.protocols.mcpl import channels
+from interlock.protocols.mcpl.authorization import check_outgoing, check_tool_call
+from interlock.protocols.mcpl.between import private_id
+from interlock.protocols.mcpl.capabilities import CHANNELS_LIFECYCLE, CHANNELS_REGISTER
+from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
+from interlock.protocols.mcpl.decoding import Value, decode
+from interlock.protocols.mcpl.errors import unknown_channel, unknown_feature_set
+from interlock.protocols.mcpl.grants import THINKING
+from interlock.protocols.mcpl.states import Connection
+from interlock.wire.errors import Fault
+
+ROLLBACK: Final = "state/rollback"
+ROLLBACK_S: Final = 60.0
+SERVER: Final = "dev.interlock/server"
+"""Member of the metadata of `channels/open`: the server that shall open the channel."""
+
+Outgoing = TypeVar("Outgoing", channels.OutgoingChunk, channels.OutgoingComplete)
+
+
+class ClientChannels:
+    """The channels of servers, for clients."""
+
+    def __init__(self, hosts: ClientHosts, journal: Journal) -> None:
+        self._hosts = hosts
+        self._journal = journal
+
+    async def listed(self, host: ClientHost, params: bytes) -> channels.ListResult:
+        """The channels that the servers of a client registered and the client may have."""
+        return channels.ListResult(tuple(self._all(host))[: channels.MOST_CHANNELS])
+
+    async def open(self, host: ClientHost, params: bytes) -> channels.OpenResult:
+        """Have a server open a channel: the one that the metadata names, or the only one that can."""
+        said = decode(channels.Open, params)
+        live, rights = self._opener(host, said)
+        own = None if said.channel_id is None else self._own(host, live.server, said.channel_id)
+        channel = await channel_requests.open_channel(live, rights, msgspec.structs.replace(said, channel_id=own))
+        return channels.OpenResult(self._shown(host, live, channel))
+
+    async def close(self, host: ClientHost, params: bytes) -> channels.CloseResult:
+        """Have a server close a channel."""
+        live, rights, channel = self._of(host, decode(channels.Close, params).channel_id)
+        return channels.CloseResult(await channel_requests.close_channel(live, rights, channel))
+
+    async def publish(self, host: ClientHost, params: bytes) -> channels.PublishResult:
+        """Deliver a client's content to a channel."""
+        said = decode(channels.Publish, params)
+        live, rights, channel = self._of(host, said.channel_id)
+        conversation = host.conversation(said.conversation_id)
+        try:
+            channel_requests.check_publish(live, rights, channel)
+            own = msgspec.structs.replace(said, conversation_id=conversation, channel_id=channel)
+            result = await channel_requests.publish(live, own)
+        except Fault as fault:
+            reason = f"{fault.name}: {fault.message}"[:500]
+            self._journal.live_published(live.server, channel, conversation, "failed", reason)
+            raise
+        outcome = "delivered" if result.delivered else "not delivered"
+        self._journal.live_published(live.server, channel, conversation, outcome)
+        return result
+
+    async def chunk(self, host: ClientHost, params: bytes) -> None:
+        """Tell observers of a piece of an answer."""
+        self._tell(host, "channels/outgoing/chunk", decode(channels.OutgoingChunk, params))
+
+    async def complete(self, host: ClientHost, params: bytes) -> None:
+        """Tell observers of a whole answer."""
+        self._tell(host, "channels/outgoing/complete", decode(channels.OutgoingComplete, params))
+
+    async def typing(self, host: ClientHost, params: bytes) -> None:
+        """Show in a channel that an answer is being written (0.5)."""
+        said = decode(channels.Typing, params)
+        live, rights, channel = self._of(host, said.channel_id)
+        own = msgspec.structs.replace(said, channel_id=channel)
+        channel_requests.tell(live, rights, "channels/typing", channel, own)
+
+    async def acknowledge(self, host: ClientHost, params: bytes) -> channels.AcknowledgeResult:
+        """Tell a channel that a message was seen (0.5)."""
+        said = decode(channels.Acknowledge, params)
+        live, rights, channel = self._of(host, said.channel_id)
+        if channel not in live.channels:
+            raise unknown_channel(said.channel_id)
+        check_outgoing(rights, "channels/acknowledge", channel=channel)
+        own = msgspec.json.encode(msgspec.structs.replace(said, channel_id=channel))
+        answer = await live.connection.request("channels/acknowledge", own, timeout=channel_requests.ANSWER_S)
+        return decode(channels.AcknowledgeResult, answer, "result")
+
+    async def roll_back(self, host: ClientHost, params: bytes) -> RollbackResult:
+        """Take a client's state at a server back. Refused beforehand where others share the connection."""
+        said = decode(Rollback, params)
+        for live in self._hosts.connections(host):
+            for feature in live.state.offer.feature_sets:
+                if host.name(live.server, feature) == said.feature_set:
+                    return await self._roll_back(host, live, feature, said.checkpoint)
+        raise unknown_feature_set(said.feature_set)
+
+    async def register(self, host: ClientHost) -> None:
+        """Tell a client of the channels that it may have."""
+        await self._hosts.settled(host)
+        found = tuple(self._all(host))[: channels.MOST_CHANNELS]
+        if not found or not host.can(CHANNELS_REGISTER):
+            return
+        try:
+            said = msgspec.json.encode(channels.Register(found))
+            await self._hosts.requests.ask(host.key, "channels/register", None, said)
+        except Fault:
+            return  # It does not listen now. `channels/list` has them.
+
+    async def _roll_back(self, host: ClientHost, live: LiveConnection, feature: str, checkpoint: str) -> RollbackResult:
+        rights = self._hosts.rights(host, live)
+        check_outgoing(rights, ROLLBACK)
+        check_tool_call(rights, feature, scoped=False, rollback=True)
+        if live.agent is None:
+            reason = 'agents share the connection to this server; the operator can set share = "principal"'
+            return RollbackResult(checkpoint, False, reason)
+        record = (live.server, feature, host.principal.id, checkpoint)
+        self._journal.live_rollback(*record, "asked")
+        await self._journal.flushed()  # A rollback that was sent is in the log, whatever happens then.
+        try:
+            own = msgspec.json.encode(Rollback(feature, checkpoint))
+            answer = await live.connection.request(ROLLBACK, own, timeout=ROLLBACK_S, idempotent=False)
+            result = decode(RollbackResult, answer, "result")
+        except Fault as fault:
+            self._journal.live_rollback(*record, "failed", f"{fault.name}: {fault.message}"[:500])
+            raise
+        self._journal.live_rollback(*record, "done" if result.success else "failed", result.reason or "")
+        return result
+
+    def _all(self, host: ClientHost) -> list[channels.Channel]:
+        found = []
+        for live in self._hosts.connections(host):
+            grant = self._hosts.rights(host, live).active.grant
+            mine = [each for each in live.channels.values() if grant.allows_channel(CHANNELS_REGISTER, each.id)]
+            found += [self._shown(host, live, channel) for channel in mine]
+        return found
+
+    def _tell(self, host: ClientHost, method: str, said: Outgoing) -> None:
+        conversation = host.conversation(said.conversation_id)
+        inference = private_id("inf", host.owner, said.inference_id)
+        for live in self._hosts.connections(host):
+            channel = THINKING if said.channel_id == THINKING else self._own(host, live.server, said.channel_id)
+            if channel is not None:
+                own: Value = msgspec.structs.replace(
+                    said, inference_id=inference, conversation_id=conversation, channel_id=channel
+                )
+                channel_requests.tell(live, self._hosts.rights(host, live), method, channel, own)
+
+    def _of(self, host: ClientHost, id: str) -> tuple[LiveConnection, Connection, str]:
+        """The server of a channel, its rights with the client, and its own id of the channel."""
+        for live in self._hosts.connections(host):
+            channel = self._own(host, live.server, id)
+            if channel is not None:
+                return live, self._hosts.rights(host, live), channel
+        raise unknown_channel(id)
+
+    def _opener(self, host: ClientHost, said: channels.Open) -> tuple[LiveConnection, Connection]:
+        named = said.metadata.get(SERVER)
+        if named is None and said.channel_id is not None and not host.bare:
+            named = said.channel_id.partition("/")[0]
+        able = [(live, self._hosts.rights(host, live)) for live in self._hosts.connections(host)]
+        able = [(live, rights) for live, rights in able if rights.active.grant.allows(CHANNELS_LIFECYCLE)]
+        found = [(live, rights) for live, rights in able if named in (None, live.server)]
+        if len(found) == 1:
+            return found[0]
+        if not able:
+            raise Fault("FEATURE_SET_DISABLED", "no selected feature set opens channels")
+        names = ", ".join(live.server for live, _ in able)
+        hint = f'name the server in metadata["{SERVER}"]: {names}'
+        raise Fault("CHANNEL_OPEN_FAILED", "it is not clear which server shall open the channel", hint=hint)
+
+    def _shown(self, host: ClientHost, live: LiveConnection, channel: channels.Channel) -> channels.Channel:
+        return msgspec.structs.replace(channel, id=shown_id(host, live.server, channel.id))
+
+    def _own(self, host: ClientHost, server: str, id: str) -> str | None:
+        """A server's own id of a channel; None for another server's."""
+        if host.bare:
+            return id if host.server == server else None
+        prefix = channels.hub_channel_id(server, "")
+        return id.removeprefix(prefix) if id.startswith(prefix) and len(id) > len(prefix) else None
+
+
+def shown_id(host: ClientHost, server: str, channel: str) -> str:
+    """A client's id of a channel."""
+    return channel if host.bare else channels.hub_channel_id(server, channel)
+
+
+class ChannelAnnouncements:
+    """Tells clients of changed channels."""
+
+    def __init__(self, hosts: ClientHosts) -> None:
+        self._hosts = hosts
+
+    def changed(self, live: LiveConnection, added: tuple[channels.Channel, ...], removed: tuple[str, ...]) -> None:
+        """A server registered or removed channels."""
+        hosts = self._hosts
+        for host in (each for agent in hosts.agents for each in hosts.for_agent(agent)):
+            if not host.can(CHANNELS_REGISTER) or live not in hosts.connections(host):
+                continue
+            grant = hosts.rights(host, live).active.grant
+            if not grant.allows(CHANNELS_REGISTER):
+                continue
+            mine = [each for each in added if grant.allows_channel(CHANNELS_REGISTER, each.id)]
+            shown = [msgspec.structs.replace(each, id=shown_id(host, live.server, each.id)) for each in mine]
+            gone = [shown_id(host, live.server, id_) for id_ in removed]
+            if shown or gone:
+                change = channels.Changed(tuple(shown), tuple(gone))
+                hosts.requests.tell(host.key, "channels/changed", msgspec.json.encode(change))

@@ -1,1 +1,0 @@
-"""Permissions of servers: what they declare, what was decided, and which tools are withheld meanwhile."""

@@ -1,1 +1,0 @@
-"""State in the store that every node shares: registered servers, rooms, and the policy version."""

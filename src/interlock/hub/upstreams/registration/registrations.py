@@ -1,0 +1,284 @@
+"""Servers that were registered while the hub runs (MGP, Dynamic Registration): stored, and shared between nodes.
+
+What an agent registers needs a person's approval, passes code safety at `strict`, is `sandboxed` and `opt-in`, and runs
+contained. Its source is kept with the registration and pinned by its hash: the file it came from is never run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.config.names import adopt_id, why_bad_id
+from interlock.config.settings import Config
+from interlock.config.value_types import TrustLevel
+from interlock.containment.installs import wanted
+from interlock.containment.policy import ContainmentRefused
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.grants import GRANTS, Grant, grant_id
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.contained_servers import FOLDER
+from interlock.hub.upstreams.registration.checks import check_permissions, digest, judge, question, read_script, view
+from interlock.hub.upstreams.registration.registration import (
+    CODE,
+    REGISTRATIONS,
+    Register,
+    Registered,
+    Registration,
+    script_file,
+)
+from interlock.protocols.mgp.permissions import expand
+from interlock.store import Mirror, Store
+from interlock.wire.errors import Fault
+
+MAX_REGISTRATIONS: Final = 1000
+MAX_PER_CREATOR: Final = 16
+_PYTHON: Final = ("python", "python3")
+
+
+class GrantRecord(Protocol):
+    """Makes the audit records of grants."""
+
+    def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """An agent may call a server."""
+
+    def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """It no longer may."""
+
+
+class Registrations:
+    """All registered servers of a hub, following the store."""
+
+    def __init__(
+        self, inbox: Inbox, access: Access, record: GrantRecord, config: Callable[[], Config], home: Path
+    ) -> None:
+        self._inbox = inbox
+        self._access = access
+        self._record = record
+        self._config = config
+        self._home = home
+        self._store: Store | None = None
+        self._mirror: Mirror[Registration] | None = None
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, store: Store, on_change: Callable[[], None]) -> None:
+        """Load the registrations; `on_change` is called after every further one."""
+        self._mirror = await store.mirror(REGISTRATIONS)
+        self._store = store
+        self._mirror.on_change(lambda key, registration: on_change())
+        self._inbox.on_change(self._decided)
+        for waiting in [each for each in self._mirror.values() if not each.approved]:
+            await self._settle(waiting)
+
+    async def close(self) -> None:
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def merged(self, config: Config) -> Config:
+        """The configuration with the approved registrations. A configured server keeps its id."""
+        found = {each.id: each.settings(self._home) for each in self.list() if each.approved}
+        return msgspec.structs.replace(config, servers={**found, **config.servers}) if found else config
+
+    def write_scripts(self) -> None:
+        """Write the pinned source of every approved registration to this node's disk, and no other. Blocks."""
+        approved = [each for each in self.list() if each.script and each.approved]
+        for folder in (self._home / FOLDER).glob(f"*/{CODE}"):
+            if folder.parent.name not in {each.id for each in approved}:
+                shutil.rmtree(folder, ignore_errors=True)
+        for each in approved:
+            file = script_file(self._home, each.id, each.sha256)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if not file.exists() or digest(file.read_text()) != each.sha256:
+                file.write_text(each.script)
+
+    def list(self) -> list[Registration]:
+        return [] if self._mirror is None else sorted(self._mirror.values(), key=lambda each: each.at)
+
+    def find(self, id: str) -> Registration | None:
+        """A registration by its creator's id or by ours."""
+        return next((each for each in self.list() if id in (each.id, each.name)), None)
+
+    async def register(self, by: Principal, asked: Register, trace: str = "") -> Registered:
+        """Register a server, or ask a person to. Raises Fault."""
+        operator = self._is_operator(by)
+        made = await self._made(by, asked, operator)
+        return await self._add(by, made, trace, at_once=operator)
+
+    async def create(self, by: Principal, asked: Register, *, approved: bool, trace: str = "") -> Registered:
+        """Register a tool that an agent wrote because none fitted. It ends by itself. Only its creator may call it.
+
+        `approved`: the operator allowed that agent to do so without a person. Raises Fault.
+        """
+        made = await self._made(by, asked, operator=False)
+        expires = made.at + timedelta(hours=self._config().hub.registration.created_tools_h)
+        return await self._add(by, msgspec.structs.replace(made, expires=expires), trace, at_once=approved)
+
+    async def _add(self, by: Principal, made: Registration, trace: str, *, at_once: bool) -> Registered:
+        async with self._changing:
+            self._check_free(made)
+            if not at_once:
+                decision = await self._inbox.ask(question(made, by, trace), view=view(made))
+                made = msgspec.structs.replace(made, approved=False, decision=decision.id)
+            await self._put(made, NOBODY)
+        if at_once:
+            return Registered(True, made.name, made.id, by.id, made.trust, "registered")
+        hint = "a person must approve it: interlock approvals"
+        return Registered(False, made.name, made.id, by.id, made.trust, "pending_approval", made.decision, hint)
+
+    async def deregister(self, by: Principal, id: str) -> Registration:
+        """Remove a registration: its creator may, and an operator. Raises NOT_FOUND for everybody else."""
+        found = self.find(id)
+        own = found is not None and (found.created_by, found.created_kind) == (by.id, by.kind)
+        if found is None or not (own or self._is_operator(by)):
+            raise Fault("NOT_FOUND", f"no registered server {id[:100]!r}")
+        await self._remove(found, by)
+        return found
+
+    async def sweep(self) -> None:
+        """Remove the created tools whose time is over. Every node may: the outcome is the same."""
+        now = datetime.now(UTC)
+        for each in self.list():
+            if each.expires is not None and each.expires <= now:
+                await self._remove(each, NOBODY)
+
+    async def _remove(self, found: Registration, by: Principal) -> None:
+        """Delete a registration with its grants: another server of that id must not inherit them."""
+        async with self._changing:
+            grants = await self._ready().find(GRANTS, server_id=found.id)
+            async with self._ready().transaction() as change:
+                change.delete(REGISTRATIONS, found.id)
+                for grant in grants:
+                    change.delete(GRANTS, grant.value.id)
+                    change.record(self._record.revoked(by, grant.value))
+        if not found.approved:
+            await self._inbox.void([self._inbox.get(found.decision)])
+
+    async def _made(self, by: Principal, asked: Register, operator: bool) -> Registration:
+        id_ = adopt_id(asked.id)
+        if id_ is None or why_bad_id(id_):
+            raise Fault("INVALID_PARAMS", f"`{asked.id[:100]}` cannot be a server's id", hint="use letters and digits")
+        command = (asked.command, *asked.args)
+        if any("${" in word or "\0" in word for word in command):
+            raise Fault("INVALID_PARAMS", "a registration may not use variables", hint="write plain arguments")
+        trust: TrustLevel = "sandboxed" if not operator or asked.mgp.trust_level == "sandboxed" else "standard"
+        permissions = tuple(expand(asked.mgp.permissions_required))
+        if trust == "sandboxed":
+            check_permissions(permissions)
+        script = "" if operator and not asked.source else await self._script(asked)
+        return Registration(
+            id_,
+            asked.id,
+            command,
+            trust,
+            permissions,
+            asked.mgp.extensions,
+            by.id,
+            by.kind,
+            asked.justification,
+            datetime.now(UTC),
+            script,
+            digest(script) if script else "",
+        )
+
+    async def _script(self, asked: Register) -> str:
+        """The source of a script, judged; "" for a package that the operator listed. Raises Fault."""
+        if os.path.basename(asked.command) not in _PYTHON:
+            self._check_package((asked.command, *asked.args))
+            return ""
+        if not asked.args or asked.args[0].startswith("-"):
+            raise Fault("INVALID_PARAMS", "a registered script is the first argument of `python`", hint="name its file")
+        source = asked.source or await asyncio.to_thread(read_script, asked.args[0])
+        await asyncio.to_thread(judge, source, explain=bool(asked.source))
+        return source
+
+    def _check_package(self, command: tuple[str, ...]) -> None:
+        try:
+            package = wanted(command)
+        except ContainmentRefused as refused:
+            raise Fault("ACCESS_DENIED", refused.message, hint=refused.hint) from None
+        if package is None or package.package not in self._config().hub.registration.packages:
+            message = "the hub has no source of this command to judge"
+            hint = "register a Python script, or ask the operator to list the package in [hub.registration]"
+            raise Fault("ACCESS_DENIED", message, hint=hint)
+
+    def _check_free(self, made: Registration) -> None:
+        known = self.list()
+        if made.id in self._config().servers or any(each.id == made.id for each in known):
+            raise Fault("INVALID_PARAMS", f"there is a server `{made.id}` already", hint="choose another id")
+        if len(known) >= MAX_REGISTRATIONS:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_REGISTRATIONS} servers are registered", hint="deregister some")
+        if sum(each.created_by == made.created_by for each in known) >= MAX_PER_CREATOR:
+            message = f"{made.created_by} has registered {MAX_PER_CREATOR} servers"
+            raise Fault("RESOURCE_EXHAUSTED", message, hint="deregister one of them")
+
+    def _decided(self, decision: Decision) -> None:
+        if decision.question.kind != "registration":
+            return
+        waiting = next((each for each in self.list() if each.decision == decision.id and not each.approved), None)
+        if waiting is not None:
+            task = asyncio.ensure_future(self._settle(waiting))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _settle(self, waiting: Registration) -> None:
+        """Act on the answer to a registration. Every node may: the outcome is the same."""
+        by = ""
+        try:
+            decision = self._inbox.get(waiting.decision)
+            state, by = decision.state, decision.answered_by
+        except Fault:
+            state = DecisionState.EXPIRED
+        if state is DecisionState.OPEN:
+            return
+        if state is DecisionState.APPROVED:
+            await self._put(msgspec.structs.replace(waiting, approved=True), Principal(by, "person"))
+        else:
+            async with self._ready().transaction() as change:
+                change.delete(REGISTRATIONS, waiting.id)
+
+    async def _put(self, registration: Registration, by: Principal) -> None:
+        async with self._ready().transaction() as change:
+            change.put(REGISTRATIONS, registration)
+            if registration.approved and registration.is_created_tool:
+                grant = _creators_grant(registration, by)
+                change.put(GRANTS, grant)
+                change.record(self._record.granted(by, grant))
+
+    def _is_operator(self, by: Principal) -> bool:
+        rights = self._access.rights(by)
+        return by.decides and rights is not None and rights.admin_write
+
+    def _ready(self) -> Store:
+        if self._store is None:
+            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        return self._store
+
+
+def _creators_grant(made: Registration, by: Principal) -> Grant:
+    """The grant of a created tool to its creator, as long as the tool exists."""
+    granted_by = by.id or f"[agents.{made.created_by}] create_tools"
+    return Grant(
+        "server_grant",
+        made.created_by,
+        made.id,
+        "allow",
+        None,
+        granted_by,
+        datetime.now(UTC),
+        made.expires,
+        "the agent wrote this tool",
+        id=grant_id(made.created_by, made.id, None, "allow"),
+    )

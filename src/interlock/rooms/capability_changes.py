@@ -1,0 +1,55 @@
+"""Changes of participants' capabilities in topics, stored: a capability that was taken away stays away after a restart.
+
+A change stands on top of the configuration: its additions and removals apply to the profile of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from interlock.hub.stored_documents import ROOM_CAPABILITIES, CapabilityChange, change_id
+from interlock.store import Mirror, Store
+from interlock.wire.errors import Fault
+
+MAX_CHANGES: Final = 100_000
+
+
+class RoomCapabilities:
+    """All changes, following the store."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._mirror: Mirror[CapabilityChange] | None = None
+
+    async def start(self, store: Store, on_change: Callable[[str, str], None]) -> None:
+        """Load the changes; `on_change` gets the topic and participant of every further one."""
+        mirror = await store.mirror(ROOM_CAPABILITIES)
+
+        def changed(key: str, change: CapabilityChange | None) -> None:
+            topic, _, participant = key.partition("/")
+            on_change(topic, participant)
+
+        mirror.on_change(changed)
+        self._store, self._mirror = store, mirror
+
+    def get(self, topic: str, participant: str) -> CapabilityChange | None:
+        """The change for a participant. Raises SERVER_NOT_READY where that cannot be known."""
+        return self._ready().get(change_id(topic, participant))
+
+    async def put(self, change: CapabilityChange, record: object) -> None:
+        """Store a change together with its audit record. It holds from the next envelope on."""
+        if len(self._ready()) >= MAX_CHANGES:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MAX_CHANGES} changes of capabilities exist")
+        assert self._store is not None
+        async with self._store.transaction() as transaction:
+            transaction.put(ROOM_CAPABILITIES, change)
+            transaction.record(record)
+
+    def _ready(self) -> Mirror[CapabilityChange]:
+        if self._mirror is None:
+            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if (problem := self._mirror.problem) is not None:
+            # A change that cannot be read may have taken capabilities away.
+            raise Fault("SERVER_NOT_READY", f"the capabilities cannot be read: {problem}", hint=problem.hint)
+        return self._mirror

@@ -1,0 +1,37 @@
+"""The connections that an envelope goes to, found once for each sender.
+
+The list of a sender is the same object while its recipients are the same. `FrameQueue` joins frames by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from interlock.rooms.member import Member
+
+MOST_SENDERS: Final = 16
+
+
+class ListenerLists:
+    """The lists of one topic."""
+
+    __slots__ = ("_lists",)
+
+    def __init__(self) -> None:
+        self._lists: dict[str, tuple[tuple[str, ...], list[Member]]] = {}
+
+    def find(self, members: Mapping[str, Member], recipients: tuple[str, ...], sender: str) -> list[Member]:
+        """The connections of the recipients."""
+        known = self._lists.get(sender)
+        if known is not None and known[0] is recipients:
+            return known[1]
+        found = [members[id_] for id_ in recipients if id_ in members]
+        if len(self._lists) >= MOST_SENDERS:
+            self._lists.clear()
+        self._lists[sender] = recipients, found
+        return found
+
+    def clear(self) -> None:
+        """Somebody came or left."""
+        self._lists.clear()

@@ -1,0 +1,1 @@
+"""MCP Live in a server: feature sets, events, hooks and channels."""

@@ -1,0 +1,284 @@
+"""MCP Live in a server (MCPL): the feature sets it declares, what its hosts enabled of them, and the events it pushes.
+
+Every feature set is off until a host enables it. An update of a host holds at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcp import dialect as mcp_dialect
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.decoding import decode
+from interlock.protocols.mcpl.errors import feature_set_disabled, inference_in_hook
+from interlock.protocols.mcpl.events import PushEvent, PushResult
+from interlock.protocols.mcpl.feature_sets import SCOPE_LABEL, FeatureSet, Update
+from interlock.protocols.mcpl.inference import InferenceChunk, InferenceRequest, InferenceResult, ModelInfo
+from interlock.protocols.mcpl.live import ANSWER, LiveFilter
+from interlock.protocols.mcpl.methods import METHODS, read_params
+from interlock.protocols.mcpl.negotiation import Home, answer, read_offer
+from interlock.protocols.mcpl.received import Selection, receipt, receive
+from interlock.protocols.mcpl.uses import manifest, read_in, spoken
+from interlock.server.live.channels import Channels
+from interlock.server.live.handlers import NOTIFICATIONS, REQUESTS, Handler, LiveHandlers, in_hook
+from interlock.server.requests.content import Members
+from interlock.server.requests.framing import Framing
+from interlock.server.requests.listeners import Listeners
+from interlock.server.requests.session import Exchange, Session
+from interlock.server.requests.threads import Threads
+from interlock.signatures import DefinitionError
+from interlock.transports.live_requests import HostKey, HostRequests, OnChunk
+from interlock.wire.errors import Fault
+
+UPDATE: Final = "featureSets/update"
+PUSH: Final = "push/event"
+INFERENCE: Final = "inference/request"
+INFERENCE_S: Final = 600.0
+"""How long a host may take for an inference."""
+MAX_HOSTS: Final = 4096
+
+OnFeatures = Callable[[frozenset[str]], Any]
+
+
+class Host:
+    """A host that speaks MCPL on one session, and what it enabled."""
+
+    __slots__ = ("dialect", "home", "selection")
+
+    def __init__(self, dialect: Dialect, home: Home) -> None:
+        self.dialect = dialect
+        self.home = home
+        self.selection = Selection()
+
+
+class Live:
+    """The feature sets of one server and its hosts."""
+
+    def __init__(self, listeners: Listeners, framing: Framing, threads: Threads) -> None:
+        self._framing = framing
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._hosts: dict[HostKey, Host] = {}
+        self._requests = HostRequests(listeners)
+        self._functions = LiveHandlers(threads, framing)
+        self.channels = Channels(self._requests)
+        self._callbacks: list[OnFeatures] = []
+        self._running: set[asyncio.Future[Any]] = set()
+
+    def declare(
+        self, name: str, description: str, uses: Sequence[str], scoped: bool, scope_label: str | None, rollback: bool
+    ) -> None:
+        """Declare a feature set. Raises DefinitionError for one that no host could enable."""
+        declaration: dict[str, Any] = {"description": description, "uses": list(uses)}
+        if scoped:
+            declaration["scoped"] = True
+        if scope_label is not None:
+            declaration["_meta"] = {SCOPE_LABEL: scope_label}
+        if rollback:
+            declaration["rollback"] = True
+        problems = {read_in(name, declaration, dialect).problem for dialect in Dialect}
+        if "" not in problems:
+            raise DefinitionError(f"the feature set {name!r} cannot be used: {', '.join(sorted(problems))}")
+        self._declared[name] = declaration
+        for session, host in list(self._hosts.items()):
+            if host.dialect is Dialect.V0_4 and isinstance(session, Session):
+                added = msgspec.json.encode({"added": {name: declaration}})
+                session.notify("featureSets/changed", added)
+
+    def handle(self, method: str, function: Callable[..., Any], feature: str, use: str, *, blocking: bool) -> None:
+        """Have a function called for a method of hosts. Raises DefinitionError for a feature set that lacks `use`."""
+        declaration = self._declared.get(feature)
+        if feature and (declaration is None or not any(said.startswith(use) for said in declaration["uses"])):
+            raise DefinitionError(f"{method} needs server.feature({feature!r}, ..., uses=[{use!r}]) before it")
+        self._functions.add(method, Handler(function, feature, blocking))
+
+    def on_features(self, callback: OnFeatures) -> None:
+        """Call a function with the enabled feature sets after each update."""
+        self._callbacks.append(callback)
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """The feature sets that some host enabled."""
+        return frozenset[str]().union(*(host.selection.enabled for host in self._hosts.values()))
+
+    def agree(self, session: Session) -> Members:
+        """Agree on MCPL with a client that offers it. Returns the capabilities that say so, in its place."""
+        host = self._host(session.dialect)
+        if host is None:
+            return {}
+        self._hosts[session] = host
+        return answer(self._manifest(host.dialect), host.home)
+
+    def offered(self, dialect: mcp_dialect.Dialect) -> Members:
+        """The capabilities that answer a client of the stateless era, in its place."""
+        host = self._host(dialect)
+        return {} if host is None else answer(self._manifest(host.dialect), host.home)
+
+    def grant(self, exchange: Exchange, wanted: LiveFilter | None) -> LiveFilter | None:
+        """The part of a stream that events may take: all that a host asks for."""
+        return wanted if wanted is not None and exchange.caller.owner in self._hosts else None
+
+    def on_stream(self, exchange: Exchange) -> None:
+        """A stream for messages of the server was opened."""
+        self.channels.on_stream(exchange.caller.owner)
+
+    def _host(self, dialect: mcp_dialect.Dialect) -> Host | None:
+        if not self._declared:
+            return None
+        try:
+            found = read_offer(dialect.capabilities.raw)
+        except Fault:
+            return None
+        return None if found is None else Host(spoken(self._declared, found[0].dialect), found[1])
+
+    def leave(self, session: Session) -> None:
+        """Forget a session that is over."""
+        if self._hosts.pop(session, None) is not None:
+            self.channels.leave(session)
+            self._tell()
+
+    def on_notification(self, key: HostKey, method: str, params: bytes) -> None:
+        """Take a host's notification: an update of its feature sets, a chunk, or one for a function of the author."""
+        host = self._hosts.get(key)
+        if host is None:
+            return
+        try:
+            if method == UPDATE:
+                self._take(key, host, params, request=False)
+            elif method == "inference/chunk":
+                self._requests.on_chunk(key, decode(InferenceChunk, params))
+            elif method in NOTIFICATIONS:
+                self._functions.notification(method, params, host.dialect, host.selection.enabled)
+        except Fault:
+            return  # A notification has no answer.
+
+    def handlers(self) -> dict[str, Callable[[Exchange], None]]:
+        """The handler of each method."""
+        own: dict[str, Callable[[Exchange], None]] = dict.fromkeys(REQUESTS, self._call)
+        own |= {UPDATE: self._update, "mcpl/manifest": self._show, "channels/list": self._list_channels}
+        return own | {ANSWER: self._take_answer}
+
+    async def push(
+        self,
+        feature: str,
+        content: str | Iterable[Mapping[str, Any]],
+        event_id: str | None,
+        origin: Mapping[str, Any] | None,
+        tags: Sequence[str],
+    ) -> tuple[PushResult, ...]:
+        """Push an event to every host that enabled the feature set. Returns their answers."""
+        if feature not in self._declared:
+            raise LookupError(f"the server declares no feature set {feature!r}")
+        blocks = content if isinstance(content, str) else list(content)
+        event = {
+            "featureSet": feature,
+            "eventId": event_id or secrets.token_urlsafe(16),
+            "timestamp": datetime.now(UTC).isoformat(),
+            "payload": {"content": [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks},
+        }
+        if origin:
+            event["origin"] = dict(origin)
+        if tags:
+            event["tags"] = list(tags)
+        params = msgspec.json.encode(event)
+        msgspec.json.decode(params, type=PushEvent)  # an event that no host could take fails here
+        return tuple(await asyncio.gather(*(self._push(host, feature, params) for host in self._enabled_at(feature))))
+
+    async def _push(self, host: HostKey, feature: str, params: bytes) -> PushResult:
+        try:
+            return msgspec.json.decode(await self._requests.ask(host, PUSH, feature, params), type=PushResult)
+        except (Fault, msgspec.MsgspecError) as cause:
+            return PushResult(False, reason=str(cause)[:1000])
+
+    async def infer(self, request: InferenceRequest, on_chunk: OnChunk | None) -> InferenceResult:
+        """Have a host's model write something. Raises LookupError, or the host's refusal as a `Fault`."""
+        feature = request.feature_set
+        if feature not in self._declared:
+            raise LookupError(f"the server declares no feature set {feature!r}")
+        if in_hook():
+            raise inference_in_hook(feature)
+        hosts = self._enabled_at(feature)
+        if not hosts:
+            raise feature_set_disabled(feature, Dialect.V0_4, can_enable=True)
+        params = msgspec.json.encode(request)
+        said = await self._requests.ask(hosts[0], INFERENCE, feature, params, timeout_s=INFERENCE_S, on_chunk=on_chunk)
+        return decode(InferenceResult, said, "result")
+
+    async def model_info(self) -> ModelInfo:
+        """The model of the first host that lets the server use one. Raises a `Fault`."""
+        for name, declaration in self._declared.items():
+            hosts = self._enabled_at(name) if "inferenceRequest" in declaration["uses"] else []
+            if hosts:
+                return decode(ModelInfo, await self._requests.ask(hosts[0], "model/info", name, b"{}"), "result")
+        raise Fault("FEATURE_SET_DISABLED", "no host enabled a feature set that uses inferenceRequest")
+
+    def _enabled_at(self, feature: str) -> list[HostKey]:
+        return [key for key, host in self._hosts.items() if feature in host.selection.enabled]
+
+    def _finish(self, exchange: Exchange, result: Members) -> None:
+        self._framing.answer(exchange, msgspec.json.encode(result)[1:-1])
+
+    def _update(self, exchange: Exchange) -> None:
+        host = self._of(exchange)
+        declared = self._take(_key(exchange), host, exchange.request.params, request=True)
+        self._finish(exchange, msgspec.to_builtins(receipt(host.selection, declared)))
+
+    def _show(self, exchange: Exchange) -> None:
+        self._finish(exchange, self._manifest(self._of(exchange).dialect))
+
+    def _take_answer(self, exchange: Exchange) -> None:
+        self._requests.on_answer(exchange.caller.owner, exchange.request.params)
+        self._finish(exchange, {"taken": True})
+
+    def _call(self, exchange: Exchange) -> None:
+        host = self._of(exchange)
+        self._functions.request(exchange, host.dialect, host.selection.enabled)
+
+    def _list_channels(self, exchange: Exchange) -> None:
+        self._of(exchange)
+        self._finish(exchange, msgspec.to_builtins(self.channels.listed()))
+
+    def _of(self, exchange: Exchange) -> Host:
+        host = self._hosts.get(_key(exchange))
+        if host is None and exchange.session is None and len(self._hosts) < MAX_HOSTS:
+            host = self._host(exchange.dialect)
+            if host is not None:
+                self._hosts[exchange.caller.owner] = host
+        if host is None:
+            raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a host that speaks MCPL")
+        return host
+
+    def _take(self, key: HostKey, host: Host, params: bytes, *, request: bool) -> Mapping[str, FeatureSet]:
+        update = read_params(METHODS[UPDATE], params)
+        assert isinstance(update, Update)
+        declared = self._sound(host.dialect)
+        host.selection = receive(host.selection, declared, update, host.dialect, request=request)
+        uses = {use for name in host.selection.enabled for use in self._declared[name]["uses"]}
+        self.channels.on_update(key, enabled=any(use.startswith("channels.") for use in uses))
+        self._tell()
+        return declared
+
+    def _sound(self, dialect: Dialect) -> dict[str, FeatureSet]:
+        read = (read_in(name, said, dialect) for name, said in self._declared.items())
+        return {found.name: found for found in read if not found.problem}
+
+    def _manifest(self, dialect: Dialect) -> Members:
+        return manifest(self._declared, dialect, blocking=self._functions.blocking)
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            told = callback(self.enabled)
+            if inspect.isawaitable(told):
+                running = asyncio.ensure_future(told)
+                self._running.add(running)
+                running.add_done_callback(self._running.discard)
+
+
+def _key(exchange: Exchange) -> HostKey:
+    return exchange.caller.owner if exchange.session is None else exchange.session

@@ -1,0 +1,1 @@
+"""MGP in a server: agreement with clients, health, permissions and shutdown."""
