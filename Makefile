@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit browser conformance peers bench soak faults format lock clean
+.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean peers
 
 up: venv
 	$(BIN)/interlock up
@@ -57,6 +57,10 @@ browser: venv
 conformance: venv
 	$(BIN)/python tests/conformance/run.py
 
+# Real coding agents from npm, with a scripted model on loopback: ten minutes. It writes the table of docs/agents.md.
+agents: venv
+	$(BIN)/python tests/agents/run.py --write
+
 # Public servers and clients from npm and PyPI, through the hub. Installs them into .peers/, and writes docs/peers.md.
 peers: venv
 	PYTHONPATH=tests $(BIN)/python -m peers.public_peers
@@ -67,17 +71,21 @@ bench: venv
 	$(BIN)/python bench/rooms.py --json bench-rooms.json
 
 # A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
-# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Examples that no
-# run of the tests had before, for every property.
+# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them. Ten minutes of
+# structured nonsense from clients and servers: nothing holds the loop for 5 ms. Examples that no run of the tests had
+# before, for every property.
 soak: venv
 	$(BIN)/python bench/confidentiality.py
 	$(BIN)/python bench/large_bodies.py
 	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
+	$(BIN)/python bench/fuzz.py --seconds 600
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
-# Faults of servers, clients and configurations, small counts: what must hold after each is checked. See bench/faults.py.
+# Faults of servers, clients, configurations and the store, small counts: what must hold after each is checked. See
+# bench/faults.py and bench/store_faults.py.
 faults: venv
 	$(BIN)/python bench/faults.py
+	$(BIN)/python bench/store_faults.py
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
