@@ -289,6 +289,7 @@ async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enable
         assert (before_it.user_message, after_it.user_message) == ("What do I drink?", "What do I drink?")
         assert before_it.turn_index == after_it.turn_index == 1, "the hub counts, not the client"
         assert before_it.inference_id == after_it.inference_id != "mine"
+        assert before_it.conversation_id == after_it.conversation_id != "c1", "it cannot name another's conversation"
         assert after_it.assistant_message == "Tea."
         rows: list[tuple[str, str, str]] = []
         while not any(server == "rewriting" for server, _, _ in rows):
