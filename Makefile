@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit browser conformance bench soak faults format lock clean
+.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean
 
 up: venv
 	$(BIN)/interlock up
@@ -56,6 +56,10 @@ browser: venv
 # The official suite: our server, the hub in front of it and of the official SDK's, and our client.
 conformance: venv
 	$(BIN)/python tests/conformance/run.py
+
+# Real coding agents from npm, with a scripted model on loopback: ten minutes. It writes the table of docs/agents.md.
+agents: venv
+	$(BIN)/python tests/agents/run.py --write
 
 # Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
 bench: venv

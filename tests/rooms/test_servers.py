@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ async def test_a_server_takes_part_and_answers_its_methods(rooms: RunningRooms) 
     answer = await echo(ann)
     assert (answer["from"], answer["to"], answer["kind"]) == (BUSY, ["ann"], "mcp/response:tools/call:echo")
     assert answer["payload"]["result"]["content"][0]["text"] == "hi"
+    assert datetime.fromisoformat(answer["ts"]).tzinfo is not None, "as every envelope that the hub itself writes"
     seen = [each["kind"] for each in await watcher.nothing() if each["kind"].startswith("mcp/")]
     assert seen == ["mcp/request:tools/call:echo", "mcp/response:tools/call:echo"], "the answer comes after the request"
     for method, params in (

@@ -18,6 +18,7 @@ from interlock.protocols.mcpx.envelopes import Envelope, decode, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import operation_kind
 from interlock.rooms.member import Member
+from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket_frames import texts_of
 
 MOST_UNREAD: Final = 256
@@ -80,7 +81,7 @@ class LocalParticipant:
     ) -> str:
         """Send an envelope. Returns its id. Raises Refusal."""
         id_ = str(uuid.uuid4())
-        data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id)
+        data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
         self.member.submit(data)
         self.on_said(data)
         return id_

@@ -11,7 +11,6 @@ import random
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -27,6 +26,7 @@ from interlock.rooms.errors import RoomError
 from interlock.rooms.participant_requests import OpenRequests
 from interlock.rooms.participant_socket import open_socket, room_url, unreachable
 from interlock.rooms.participant_state import ParticipantState
+from interlock.rooms.timestamps import timestamp
 
 MOST_UNREAD: Final = 1_024
 """Envelopes that wait for the application. Beyond that the oldest is lost, and counted."""
@@ -190,9 +190,7 @@ class Participant(ParticipantState):
     ) -> str:
         """Send an envelope. Raises RoomError where no connection is open."""
         id_ = id or str(uuid.uuid4())
-        # The specification's own gateway takes no envelope without `ts`.
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=now)
+        data = encode(id_, self.id, kind, payload, to=to, correlation_id=correlation_id, ts=timestamp())
         self._remember(decode(data))  # other gateways also send it back
         try:
             if self._socket is None:

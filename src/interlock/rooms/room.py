@@ -34,6 +34,7 @@ from interlock.rooms.internal_participant import InternalParticipant
 from interlock.rooms.listener_lists import ListenerLists
 from interlock.rooms.member import LONGEST_PAUSE_S, Member, rate_limited
 from interlock.rooms.policy import ANONYMOUS, GUEST, rules_of
+from interlock.rooms.timestamps import timestamp
 from interlock.transports.websocket import text_frame
 from interlock.transports.websocket_frames import Taken
 
@@ -150,7 +151,7 @@ class Room:
         self._audit.record("joined", member, {"participant": member.id, "mode": mode, "again": before is not None})
 
     def _send_cursor(self, member: Member, history: History) -> None:
-        said = system.history(self._id(), member.id, history.cursor(member.subject), _timestamp())
+        said = system.history(self._id(), member.id, history.cursor(member.subject), timestamp())
         self._broadcast(said, (member,))
 
     def _come_back(self, member: Member, participant: Participant, since: str | None) -> None:
@@ -333,7 +334,7 @@ class Room:
         if refusal.reason in (Reason.RATE_LIMITED, Reason.TOO_LARGE) or member.meter.wait_s(now) > 0:
             member.pause(LONGEST_PAUSE_S)
         if self.settings.announce_violations and refusal.reason is Reason.CAPABILITY_VIOLATION:
-            notice = system.violation_notice(self._id(), member.id, refusal, _timestamp())
+            notice = system.violation_notice(self._id(), member.id, refusal, timestamp())
             self._broadcast(notice, (one for one in self._members.values() if one is not member))
         count = member.count_refusal(refusal.reason, now)
         if count:
@@ -347,11 +348,11 @@ class Room:
         position: system.HistoryPayload | msgspec.UnsetType = msgspec.UNSET
         if self._history is not None:
             position = system.HistoryPayload(cursor or self._history.cursor(member.subject), recovered)
-        self._broadcast(system.welcome(self._id(), you.info, others, _timestamp(), position), (member,))
+        self._broadcast(system.welcome(self._id(), you.info, others, timestamp(), position), (member,))
 
     def _presence(self, event: system.PresenceEvent, participant: Participant) -> None:
         self.counts.presences += 1
-        self._broadcast(system.presence(self._id(), event, participant.info, _timestamp()), self._members.values())
+        self._broadcast(system.presence(self._id(), event, participant.info, timestamp()), self._members.values())
 
     def _tell(self, member: Member, refusal: Refusal) -> None:
         self._broadcast(self._error(member, refusal), (member,))
@@ -359,7 +360,7 @@ class Room:
     def _error(self, member: Member, refusal: Refusal) -> bytes:
         participant = self._topic.participant(member.id)
         texts = () if participant is None else participant.capabilities.texts
-        return system.error(self._id(), member.id, refusal, texts, _timestamp())
+        return system.error(self._id(), member.id, refusal, texts, timestamp())
 
     def _broadcast(self, envelope: bytes, members: Iterable[Member]) -> None:
         self._frames.send(text_frame(envelope), list(members))
@@ -394,7 +395,3 @@ class Room:
                 raise Refusal(Reason.RATE_LIMITED, "Too many participants came lately.", "Come back in a minute.")
             meter = self._meters[id] = Meter("participant", self.settings.rate)
         return meter
-
-
-def _timestamp() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -27,6 +27,7 @@ from interlock.protocols.mcpx.envelopes import DEFAULT_BOUNDS, Envelope, encode
 from interlock.protocols.mcpx.errors import Refusal
 from interlock.protocols.mcpx.payloads import Operation, check_payload
 from interlock.protocols.mcpx.proposals import Proposal
+from interlock.rooms.timestamps import timestamp
 from interlock.transports.exchange import unanswered
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Request
@@ -122,7 +123,8 @@ class ServerParticipant:
             kind = f"{kinds.RESPONSE}:{asked.envelope.kind.method}"
         payload = {"jsonrpc": "2.0", "id": asked.request.id, member: msgspec.Raw(value)}
         about = asked.envelope.id
-        self._room.speak(self.id, encode(str(uuid.uuid4()), self.id, kind, payload, to=asked.to, correlation_id=about))
+        id_, now = str(uuid.uuid4()), timestamp()
+        self._room.speak(self.id, encode(id_, self.id, kind, payload, to=asked.to, correlation_id=about, ts=now))
 
     def forget(self, asked: RoomRequest) -> None:
         """The sender gave the request up, so nothing answers it."""
