@@ -23,6 +23,7 @@ from interlock.config.home import socket_path
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Server as Settings
 from interlock.host import Host
 from interlock.host.hooks import NoHooks, Response
 from interlock.host.turn import Turn
@@ -30,6 +31,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.stored_documents import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
+from interlock.server import Image, Server, Text
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
 
@@ -250,6 +252,33 @@ async def test_a_model_that_fails_or_stalls_leaves_a_conversation_that_goes_on(t
             roles = [message["role"] for message in server.asked[-1].body["messages"]][:7]
             # The call of the third turn had its result, so the model is told of it.
             assert roles == ["system", "user", "user", "user", "assistant", "tool", "user"]
+
+
+async def test_a_model_that_sees_is_shown_the_images_of_results_and_another_reads_of_them(tmp_path: Path) -> None:
+    painter = Server("painter")
+
+    @painter.tool
+    def paint() -> list[Image | Text]:
+        """Paint."""
+        return [Text("Here."), Image(b"hi", "image/png"), Image(b"x" * 300_000, "image/png"), Image(b"v", "image/svg")]
+
+    async with model_server() as server, painter.http() as address:
+        sees = Model(kind="openai", url=server.url, model="m-1", capabilities=("tools", "vision"))
+        models = {"sees": sees, "blind": msgspec.structs.replace(sees, capabilities=("tools",))}
+        tables = {"painter": Settings(url=address.url)}
+        async with running_hub(tmp_path, tables, models=models, host=HostSettings(model="sees")) as hub:
+            conversation = await hub.host.create()
+            server.answer_with(openai_call("painter__paint", "{}"), openai_text("A sea."))
+            assert await (await hub.host.send(conversation, "Paint.")).answer() == "A sea."
+            *_, result, shown = server.asked[-1].body["messages"]
+            assert result["content"] == "Here.\n[image/png]\n[image/png, not shown]\n[image/svg, not shown]"
+            assert [part["type"] for part in shown["content"]] == ["text", "image_url"]
+            assert shown["content"][1]["image_url"]["url"] == "data:image/png;base64,aGk="
+            server.answer_with(openai_text("No idea."))
+            await perform(hub, "chat.send", conversation=conversation.id, text="And?", model="blind")
+            turn, _ = hub.host._running[conversation.id]
+            assert await turn.answer() == "No idea."
+            assert b"aGk=" not in json.dumps(server.asked[-1].body).encode()
 
 
 async def test_a_person_talks_at_the_terminal_and_through_a_pipe(

@@ -125,6 +125,25 @@ async def test_tool_calls_come_whole_and_go_back_with_their_results(server: Mode
     assert second[2]["content"][0] == {"type": "tool_result", "tool_use_id": "c1", "content": "2", "is_error": True}
 
 
+async def test_images_of_results_go_to_models_in_the_shape_of_their_api(server: ModelServer) -> None:
+    image = Image(data="aGk=", mime_type="image/png")
+    seen = Prompt((LATER.messages[1], Message("user", (ToolResult("c1", "[image/png]", images=(image,)),))))
+    server.answer_with(openai_text("ok"), anthropic_text("ok"))
+    for kind in ("openai", "anthropic"):
+        model = made(kind, server)
+        await answer(model, seen)
+        await model.close()
+    first, second = (asked.body["messages"] for asked in server.asked)
+    assert [message["role"] for message in first] == ["assistant", "tool", "user"]
+    assert first[1] == {"role": "tool", "tool_call_id": "c1", "content": "[image/png]"}
+    label, shown = first[2]["content"]
+    assert "c1" in label["text"]
+    assert shown == {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    text, shown = second[1]["content"][0]["content"]
+    assert text == {"type": "text", "text": "[image/png]"}
+    assert shown["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+
+
 async def test_a_busy_endpoint_is_asked_again_as_it_says_and_not_beyond_the_limit(server: ModelServer) -> None:
     server.answer_with(refused(429, retry_after="0"), refused(529, retry_after="0"), openai_text("ok"))
     model = made("openai", server)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.host.conversations import Recorded, Stable
-from interlock.host.models.model import BYTES_PER_TOKEN, Message, Part
+from interlock.host.models.model import BYTES_PER_TOKEN, Message, Part, ToolResult
 from interlock.protocols.mcpl.content import Audio, Blocks, Image, Text
 from interlock.protocols.mcpl.injections import Arrangement, Placed, render
 
@@ -37,9 +37,19 @@ def user_message(text: str | None, arranged: Arrangement) -> Message:
     return Message("user", (*before, *own, *after))
 
 
-def history(turns: Iterable[Recorded]) -> tuple[Message, ...]:
-    """The messages of earlier turns, as they were sent."""
-    return tuple(message for turn in turns for message in turn.messages)
+def history(turns: Iterable[Recorded], *, vision: bool = True) -> tuple[Message, ...]:
+    """The messages of earlier turns, as they were sent; for a model without `vision`, without images of results."""
+    found = (message for turn in turns for message in turn.messages)
+    return tuple(found) if vision else tuple(_without_images(message) for message in found)
+
+
+def _without_images(message: Message) -> Message:
+    if not any(isinstance(part, ToolResult) and part.images for part in message.parts):
+        return message
+    parts = (
+        msgspec.structs.replace(part, images=()) if isinstance(part, ToolResult) else part for part in message.parts
+    )
+    return Message(message.role, tuple(parts))
 
 
 def first_to_keep(turns: Sequence[Recorded], first: int, most_tokens: int) -> int:

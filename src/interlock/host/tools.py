@@ -6,8 +6,9 @@ A call that needs approval waits in the inbox like any other, and is made again 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.local_exchange import call_locally
 from interlock.hub.live.checkpoints import CallStates
+from interlock.protocols.mcpl.content import Image
 from interlock.wire.errors import Fault
 
 LIST_S: Final = 30.0
@@ -30,6 +32,12 @@ CALL_S: Final = 86_400.0
 MOST_TOOLS: Final = 512
 MOST_RESULT_CHARS: Final = 128 * 1024
 """Longer results are cut, and say so."""
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The kinds that models take."""
+MOST_IMAGES: Final = 4
+MOST_IMAGE_CHARS: Final = 256 * 1024
+"""Of all images of one result, in base64."""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 OnApproval = Callable[[str], None]
 
@@ -39,6 +47,7 @@ class ToolOutcome(msgspec.Struct, frozen=True):
 
     text: str
     failed: bool = False
+    images: tuple[Image, ...] = ()
 
 
 class Tools:
@@ -87,7 +96,8 @@ class Tools:
                     return result
                 decision = result.pending
                 if decision is None or not await waiting.answered(decision, ends - time.monotonic()):
-                    return ToolOutcome(_text(result), result.isError)
+                    images = _images(result)
+                    return ToolOutcome(_text(result, images), result.isError, tuple(images.values()))
         finally:
             waiting.close()
 
@@ -152,15 +162,29 @@ class _Approvals:
             self._on_approval(id)
 
 
-def _text(result: _Called) -> str:
-    """A result as text. Media are named, since not every model takes them from a tool."""
+def _images(result: _Called) -> dict[int, Image]:
+    """The images of a result that a model can be shown, by their place: known kinds, few and not large."""
+    found: dict[int, Image] = {}
+    left = MOST_IMAGE_CHARS
+    for place, block in enumerate(result.content):
+        data, kind = block.get("data"), block.get("mimeType")
+        if block.get("type") != "image" or kind not in IMAGES or not isinstance(data, str) or not data:
+            continue
+        if len(data) <= left and len(found) < MOST_IMAGES and _BASE64.fullmatch(data):
+            found[place] = Image(data=data, mime_type=kind)
+            left -= len(data)
+    return found
+
+
+def _text(result: _Called, images: Mapping[int, Image]) -> str:
+    """A result as text. Media are named; those among `images` also go to a model that sees."""
     texts = []
-    for block in result.content:
+    for place, block in enumerate(result.content):
         kind = block.get("type")
         if kind == "text":
             texts.append(str(block.get("text", "")))
         elif kind in ("image", "audio"):
-            texts.append(f"[{block.get('mimeType', kind)}]")
+            texts.append(f"[{block.get('mimeType', kind)}{'' if place in images else ', not shown'}]")
         else:
             texts.append(msgspec.json.encode(block).decode())
     if not texts and result.structuredContent is not None:

@@ -107,7 +107,7 @@ class Turns:
         room = window - fixed - min(RESERVE, window // 8) - self._answer_room(running)
         first = first_to_keep(turns, conversation.stored.first, max(room, 0))
         running.keep_from(first)
-        return history(turn for turn in turns if turn.stored.index >= first)
+        return history((turn for turn in turns if turn.stored.index >= first), vision="vision" in info.capabilities)
 
     def _answer_room(self, running: _Running) -> int:
         """Tokens of an answer: as the settings say, and no more than half of the window."""
@@ -147,9 +147,10 @@ class Turns:
             turn.conversation.principal, use, states, lambda decision: turn.add(Piece("approval", name=decision))
         )
         await self._states.take(turn, states)
-        running.check_room(len(outcome.text))
+        images = outcome.images if "vision" in turn.model.info.capabilities else ()
+        running.check_room(len(outcome.text) + sum(len(image.data or "") for image in images))
         turn.add(Piece("result", outcome.text, use.name, outcome.failed))
-        return ToolResult(use.id, outcome.text, outcome.failed)
+        return ToolResult(use.id, outcome.text, outcome.failed, images)
 
     async def _finish(self, running: _Running, fault: Fault | None) -> Conversation:
         """Store the turn, and give it its last piece."""

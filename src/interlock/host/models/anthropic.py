@@ -169,7 +169,10 @@ def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, ToolUse):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments_of(part.arguments) or {}}
     if isinstance(part, ToolResult):
-        return {"type": "tool_result", "tool_use_id": part.id, "content": part.text, "is_error": part.failed}
+        content: str | list[dict[str, Any]] = part.text
+        if part.images:
+            content = [*([{"type": "text", "text": part.text}] if part.text else []), *map(_part, part.images)]
+        return {"type": "tool_result", "tool_use_id": part.id, "content": content, "is_error": part.failed}
     if isinstance(part, Image):
         source: dict[str, Any] = {"type": "url", "url": part.uri}
         if part.uri is None:

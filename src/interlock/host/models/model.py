@@ -15,6 +15,8 @@ from interlock.protocols.mcpl.inference import FinishReason, ModelInfo, Usage
 
 BYTES_PER_TOKEN: Final = 4
 """For estimates, where an endpoint does not count."""
+IMAGE_CHARS: Final = 1_600 * BYTES_PER_TOKEN
+"""An image costs by its pixels, about 1,600 tokens at most."""
 MOST_CALLS: Final = 64
 """Tool calls in one answer."""
 MOST_ARGUMENT_BYTES: Final = 1024 * 1024
@@ -43,6 +45,8 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result
     id: str
     text: str
     failed: bool = False
+    images: tuple[Image, ...] = ()
+    """Images of the result, for a model that sees."""
 
 
 Part: TypeAlias = Text | Image | Audio | Resource | ResourceLink | ToolUse | ToolResult
@@ -127,10 +131,14 @@ def size_of(prompt: Prompt) -> int:
 
 
 def _size(part: Part) -> int:
-    if isinstance(part, Text | ToolResult):
+    if isinstance(part, ToolResult):
+        return len(part.text) + sum(_size(image) for image in part.images)
+    if isinstance(part, Text):
         return len(part.text)
     if isinstance(part, ToolUse):
         return len(part.name) + len(part.arguments)
+    if isinstance(part, Image) and part.data is not None:
+        return min(len(part.data), IMAGE_CHARS)
     if isinstance(part, Image | Audio):
         return len(part.data or part.uri or "")
     return len(msgspec.json.encode(part))

@@ -159,6 +159,12 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
             yield {"role": "tool", "tool_call_id": part.id, "content": part.text}
     calls = [part for part in message.parts if isinstance(part, ToolUse)]
     parts = [part for part in message.parts if not isinstance(part, ToolUse | ToolResult)]
+    # Results are text in this API, so their images follow as a message of the user.
+    shown = [(part.id, part.images) for part in message.parts if isinstance(part, ToolResult) and part.images]
+    seen: list[Text | Image] = []
+    for id_, images in shown:
+        seen += [Text(f"[Images of the result of {id_}]"), *images]
+    parts = [*seen, *parts]
     if not parts and not calls:
         return
     said: dict[str, Any] = {"role": message.role}
