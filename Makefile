@@ -82,10 +82,13 @@ soak: venv
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
 # Faults of servers, clients, configurations and the store, small counts: what must hold after each is checked. See
-# bench/faults.py and bench/store_faults.py.
+# bench/faults.py, bench/store_faults.py and bench/flapping.py. The large counts: make faults CYCLES=1000 SERVERS=1000
+CYCLES ?= 10
+SERVERS ?= 100
 faults: venv
-	$(BIN)/python bench/faults.py
+	$(BIN)/python bench/faults.py --cycles $(CYCLES)
 	$(BIN)/python bench/store_faults.py
+	$(BIN)/python bench/flapping.py --good $$(($(SERVERS) * 9 / 10)) --flapping $$(($(SERVERS) / 10)) --seconds 5 --strict
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
