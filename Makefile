@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean
+.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean peers
 
 up: venv
 	$(BIN)/interlock up
@@ -61,6 +61,10 @@ conformance: venv
 agents: venv
 	$(BIN)/python tests/agents/run.py --write
 
+# Public servers and clients from npm and PyPI, through the hub. Installs them into .peers/, and writes docs/peers.md.
+peers: venv
+	PYTHONPATH=tests $(BIN)/python -m peers.public_peers
+
 # Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
@@ -78,10 +82,13 @@ soak: venv
 	$(BIN)/pytest -n $(WORKERS) -m hypothesis --hypothesis-profile=campaign
 
 # Faults of servers, clients, configurations and the store, small counts: what must hold after each is checked. See
-# bench/faults.py and bench/store_faults.py.
+# bench/faults.py, bench/store_faults.py and bench/flapping.py. The large counts: make faults CYCLES=1000 SERVERS=1000
+CYCLES ?= 10
+SERVERS ?= 100
 faults: venv
-	$(BIN)/python bench/faults.py
+	$(BIN)/python bench/faults.py --cycles $(CYCLES)
 	$(BIN)/python bench/store_faults.py
+	$(BIN)/python bench/flapping.py --good $$(($(SERVERS) * 9 / 10)) --flapping $$(($(SERVERS) / 10)) --seconds 5 --strict
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
@@ -93,4 +100,4 @@ lock: venv
 	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv .node .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf .venv .node .peers .mypy_cache .ruff_cache .pytest_cache dist build

@@ -145,6 +145,11 @@ class Scene:
         return len(self.descendants()), descriptors, memory_mb([self.hub.pid])
 
 
+def shown(footprint: tuple[int, int, float]) -> str:
+    processes, descriptors, memory = footprint
+    return f"{processes} processes, {descriptors} descriptors, {memory:.0f} MB"
+
+
 def head(port: int, name: str, length: int) -> bytes:
     return (
         b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -319,7 +324,7 @@ async def campaign(options: argparse.Namespace, folder: Path) -> bool:
         await scene.connected("good", "bad")
         quiet = [await scene.echo(f"quiet {number}") for number in range(200)]
         quiet_p99 = statistics.quantiles(quiet, n=100)[98]
-        print(f"quiet: p99 {quiet_p99:.1f} ms", flush=True)
+        print(f"quiet: p99 {quiet_p99:.1f} ms; {shown(scene.footprint())}", flush=True)
         for name, fault in FAULTS.items():
             if options.only and name not in options.only:
                 continue
@@ -341,10 +346,7 @@ async def campaign(options: argparse.Namespace, folder: Path) -> bool:
                 print(f"{name}: BROKEN {broken}", flush=True)
                 continue
             beside = f", neighbours' p99 {p99:.1f} ms" if p99 else ""
-            processes, descriptors, memory = scene.footprint()
-            print(
-                f"{name}: holds; {processes} processes, {descriptors} descriptors, {memory:.0f} MB{beside}", flush=True
-            )
+            print(f"{name}: holds; {shown(scene.footprint())}{beside}", flush=True)
     finally:
         scene.hub.end()
     return good

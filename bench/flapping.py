@@ -1,10 +1,10 @@
 """Servers that exit as soon as they run: how much longer calls to the other servers take meanwhile.
 
-    python bench/flapping.py [--flapping 200] [--good 20] [--seconds 10] [--kind silent] [--backoff-ms 1000]
+    python bench/flapping.py [--flapping 200] [--good 20] [--seconds 10] [--kind silent] [--backoff-ms 1000] [--strict]
 
 A real hub. Calls go to good servers in turn at an even pace: first while nothing else happens, then while the flapping
 servers are added and restart again and again, then quietly once more. The script prints the p50 and p99 of each phase,
-the ratio of the p99s, and how many processes the hub started.
+the ratio of the p99s, and how many processes the hub started. With `--strict` it ends with 1 if a p99 doubled.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from confidentiality import META, SOURCE, UPSTREAM
 from interlock.cli.control.hub_link import HubLink
@@ -136,7 +137,7 @@ def ask(home: Path, method: str) -> object:
         return link.ask(method)
 
 
-async def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     home, config, starts = folder / "h", folder / "interlock.toml", folder / "starts"
     (folder / "upstream.py").write_text(UPSTREAM)
     (folder / "connecting.py").write_text(CONNECTING + UPSTREAM)
@@ -198,11 +199,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--kind", choices=sorted(KINDS), default="silent")
     parser.add_argument("--backoff-ms", type=int, default=1000)
+    parser.add_argument("--strict", action="store_true", help="the p99 must stay under twice its quiet value")
     parser.add_argument("--log", action="store_true", help="print what the hub wrote")
     parser.add_argument("--run", nargs="+", default=["-m", "interlock.cli"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ilf") as folder:
-        print(json.dumps(asyncio.run(measure(options, Path(folder))), indent=1))
+        found = asyncio.run(measure(options, Path(folder)))
+    print(json.dumps(found, indent=1))
+    if options.strict and not all(found[name] < 2 for name in ("p99_ratio_starting", "p99_ratio_restarting")):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,19 @@ def _once(function: Callable[[], object]) -> float:
     return _TURNS * spent / max(before, _seconds(_empty_loop))
 
 
+def is_little_work(function: Callable[[], object], most: float, unit: float) -> bool:
+    """Whether a function is surely at most this much work: a cheap look, by the machine's speed as measured before.
+
+    False says nothing: `work_of` measures more carefully. Half of the bound is left for a machine that became faster.
+    """
+    return _TURNS * _seconds(function) / unit <= most / 2
+
+
+def speed() -> float:
+    """The seconds of an empty loop, the least of a few."""
+    return min(_seconds(_empty_loop) for _ in range(5))
+
+
 def _empty_loop() -> None:
     for _ in range(_TURNS):
         pass

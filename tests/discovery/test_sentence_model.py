@@ -133,7 +133,7 @@ def test_it_computes_what_the_architecture_says(tensors: dict[str, Any]) -> None
 
 def test_a_text_has_the_same_vector_alone_and_among_others(tensors: dict[str, Any]) -> None:
     model = SentenceModel(tensors, PIECES)
-    texts = ["a file", "reading files.", "", "a cafe", "files a " * 300]
+    texts = ["a file", "reading files.", "", "a cafe", "files a " * 12]
     for text, among in zip(texts, model(texts), strict=True):
         alone = model([text])[0]
         assert among is not None

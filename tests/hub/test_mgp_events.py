@@ -110,17 +110,20 @@ async def test_filters_hold_and_an_unknown_one_is_refused(hub: RunningHub) -> No
     async with opened(client, "GET", b"", {}) as stream:
         severe = await subscribe(client, "model.*", "tool.*", min_severity="error")
         narrow = await subscribe(client, "tool.*", server_id=["plain"], tool_name="echo")
-        for level in ("info", "error", "critical"):
-            await call(client, "mind__emit", channel="model.token_usage", data={"severity": level})
+        for said in ({"severity": "info"}, {"severity": "error"}, {"level": "critical"}, {"tokens_used": 1500}):
+            await call(client, "mind__emit", channel="model.token_usage", data=said)
         await call(client, "mind__echo")
         await call(client, "plain__emit", channel="model.token_usage")
         await call(client, "plain__echo")
         await until(lambda: any(params["subscription_id"] == narrow["subscription_id"] for params in events(stream)))
-        heard = [(params["subscription_id"], params["severity"], params["channel"]) for params in events(stream)]
+        heard = [
+            (params["subscription_id"], params.get("severity", "none"), params["channel"]) for params in events(stream)
+        ]
         assert sorted(heard) == sorted(
             [
                 (severe["subscription_id"], "error", "model.token_usage"),
                 (severe["subscription_id"], "critical", "model.token_usage"),
+                (severe["subscription_id"], "none", "model.token_usage"),
                 (narrow["subscription_id"], "info", "tool.completed"),
             ]
         )

@@ -343,3 +343,23 @@ async def test_a_damaged_file_of_kept_sessions_has_none(tmp_path: Path, damage: 
         client = RawClient(hub.url + "/mcp", await hub.new_key("ci"))
         client.session = "n1.w0.x"
         assert (await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 404
+
+
+async def test_sessions_that_could_not_be_kept_are_written_when_the_disk_has_room_again(tmp_path: Path) -> None:
+    file = tmp_path / "home" / "sessions.kept"
+    async with running_hub(tmp_path, {}) as hub:
+        resumable, key = hub.hub_app.hub.clients.resumable, await hub.new_key("ci")
+        file.unlink()
+        file.mkdir()
+        clients = [RawClient(hub.url + "/mcp", key) for _ in range(3)]
+        for client in clients:
+            await client.initialize()
+            await resumable.written()
+        told = [line.text for line in hub.hub_app.logs.tail("hub", 50) if "could not be kept" in line.text]
+        assert len(told) == 1
+        file.rmdir()
+        await resumable.touch()
+        assert file.read_bytes().count(b"\n") == len(clients)
+        assert (await clients[0].send("DELETE"))[0] == 204
+        await resumable.written()
+        assert file.read_bytes().count(b"\n") == len(clients) + 1

@@ -18,7 +18,7 @@ from interlock.judge.shell import ShellRules, judge_shell
 from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.quoting import expand_braces
 from interlock.judge.sql import judge_readonly_sql
-from processor_work import work_of
+from processor_work import is_little_work, speed, work_of
 
 JUDGES: list[Callable[[str], tuple[Finding, ...]]] = [
     judge_shell,
@@ -54,7 +54,9 @@ texts = st.one_of(
     st.lists(st.sampled_from(CODE_PIECES), max_size=14).map(" ".join),
     st.lists(st.sampled_from(SQL_PIECES), max_size=14).map(" ".join),
 )
-relaxed = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+MOST_WORK = 14_000_000
+SPEED = speed()
+relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("judge", JUDGES)
@@ -143,10 +145,16 @@ def test_piles_of_anything_are_judged_within_the_time_bound(
     judge: Callable[[str], tuple[Finding, ...]], unit: str
 ) -> None:
     judge("warm")
+    # The bound is 100 ms of work; a neighbour on the machine is given some slack, and the judge more than one try.
     for length in (4_000, 64_000):
-        text = (unit * (length // len(unit) + 1))[:length]
-        # The bound is 100 ms of work; a neighbour on the machine is given some slack, and the judge more than one try.
-        assert any(work_of(partial(judge, text), tries=1) < 14_000_000 for _ in range(4))
+        # A sixteenth of the work for a quarter of the text is enough, unless work grows faster than the square.
+        if not is_little_work(partial(judge, pile(unit, length // 4)), MOST_WORK / 16, SPEED):
+            text = pile(unit, length)
+            assert any(work_of(partial(judge, text), tries=1) < MOST_WORK for _ in range(4))
+
+
+def pile(unit: str, length: int) -> str:
+    return (unit * (length // len(unit) + 1))[:length]
 
 
 @given(letters=st.text("abcdefr", max_size=6), other=st.text("abcdef", max_size=6))

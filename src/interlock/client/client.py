@@ -16,6 +16,7 @@ from interlock.client.cache import Cache
 from interlock.client.callbacks import Progress, TaskProgress, call_back, check_plain, report_progress
 from interlock.client.connection import Connection
 from interlock.client.dial import Target, dial_to
+from interlock.client.event_stream import subscribe
 from interlock.client.handlers import Handlers, Json
 from interlock.client.input_required import ROUNDS, answered, question_in, visited
 from interlock.client.negotiation import Pin
@@ -32,6 +33,7 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
 from interlock.protocols.mgp import callbacks, streaming
+from interlock.protocols.mgp.events import EVENT, Severity, Subscribed
 from interlock.transports.http.client import HttpLink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault
@@ -259,6 +261,10 @@ class Client:
         self._uris -= {uri}
         await self.watch()
 
+    async def subscribe_events(self, *channels: str, min_severity: Severity | None = None) -> Subscribed:
+        """Have `handlers.event` called for events of these channels or patterns (MGP). Gives those that there are."""
+        return await subscribe(self.connection, channels, min_severity, self.on_notification, self._timeout)
+
     async def set_level(self, level: str) -> None:
         """The least severe log message that is wanted. In the stateless era it travels with each request."""
         if level not in LOG_LEVELS:
@@ -275,6 +281,8 @@ class Client:
             return
         if method == streaming.CHUNK and self.handlers.chunk is not None:
             call_back(self.handlers.chunk, _object(params))
+        if method == EVENT and self.handlers.event is not None:
+            call_back(self.handlers.event, _object(params))
         if method == callbacks.REQUEST:
             self._server_requests.take_callback(self.connection, params)
         if method == CANCELLED:

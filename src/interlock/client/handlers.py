@@ -48,6 +48,8 @@ class Handlers(msgspec.Struct, frozen=True):
     callback: CallbackHandler | None = None
     """Answers a callback of a server: takes its params, gives the response. With it the client offers MGP's callbacks.
     The response to a `notification` is not sent."""
+    event: Callable[[Json], None] | None = None
+    """Takes each event of the channels that `Client.subscribe_events` named. With it the client offers MGP's events."""
 
     def capabilities(self) -> bytes:
         """The capabilities to declare."""
@@ -59,7 +61,7 @@ class Handlers(msgspec.Struct, frozen=True):
             declared["elicitation"] = {mode: {} for mode, handler in modes.items() if handler is not None}
         if self.roots is not None:
             declared["roots"] = {}
-        mgp = {streaming.EXTENSION: self.chunk, callbacks.EXTENSION: self.callback}
+        mgp = {streaming.EXTENSION: self.chunk, callbacks.EXTENSION: self.callback or self.event}
         if extensions := [extension for extension, handler in mgp.items() if handler is not None]:
             declared |= question(extensions)
         return msgspec.json.encode(declared)
@@ -68,7 +70,7 @@ class Handlers(msgspec.Struct, frozen=True):
     def accepts(self) -> frozenset[str]:
         """The notifications about a call that the client takes."""
         accepts = frozenset[str]() if self.chunk is None else streaming.NOTIFICATIONS
-        return accepts if self.callback is None else accepts | {callbacks.REQUEST}
+        return accepts if self.callback is None and self.event is None else accepts | {callbacks.REQUEST}
 
     async def answer(self, method: str, params: bytes) -> bytes:
         """The result for a request of the server. Raises a `Fault` to refuse it."""

@@ -50,9 +50,10 @@ class ServerRequests:
             id_ = str(asked["callback_id"])
         except (msgspec.DecodeError, KeyError):
             return
-        if id_ in self._open or len(self._open) >= AT_ONCE or self._handlers.callback is None:
+        if id_ in self._open or len(self._open) >= AT_ONCE:
             return
-        task = asyncio.get_running_loop().create_task(self._respond(connection, asked, id_, self._handlers.callback))
+        answer = self._handlers.callback or _nobody
+        task = asyncio.get_running_loop().create_task(self._respond(connection, asked, id_, answer))
         self._open[id_] = task
         task.add_done_callback(lambda _: self._open.pop(id_, None))
 
@@ -92,3 +93,8 @@ class ServerRequests:
             connection.refuse(request.id, failed.render(ErrorDialect.OLD_MCP))
         else:
             connection.answer(request.id, result)
+
+
+async def _nobody(asked: Json) -> object:
+    """The response where nobody can answer."""
+    return None

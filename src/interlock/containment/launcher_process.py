@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -44,21 +44,32 @@ _PLAN: Final = msgspec.json.Decoder(Plan)
 _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
+class Kind(NamedTuple):
+    """What a waiting process must know of its server beforehand."""
+
+    backend: str
+    network: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> Kind:
+        return cls(plan.backend, bool(plan.hosts))
+
+
 class Spare:
     """A forked process that waits for its server: in a session and control groups of its own, with all else closed.
 
-    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for. So does warming
-    up, unless a server waits already.
+    Joining a control group takes the kernel up to 20 ms, so it happens before a server is asked for. So does the rest
+    that needs no plan, if the kind of the server is known.
     """
 
-    def __init__(self, name: str, *, warm: bool) -> None:
+    def __init__(self, name: str, kind: Kind | None) -> None:
         parents = cgroups.parents()
         self.groups = cgroups.make(parents, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         launcher = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _child(theirs, self.groups, launcher, warm)
+            _child(theirs, self.groups, launcher, kind)
         theirs.close()
         self._socket = ours
 
@@ -96,7 +107,9 @@ class Launcher:
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)
-        self._spare: Spare | None = self._new_spare(warm=True)
+        self._spares: dict[Kind, Spare] = {}
+        """One for each kind of server that was asked for."""
+        self._wanted: set[Kind] = {Kind("sandlock" if "sandlock" in sys.modules else "bubblewrap", False)}
         self._spare_at = 0.0
         """When the next spare process is made."""
 
@@ -112,12 +125,11 @@ class Launcher:
                 if self._hub in ready and not self._receive():
                     return
                 self._end_overdue()
-                if self._spare is None and time.monotonic() >= self._spare_at:
-                    self._spare = self._new_spare(warm=True)
+                self._make_spare()
         finally:
-            if self._spare is not None:
-                self._spare.discard()
-                self._leftover_groups += self._spare.groups
+            for spare in self._spares.values():
+                spare.discard()
+                self._leftover_groups += spare.groups
             for pid, running in self._running.items():
                 _kill(pid, signal.SIGKILL)
                 self._leftover_groups += running.groups
@@ -145,16 +157,24 @@ class Launcher:
 
     def _start(self, packet: bytes, pipes: list[int]) -> int:
         plan = _PLAN.decode(packet)
-        spare = self._spare or self._new_spare(warm=False)
-        self._spare, self._spare_at = None, time.monotonic() + QUIET_S
+        kind = Kind.of(plan)
+        spare = self._spares.pop(kind, None) or self._new_spare(None)
+        self._wanted.add(kind)
+        self._spare_at = time.monotonic() + QUIET_S
         cgroups.bound(spare.groups, plan.memory_bytes, plan.processes)
         spare.hand_over(packet, pipes)
         self._running[spare.pid] = Running(spare.groups, time.monotonic() + plan.time_s)
         return spare.pid
 
-    def _new_spare(self, *, warm: bool) -> Spare:
+    def _make_spare(self) -> None:
+        missing = self._wanted - self._spares.keys()
+        if missing and time.monotonic() >= self._spare_at:
+            kind = missing.pop()
+            self._spares[kind] = self._new_spare(kind)
+
+    def _new_spare(self, kind: Kind | None) -> Spare:
         self._number += 1
-        return Spare(f"interlock-{os.getpid()}-{self._number}", warm=warm and "sandlock" in sys.modules)
+        return Spare(f"interlock-{os.getpid()}-{self._number}", kind)
 
     def _reap(self) -> None:
         while True:
@@ -164,9 +184,9 @@ class Launcher:
                 return
             if pid == 0:
                 break
-            if self._spare is not None and pid == self._spare.pid:  # somebody killed it
-                self._leftover_groups += self._spare.groups
-                self._spare = None
+            for kind in [kind for kind, spare in self._spares.items() if spare.pid == pid]:  # somebody killed it
+                self._leftover_groups += self._spares.pop(kind).groups
+                self._spare_at = time.monotonic() + PATIENCE_S
             running = self._running.pop(pid, None)
             if running is not None:
                 sandlock_backend.forget(pid)
@@ -178,7 +198,7 @@ class Launcher:
 
     @property
     def _kept(self) -> set[int]:
-        return {*self._running, *(() if self._spare is None else (self._spare.pid,))}
+        return {*self._running, *(spare.pid for spare in self._spares.values())}
 
     def _clear(self, kept: set[int]) -> None:
         """End what servers left behind, and remove their groups."""
@@ -198,7 +218,7 @@ class Launcher:
 
     def _until_next_end(self) -> float | None:
         ends = [running.ends_at for running in self._running.values()]
-        if self._spare is None:
+        if self._wanted - self._spares.keys():
             ends.append(self._spare_at)
         return None if not ends else min(max(min(ends) - time.monotonic(), 0.0), 3600.0)
 
@@ -215,7 +235,7 @@ class Launcher:
             self._control.send(msgspec.json.encode(message))
 
 
-def _child(launcher: socket.socket, groups: list[Path], parent: int, warm: bool) -> None:
+def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind | None) -> None:
     """Wait for a plan, then turn into the contained server or into its supervisor. Never returns."""
     code = FAILED
     try:
@@ -231,8 +251,8 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, warm: bool)
         kept = launcher.fileno()
         os.closerange(3, kept)
         os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        if warm:
-            sandlock_backend.warm_up()
+        if kind is not None and kind.backend == "sandlock":
+            sandlock_backend.warm_up(kind.network)
         packet, pipes, _, _ = socket.recv_fds(launcher, PACKET, 3)
         if not packet:
             os._exit(0)

@@ -33,10 +33,25 @@ _REFUSED: Final = (
 """Refused to the server, not to its supervisor. Memory of a memfd belongs to no mapping that the supervisor counts."""
 
 
-def warm_up() -> None:
-    """Run a program that ends at once. The first one of a process takes twice as long as the next."""
+_prepared: bool | None = None
+"""The network that this process was prepared for; None before that."""
+
+
+def prepare(network: bool) -> None:
+    """Give up all rights that no server needs. Everything that this process starts inherits that. Raises OSError."""
+    global _prepared
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise OSError("a second thread would keep its rights")
+    capabilities.drop_all()
+    seccomp.install(filter_below(network))
+    _prepared = network
+
+
+def warm_up(network: bool) -> None:
+    """Prepare, and run a program that ends at once: the first one of a process takes twice as long as the next."""
     from sandlock.exceptions import SandlockError
 
+    prepare(network)
     read = tuple(filter(os.path.exists, SYSTEM))
     plan = Plan("sandlock", ("/bin/true",), {}, "/", read, (), "/", (), 64 << 20, 1, 1, OPEN_FILES, 1.0)
     with contextlib.suppress(SandlockError, RuntimeError, OSError):
@@ -52,10 +67,11 @@ def become(plan: Plan, processors: list[int]) -> int:
         signal.signal(one, lambda *_: None)
     os.environ.clear()
     os.environ.update(plan.env)
-    if len(os.listdir("/proc/self/task")) != 1:
-        raise OSError("a second thread would keep its capabilities")
-    capabilities.drop_all()
-    seccomp.install(filter_below(bool(plan.hosts)))
+    network = bool(plan.hosts)
+    if _prepared is None:
+        prepare(network)
+    elif _prepared != network:
+        raise OSError("the process was prepared for another server")
     process = _popen(plan, processors)
     server = process.pid
     # The supervisor must not keep the pipes open that the hub reads to the end.

@@ -24,6 +24,7 @@ from interlock.server.definitions.resources import Resource, cache_hints
 from interlock.server.definitions.tools import Tool
 from interlock.server.handlers.callbacks import CallbackHandler
 from interlock.server.handlers.calls import Calls, unexpected
+from interlock.server.handlers.events import EventChannel, ServerEvents
 from interlock.server.handlers.lists import Lists
 from interlock.server.handlers.task_handler import TaskHandler
 from interlock.server.handlers.tasks import TaskLimits
@@ -113,15 +114,15 @@ class Server(LiveMethods):
         self.permissions = ServerPermissions(permissions, self._framing)
         """The permissions that it needs (MGP), and what clients decided about them."""
         cache = cache_hints(ttl_ms, scope)
-        lists = Lists(
-            self._offers, self._framing, self._tasks, self._live, instructions, cache, self.permissions.needed
-        )
+        self._events = ServerEvents(name, self._framing)
+        needed = self.permissions.needed
+        lists = Lists(self._offers, self._framing, self._tasks, self._live, instructions, cache, needed, self._events)
         self._health = ServerHealth(name, self._offers, self._calls, self._framing)
         self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
         self._shutdown = Shutdown(name, self._calls, self._framing, self.sessions)
         self.callbacks = CallbackHandler(self._framing)
         """The callbacks of calls that wait for an answer."""
-        parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions)
+        parts = (self._health, self._shutdown, self._calls.open, self.callbacks, self.permissions, self._events)
         agreed = if_agreed({name: each for part in parts for name, each in part.handlers().items()})
         self._extension_handlers = agreed | self._live.handlers()
 
@@ -169,6 +170,10 @@ class Server(LiveMethods):
         A failed check makes the server `degraded`, a failed `critical` one `unhealthy` (MGP, Health Check Protocol).
         """
         return _decorate("health_check", function, lambda given: self._health.add(given, name, critical))
+
+    def event_channel(self, name: str) -> EventChannel:
+        """A channel for events, such as `system.disk`. Clients subscribe to it, and its `send` reaches them (MGP)."""
+        return self._events.channel(name)
 
     def add_tool(self, tool: Tool) -> None:
         """Offer a tool. Raises DefinitionError if its name is taken."""
@@ -319,6 +324,7 @@ class Server(LiveMethods):
     def _on_session_ended(self, session: Session, event: SessionEvent) -> None:
         self._offers.listeners.leave(session)
         self._live.leave(session)
+        self._events.leave(session)
 
     def check_rate(self, caller: Caller) -> None:
         """There are no rates here."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 import msgspec
 
+from interlock.client.connection import Connection
+from interlock.client.event_stream import EventStream
 from interlock.config.settings import Rate
 from interlock.events import Bus
 from interlock.events.types import ServerEmitted, now_us
 from interlock.hub.rate_meter import Meter
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.events import (
+    EVENT,
     SUBSCRIBE,
     UNSUBSCRIBE,
     ServerEvent,
@@ -32,6 +35,9 @@ from interlock.wire.errors import Fault
 
 ANSWER_S: Final = 2.0
 """How long a server may take to answer a subscription. A client's own request waits for it."""
+REOPEN_S: Final = 1.0
+MAX_REOPEN_S: Final = 60.0
+"""The pauses after which a lost or late subscription is tried again: from twice the first to the second."""
 MAX_EVENT_BYTES: Final = 16 * 1024
 RATE: Final = Rate(per_minute=6_000, per_hour=100_000)
 """Of one server."""
@@ -49,6 +55,10 @@ class Feed:
         """The channels that the server subscribed us to."""
         self.patterns: list[Pattern] = []
         """The same, to match with."""
+        self.stream: EventStream | None = None
+        """The stream of a server of the stateless era."""
+        self.failures = 0
+        """How often in a row it could not be had."""
         self.lock = asyncio.Lock()
         self.meter = Meter("server", RATE)
 
@@ -85,9 +95,12 @@ class EventFeeds:
         for server in self.servers():
             feed = self._feeds.get(server)
             if wanted != (frozenset() if feed is None else feed.wanted):
-                task = asyncio.ensure_future(self._renew(server, wanted))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._begin(self._renew(server, wanted))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def on_event(self, server: str, params: bytes) -> None:
         """Publish an event of a server that we subscribed to, or drop it."""
@@ -127,30 +140,70 @@ class EventFeeds:
             if feed.wanted == feed.asked or self._feeds.get(server) is not feed:
                 return
             wanted, before = feed.wanted, feed.id
+            stream, feed.stream = feed.stream, None
             try:
                 await self._subscribe(server, feed, wanted)
-                if before and before != feed.id:
+                if stream is not None:
+                    stream.close()
+                elif before and before != feed.id:
                     await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
             except Fault as fault:
                 self._log(server, f"could not subscribe to its events: {fault.message}")
+                if fault.kind.retryable:
+                    self._begin(self._reopen(server, feed))
+            else:
+                feed.failures = 0
 
     async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
         if not wanted:
             feed.asked, feed.id, feed.channels, feed.patterns = wanted, "", frozenset(), []
             return
-        result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
-        try:
-            answer = msgspec.json.decode(result, type=Subscribed)
-        except msgspec.DecodeError as cause:
-            raise Fault("UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read: {cause}") from None
+        answer = await self._streamed(server, feed, wanted) or await self._asked(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
         feed.channels = wanted.intersection(answer.subscribed)
         feed.patterns = [offered_pattern(channel) for channel in feed.channels]
         feed.asked, feed.id = wanted, answer.subscription_id
 
+    async def _streamed(self, server: str, feed: Feed, wanted: frozenset[str]) -> Subscribed | None:
+        """Subscribe on a stream, as the stateless era has it. None where the server has no events on streams."""
+        connection = self._connection(server)
+        if not connection.modern:
+            return None
+
+        def notified(method: str, params: bytes) -> None:
+            if method == EVENT and feed.stream is stream:
+                self.on_event(server, params)
+
+        def ended() -> None:
+            if feed.stream is stream and self._feeds.get(server) is feed:
+                feed.stream, feed.id, feed.asked = None, "", frozenset()
+                self._begin(self._reopen(server, feed))
+
+        stream = feed.stream = EventStream(connection, notified, ended)
+        opened = await stream.open({"channels": sorted(wanted)}, ANSWER_S)
+        if opened is None:
+            feed.stream = None
+        return opened
+
+    async def _reopen(self, server: str, feed: Feed) -> None:
+        feed.failures += 1
+        await asyncio.sleep(min(REOPEN_S * 2 ** min(feed.failures, 6), MAX_REOPEN_S))
+        if self._feeds.get(server) is feed and self._speaks(server):
+            await self._renew(server, feed.wanted)
+
+    async def _asked(self, server: str, wanted: frozenset[str]) -> Subscribed:
+        result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})
+        try:
+            return msgspec.json.decode(result, type=Subscribed)
+        except msgspec.DecodeError as cause:
+            raise Fault("UPSTREAM_ERROR", f"its answer to {SUBSCRIBE} cannot be read: {cause}") from None
+
     async def _request(self, server: str, method: str, params: dict[str, object]) -> bytes:
+        return await self._connection(server).request(method, params, timeout=ANSWER_S)
+
+    def _connection(self, server: str) -> Connection:
         upstream = self._upstreams.get(server)
         shared = None if upstream is None else upstream.pool.shared
         if shared is None:
             raise Fault("SERVER_NOT_READY", f"{server} is not connected")
-        return await shared.connection.request(method, params, timeout=ANSWER_S)
+        return shared.connection

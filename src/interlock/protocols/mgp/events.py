@@ -94,19 +94,20 @@ class _Severe(msgspec.Struct):
 
 
 def rank(severity: str) -> int:
-    """The rank of a severity; a word that is not known counts as `info`."""
-    return LOG_LEVELS.index(severity) if severity in LOG_LEVELS else LOG_LEVELS.index("info")
+    """The rank of a severity. An event that came without one passes every filter: only its sender knows how grave it
+    is, and MGP's own example of a filter has such an event (MGP, Server Push Notifications)."""
+    return LOG_LEVELS.index(severity) if severity in LOG_LEVELS else len(LOG_LEVELS)
 
 
 def severity_of(event: ServerEvent) -> str:
-    """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise `info`."""
+    """The severity of a server's event: its `severity`, that of its data, or the `level` there; otherwise none."""
     if event.severity in LOG_LEVELS:
         return event.severity
     try:
         said = msgspec.json.decode(event.data, type=_Severe)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "info"
-    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "info")
+        return ""
+    return next((word for word in (said.severity, said.level) if word in LOG_LEVELS), "")
 
 
 def channel_pattern(text: str) -> Pattern:

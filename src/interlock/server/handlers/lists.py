@@ -12,8 +12,10 @@ from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
 from interlock.protocols.mcpl.negotiation import with_live
 from interlock.protocols.mgp.agreement import with_answer
+from interlock.protocols.mgp.events import SubscribeParams
 from interlock.server.definitions.offers import Offers
 from interlock.server.definitions.pages import Pages
+from interlock.server.handlers.events import ServerEvents
 from interlock.server.handlers.task_handler import TaskHandler
 from interlock.server.live.live import Live
 from interlock.server.requests import params
@@ -36,6 +38,7 @@ class Lists:
         instructions: str | None,
         cache: bytes,
         permissions: tuple[str, ...],
+        events: ServerEvents,
     ) -> None:
         self._live = live
         self._offers = offers
@@ -44,6 +47,7 @@ class Lists:
         self._instructions = instructions
         self._cache = cache
         self._permissions = permissions
+        self._events = events
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """The handler of each method."""
@@ -83,10 +87,21 @@ class Lists:
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
             taskIds=self._tasks.owned_ids(exchange, wanted.taskIds),
             live=self._live.grant(exchange, wanted.live),
+            mgp=self._events_on(exchange, wanted.mgp),
         )
         offers.listeners.listen(exchange, granted)
         if granted.live is not None:
             self._live.on_stream(exchange)
+
+    def _events_on(self, exchange: Exchange, wanted: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+        """Subscribe a stream to events, and the answer for its acknowledgement (MGP, Event Subscription)."""
+        if "events" not in wanted:
+            return {}
+        try:
+            asked = msgspec.json.decode(wanted["events"], type=SubscribeParams)
+        except msgspec.DecodeError as cause:
+            raise Fault("INVALID_PARAMS", f"events: {cause}") from None
+        return {"events": msgspec.Raw(msgspec.json.encode(self._events.listen(exchange, asked)))}
 
     def _subscribe(self, exchange: Exchange) -> None:
         uri = params.read(exchange, params.READ_RESOURCE).uri

@@ -13,6 +13,7 @@ import msgspec
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.protocols.mcpl.live import DELIVERY, FILTER, LiveFilter
+from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.server.requests.content import Members
 from interlock.server.requests.session import Exchange, Session
 from interlock.wire.errors import Fault
@@ -31,6 +32,7 @@ class Wanted(msgspec.Struct, omit_defaults=True):
     resourceSubscriptions: list[str] = []
     taskIds: list[str] = []
     live: LiveFilter | None = msgspec.field(default=None, name=FILTER)
+    mgp: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name=EXTENSION_KEY)
 
 
 class _Stream(msgspec.Struct, eq=False):
