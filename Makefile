@@ -5,7 +5,7 @@ SOURCES := src tests bench examples
 # The tests start hundreds of processes. Without compiled files each of them compiles the whole hub first.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean
+.PHONY: up venv test check types unit browser conformance agents bench soak faults format lock clean peers
 
 up: venv
 	$(BIN)/interlock up
@@ -61,6 +61,10 @@ conformance: venv
 agents: venv
 	$(BIN)/python tests/agents/run.py --write
 
+# Public servers and clients from npm and PyPI, through the hub. Installs them into .peers/, and writes docs/peers.md.
+peers: venv
+	PYTHONPATH=tests $(BIN)/python -m peers.public_peers
+
 # Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
@@ -96,4 +100,4 @@ lock: venv
 	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv .node .mypy_cache .ruff_cache .pytest_cache dist build
+	rm -rf .venv .node .peers .mypy_cache .ruff_cache .pytest_cache dist build

@@ -67,7 +67,7 @@ WAYS = (
 
 
 class Counted(NamedTuple):
-    """What was counted of one call."""
+    """The counts of one call."""
 
     steps: list[Step]
 

@@ -1,4 +1,4 @@
-"""What the console costs: a request on screen, a page of a long timeline, and an open page beside many calls.
+"""The cost of the console: a request on screen, a page of a long timeline, and an open page beside many calls.
 
     python bench/console.py [--entries 100000] [--seconds 10]
 

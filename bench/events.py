@@ -1,4 +1,4 @@
-"""What events cost: publishing to 0, 1, 100 and 10,000 subscribers, and how long delivery holds the loop.
+"""The cost of events: publishing to 0, 1, 100 and 10,000 subscribers, and how long delivery holds the loop.
 
     python bench/events.py
 

@@ -1,4 +1,4 @@
-"""What is measured beside the rounds: how soon a hub serves, how long a large list takes, and what growth costs."""
+"""Measurements beside the rounds: how soon a hub serves, how long a large list takes, and the cost of growth."""
 
 from __future__ import annotations
 

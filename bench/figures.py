@@ -14,7 +14,7 @@ FLAT = 1.25
 """Cost per call counts as flat while it grows by less than this factor."""
 
 REAL = ", real clients"
-"""What the name of a target ends with that is called as real clients call."""
+"""The suffix of targets that are called as real clients call."""
 GOVERNED = "governed, batched"
 SINGLE = "Interlock, one server"
 STRICT = "governed, strict"
@@ -51,7 +51,7 @@ class Bar(msgspec.Struct):
 
 
 class Extras(msgspec.Struct):
-    """What is measured once, beside the rounds."""
+    """Figures that are measured once, beside the rounds."""
 
     up_to_first_call_s: list[float] = []
     list_first_ms: float | None = None
@@ -138,7 +138,7 @@ def _governed_faster(rows: Sequence[Row]) -> Bar:
 
 
 def _strict(rows: Sequence[Row]) -> Bar:
-    """What it costs to commit every intent before its call is sent, where many calls are under way."""
+    """The cost of committing every intent before its call is sent, with many calls under way."""
     batched, strict = _find(rows, GOVERNED, "modern", 256), _find(rows, STRICT, "modern", 256)
     ratio = None if batched is None or strict is None else strict.mid("calls_s") / batched.mid("calls_s")
     return _at_least("calls/s `strict` beside `batched` at 256", "0.5 x", ratio, 0.5)

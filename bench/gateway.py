@@ -1,7 +1,7 @@
 """Interlock beside what else carries calls: one run, one machine, the same calls for all, every answer checked.
 
-What is measured has one core, load and upstream have the other. Rounds of the targets alternate, figures are medians,
-and what counts are ratios. What is not installed is not measured, and never passed.
+The measured gateway has one core, load and upstream have the other. Rounds of the targets alternate, figures are
+medians, and ratios count. A gateway that is not installed is not measured, and never passes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ERAS: tuple[Era, ...] = ("modern", "legacy")
 
 
 class Report(msgspec.Struct):
-    """What `--json` writes."""
+    """The document that `--json` writes."""
 
     machine: dict[str, str]
     versions: dict[str, str]

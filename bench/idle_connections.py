@@ -1,4 +1,4 @@
-"""What many idle clients cost: memory, and how long a busy one waits beside them.
+"""The cost of many idle clients: memory, and how long a busy one waits beside them.
 
     python bench/idle_connections.py [--connections 10000] [--json FILE]
 

@@ -15,7 +15,7 @@ NODE = {"npm-mcp-proxy": "mcp-proxy@6.7.19", "npm-supergateway": "supergateway@4
 
 
 def install() -> None:
-    """Build what is not there. What cannot be built is said, and will not be measured."""
+    """Build what is not there. An environment that cannot be built is reported and not measured."""
     CACHE.mkdir(exist_ok=True)
     for name, package in PYTHON.items():
         _build(name, package, _build_python)
@@ -52,7 +52,7 @@ def node() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What the environments hold."""
+    """The packages of the environments."""
     return {name: package for name, package in (PYTHON | NODE).items() if (CACHE / name / ".ready").exists()}
 
 

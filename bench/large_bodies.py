@@ -1,4 +1,4 @@
-"""What large requests leave behind: each on a connection of its own, in every way a client can send one.
+"""The memory that large requests leave behind: each on a connection of its own, in every way a client can send one.
 
     python bench/large_bodies.py [--requests 10000] [--others 300] [--only NAME ...] [--json FILE]
 

@@ -28,7 +28,7 @@ class WrongAnswer(Exception):
 
 
 class Round(msgspec.Struct):
-    """What one round measured."""
+    """The figures of one round."""
 
     calls_s: float
     p50_us: float
@@ -55,7 +55,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 class Gauge:
-    """What all callers of a round share: the next number, the latencies, whether it is over."""
+    """State that all callers of a round share: the next number, the latencies, whether it is over."""
 
     def __init__(self) -> None:
         self.numbers: Iterator[int] = itertools.count(FIRST_ID)

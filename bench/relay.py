@@ -18,7 +18,7 @@ CLIENTS = 32
 
 
 class Side(asyncio.Protocol):
-    """One of the two connections. What comes before the other is there waits."""
+    """One of the two connections. Bytes that come before the other side is there wait."""
 
     def __init__(self, other: Side | None = None) -> None:
         self.other = other

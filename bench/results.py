@@ -1,4 +1,4 @@
-"""What finishing a result costs: cut to a bound, searched, made visible. One row for each size.
+"""The cost of finishing a result: cut to a bound, searched, made visible. One row for each size.
 
 `python bench/results.py [--json FILE]`: the time from a server's answer to the caller's, and the longest that the loop
 was held up meanwhile, medians of several runs.

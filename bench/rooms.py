@@ -1,4 +1,4 @@
-"""What a room costs: deliveries per second and core, and memory per idle participant, beside a plain broadcast.
+"""The cost of a room: deliveries per second and core, and memory per idle participant, beside a plain broadcast.
 
     python bench/rooms.py [--listeners 100 1000] [--idle 10000] [--reconnect 1000] [--picows] [--json FILE] [--strict]
 
@@ -60,7 +60,7 @@ BUSY_TOPICS = range(8)
 
 
 class Server:
-    """What is measured: a process that broadcasts."""
+    """The measured process, which broadcasts."""
 
     def __init__(self, name: str, folder: Path, core: int | None) -> None:
         self.name = name

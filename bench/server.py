@@ -82,7 +82,7 @@ class Round(msgspec.Struct):
 
 
 class Figures(msgspec.Struct):
-    """What one server did over one transport: each figure of the round in which it was best."""
+    """The figures of one server over one transport: each figure of the round in which it was best."""
 
     server: str
     transport: str
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def best(name: str, transport: str, concurrency: int, rounds: list[Round]) -> Figures:
-    """Whatever else the machine does only ever makes a round worse."""
+    """Other work of the machine only makes a round worse."""
     return Figures(
         name,
         transport,

@@ -85,7 +85,7 @@ def request_of(
 
 
 def answer_to(port: int, request: bytes, seconds: float = 60) -> bytes:
-    """What one request is answered, or as much of it as says what it is."""
+    """The answer to one request, or as much of it as identifies it."""
     line = socket.create_connection(("127.0.0.1", port), timeout=seconds)
     with contextlib.suppress(OSError):
         line.sendall(request)
@@ -115,7 +115,7 @@ class Site:
         return answer_to(self.port, request_of(self.port, self.key, body, b"x", path=path))
 
     def stdio(self, lines: bytes, answers: int) -> bytes:
-        """What a client over standard streams is answered, through the control socket."""
+        """The answer to a client over standard streams, through the control socket."""
         line = socket.socket(socket.AF_UNIX)
         line.settimeout(60)
         line.connect(str(self.home / "run" / "hub.sock"))

@@ -144,7 +144,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def stalled_mb(pid: int, port: int) -> float:
-    """What the hub holds for a client that asks for 64 MiB and reads nothing."""
+    """The memory that the hub holds for a client that asks for 64 MiB and reads nothing."""
     before = resident_mb(pid)
     line = Line(port)
     await line.open(limit=1024)

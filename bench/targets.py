@@ -29,7 +29,7 @@ SESSIONS = 4
 
 
 class Ground:
-    """What all targets stand on: the cores, a folder for their files, and the upstream."""
+    """The base of all targets: the cores, a folder for their files, and the upstream."""
 
     def __init__(self, folder: Path, cores: tuple[int, int] | None) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Target:
         self.problem = ""
         """Why it is not measured."""
         self.key = ""
-        """What it is called with, where it asks who calls."""
+        """The credential for a target that asks for one."""
         self._shots: list[list[Shot]] = []
 
     @property
@@ -87,7 +87,7 @@ class Target:
         raise NotImplementedError
 
     async def settle(self, foundation: Ground) -> None:
-        """Whatever must be there before the first call."""
+        """Prepare the target for the first call."""
         await self.prepare_shots()
         self.note_idle()
 

@@ -101,7 +101,7 @@ def tool_defs(row: Row) -> bool:
 
 
 _VISIBLE = frozenset({"text.lookalike", "text.stacked_marks"})
-"""What is flagged although it shows: there is nothing to take away."""
+"""Cases that are flagged although they show: there is nothing to take away."""
 
 
 def unicode_hidden(row: Row) -> bool:
@@ -219,7 +219,7 @@ _IN_HTTP = {
     "text/html with": "html",
     "one byte per": "slow",
 }
-"""What a server does that only one over HTTP can, by the words that rows have for it."""
+"""Abilities that only servers over HTTP have, by the words of the rows."""
 
 
 def http_raw(row: Row) -> bool:

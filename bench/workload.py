@@ -1,4 +1,4 @@
-"""What is asked and what must come back: the tools, their schema of seven properties, requests and expected answers.
+"""Requests and their expected answers: the tools, their schema of seven properties, requests and expected answers.
 
 Shared by the upstream and the load, so that every answer can be checked against what was asked.
 """
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     meta: bytes = b""
     """The members of `_meta`, beside what its era wants; empty for none at all."""
     capabilities: bytes = b"{}"
-    """What it declares that it can do."""
+    """The capabilities that it declares."""
     version: str = LEGACY
     """The revision that it opens a session with, in the handshake era."""
     method_first: bool = False
@@ -195,7 +195,7 @@ def call_body(name: str, era: Era) -> bytes:
 
 
 def modern_meta(capabilities: bytes = b"{}") -> bytes:
-    """What every request of the stateless era says about its sender."""
+    """The members by which every request of the stateless era describes its sender."""
     prefix = "io.modelcontextprotocol/"
     info = {"name": "bench", "version": "1"}
     meta = {"protocolVersion": MODERN, "clientInfo": info, "clientCapabilities": json.loads(capabilities)}

@@ -1,4 +1,4 @@
-"""What writing tools costs: validating the arguments of the tool registry's own example, and building many such tools.
+"""The cost of writing tools: validating the arguments of the tool registry's own example, and building many such tools.
 
 `python bench/writing.py`. CPU time, the best of a few rounds. The bars are 3 us for a validation, 1 s for 1,000 tools.
 """

@@ -100,7 +100,7 @@ def configuration(folder: Path, urls: dict[str, str]) -> Config:
 
 
 async def build_fails(hub: HubApp) -> None:
-    """What `POST /hooks/ci` does with a signed message."""
+    """The answer of `POST /hooks/ci` to a signed message."""
     body, at = json.dumps({"type": "build.failed", "build": 17}), datetime.now(UTC)
     signature = Webhook(SECRET).sign("evt_1", at, body)
     headers = {

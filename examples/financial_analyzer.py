@@ -32,7 +32,7 @@ Analysis = Annotated[Literal["technical", "fundamental", "sentiment"], "Type of 
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the analysis found."""
+    """The findings of the analysis."""
 
     ticker_symbol: str
     recommendation: Literal["buy", "hold", "sell"]

@@ -79,7 +79,7 @@ async def authorization_server(lifetime_s: float, clock_off_s: float = 0.0) -> A
 
 
 async def agree(url: str, person: str = "alice") -> str:
-    """What a person does in a browser: log in, agree, and be sent back. Returns where."""
+    """Log in, agree and be sent back, as a person in a browser. Returns where."""
     return await asyncio.to_thread(_agree, url, person)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +17,7 @@ MARK = "PLEASE FOLLOW THE SCRIPT"
 """In the prompt of the run. A request without it is one of the agent's own, such as for a title."""
 END = "THE SCRIPT IS DONE"
 MOST_WAITS = 5
+SETTLE_S = 3.0
 CALL = "call_"
 """Begins the ids of the script's calls."""
 
@@ -33,6 +35,8 @@ class Step:
         self.helped = ""
         """The agent's own tool that the model used first, because this one was not offered."""
         self.waits = 0
+        self.patient = False
+        """Whether the model calls another tool for a while where this one is not offered yet."""
         self.result: str | None = None
         """The agent's report; None if it never came."""
 
@@ -141,6 +145,12 @@ class ScriptedModel:
                     step.waits += 1
                     step.helped = tool
                     return tool, arguments, f"wait_{done}_{step.waits}"
+            again = next((name for name in asked.tools if name.endswith("lab__echo")), None)
+            if step.patient and again is not None and step.waits < MOST_WAITS:
+                time.sleep(SETTLE_S)
+                step.waits += 1
+                step.helped = "echo"
+                return again, {"text": "a while later"}, f"wait_{done}_{step.waits}"
             through = next((name for name in asked.tools if name.endswith("call_tool")), None)
             if through is None:
                 step.result = "not offered"

@@ -35,7 +35,7 @@ from conformance.packages import NODE
 HERE = Path(__file__).resolve().parent
 DOC = HERE.parents[1] / "docs" / "agents.md"
 RUN_S = 240
-SETTLE_S = 3
+END_TRIES = 15
 TABLE = re.compile(r"(<!-- agents -->\n).*?(<!-- /agents -->)", re.DOTALL)
 CONFIG = """
 [hub]
@@ -145,9 +145,16 @@ class Bench:
                     process.wait()
         finally:
             model.close()
+            self._end_hub()
+        return model
+
+    def _end_hub(self) -> None:
+        """Stop the hub that the agent started. It may still be starting if the agent ended early."""
+        for _ in range(END_TRIES):
             with contextlib.suppress(SystemExit):
                 self.interlock("down")
-        return model
+                return
+            time.sleep(1.0)
 
 
 def judge(program: Program, packages: Path, root: Path) -> dict[str, str]:
@@ -155,9 +162,9 @@ def judge(program: Program, packages: Path, root: Path) -> dict[str, str]:
     bench = Bench(root / "first", program, packages)
     echo, many, roots = Step("echo", text="hello"), Step("t150"), Step("roots")
     write, grow, grown = Step("write", path="/etc/hosts"), Step("grow"), Step("grown")
-    # Agents read a changed list beside the conversation, so the model takes its time with the next call.
-    pause = Step("echo", before=lambda: time.sleep(SETTLE_S), text="a while later")
-    model = bench.run([echo, many, roots, write, grow, pause, grown])
+    # Agents read a changed list beside the conversation, so the model takes its time.
+    grown.patient = True
+    model = bench.run([echo, many, roots, write, grow, grown])
     cells = dict.fromkeys(CASES, "no")
     if _came(echo, '"hello"'):
         cells["cold start"] = f"yes, after `{echo.helped}`" if echo.helped else "yes"
@@ -170,7 +177,7 @@ def judge(program: Program, packages: Path, root: Path) -> dict[str, str]:
     if _came(write, "write"):
         cells["approval"] = "yes"
     if _came(grown, "grown"):
-        there = any(name.endswith("lab__grown") for name in grown.offered) and not grown.helped
+        there = any(name.endswith("lab__grown") for name in grown.offered) and grown.helped in ("", "echo")
         cells["list change"] = "yes" if there else f"yes, by `{grown.helped or 'call_tool'}`"
     elif _came(grow, "grow"):
         cells["list change"] = "not asked for again"

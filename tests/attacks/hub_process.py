@@ -52,7 +52,7 @@ class HubProcess:
         return b""
 
     def small_call(self) -> bytes:
-        """What a small request is answered that comes in two pieces, as most clients send it."""
+        """The answer to a small request that comes in two pieces, as most clients send it."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}).encode()
         with self.connect() as sock:
             modern = ("mcp-protocol-version: 2026-07-28", "mcp-method: tools/list")

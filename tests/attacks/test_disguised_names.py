@@ -41,7 +41,7 @@ RESULTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 async def asked(hub: RunningHub, way: Way, method: str) -> Any:
-    """What a client gets that declared nothing."""
+    """The answer to a client that declared nothing."""
     params: dict[str, Any] = {
         "tools/call": {"name": "bad__ok", "arguments": {}},
         "prompts/get": {"name": "bad__ask"},
@@ -88,7 +88,7 @@ async def test_t39_a_disguised_result_is_told_and_recorded_like_a_plain_one(
 
 
 def assert_is_safe(way: Way, kind: str, told: Any, end: Any) -> None:
-    """What must never cross, whichever way it is spelled."""
+    """Results that must never cross, in every spelling."""
     said = json.dumps(told)
     assert '"a://b"' not in said, "an address leaves under the hub's own"
     if way.server == "modern":

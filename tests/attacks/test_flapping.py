@@ -52,7 +52,7 @@ class Scene:
 
 
 def _words(pid: str) -> bytes:
-    """What a process runs; nothing where it has ended and only was not taken note of yet."""
+    """The command line of a process; empty for one that has ended and was not waited for yet."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -176,7 +176,7 @@ async def check(port: int, tool: str, way: Callable[..., object]) -> None:
     with uncollected():
         for _ in range(3):
             await way(port, tool)  # type: ignore[misc]
-        # What is freed by reference counts goes as soon as the hub has seen the end of the connection.
+        # Reference counts free an object as soon as the hub has seen the end of the connection.
         with contextlib.suppress(TimeoutError):
             await until(lambda: not left(), within=120)
         assert left() == []

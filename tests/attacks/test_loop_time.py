@@ -1,4 +1,4 @@
-"""Whatever a peer sends, the loop does no more for it at once than hand it on. Without the guards most of these cost
+"""The loop only hands on a peer's message at once, of any size and kind. Without the guards most of these cost
 hundreds of milliseconds, and some several seconds."""
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def watching() -> Iterator[Watchdog]:
 
 
 def cost_of_a_copy(size: int) -> float:
-    """What copying so many bytes costs this thread here and now, memory of its own included."""
+    """The time that this thread needs now to copy so many bytes, with fresh memory."""
     source = b"x" * size
     costs = []
     for _ in range(9):

@@ -1,5 +1,5 @@
 """`interlock` as it runs where there are no Unix sockets, no uvloop and no signal handlers on the loop: the modules
-that ask what system this is are told Windows. What only Windows has itself is not tried."""
+that ask what system this is are told Windows. These tests do not try the parts that only Windows has."""
 
 from __future__ import annotations
 

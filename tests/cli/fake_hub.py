@@ -1,6 +1,6 @@
 """The other end of the control socket, saying just what a test wants said: hostile text, refusals, hanging up.
 
-What a real hub says is tested with a real one (`test_hub_processes`).
+`test_hub_processes` tests the answers of a real hub.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FakeHub:
         """Whether it closes a `stdio` connection at once."""
         self.lines: list[dict[str, Any]] = []
         self.gaps: list[dict[str, Any]] = []
-        """What it says to a follower that lost something, before its lines."""
+        """The message for a follower that lost events, before its lines."""
         self.answers: dict[str, Any] = {
             "interlock/hello": self._hello,
             "hub/status": {

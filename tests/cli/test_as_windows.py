@@ -28,7 +28,7 @@ def finished(user: User, *arguments: str, given: bytes = b"") -> subprocess.Comp
 
 @pytest.fixture
 def running(user: User) -> Iterator[dict[str, object]]:
-    """What the hub wrote down of itself."""
+    """The file in which the hub describes itself."""
     user.configure()
     line, env = command(user, "up", "--json")
     with subprocess.Popen(line, env=env, cwd=user.folder, stdout=subprocess.PIPE) as hub:

@@ -1,4 +1,4 @@
-"""What every command has in common: help with an example, speed, JSON, hints, exit codes."""
+"""Properties of every command: help with an example, speed, JSON, hints, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only happens on a terminal: questions and colour. The terminal is a real one (a pty)."""
+"""Commands on a terminal ask questions and use colour. The terminal is a real one (a pty)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the system does not let a command do is told like any other failure: the place, the reason, the fix."""
+"""A command reports a refusal of the system like any other failure: the place, the reason, the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .fake_hub import FakeHub
 
 
 def failed(user: User, *arguments: str) -> str:
-    """What a command that must fail with 1 says on standard error."""
+    """The standard error of a command that must fail with 1."""
     code, _, err = user.finished(*arguments)
     assert code == 1, err
     assert "Traceback" not in err

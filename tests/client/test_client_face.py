@@ -390,7 +390,7 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
             await client.call_tool("register")
 
 
-# What clients hold servers, and themselves, to.
+# Rules that clients enforce on servers and on themselves.
 
 
 @pytest.mark.parametrize("era", ERAS)

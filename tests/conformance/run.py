@@ -1,6 +1,6 @@
 """Runs the official conformance suite: its server leg against our server and hubs, its client leg against our client.
 
-Ends with 0 only if everything that a revision requires passes. What the suite runs beyond that is reported apart.
+Ends with 0 only if everything that a revision requires passes. Further checks of the suite are reported apart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUN_SECONDS: Final = 300
 SHOWN: Final = 300
 """Characters of a complaint."""
 TASKS: Final = "tasks-"
-"""What the names of the scenarios of the tasks extension begin with. They count wherever the fixture has tasks."""
+"""The prefix of the names of scenarios for the tasks extension. They count wherever the fixture has tasks."""
 EXTENSIONS: Final = frozenset(
     {
         "auth/client-credentials-jwt",
@@ -66,7 +66,7 @@ class Check(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """What one run of the suite came to: checks by scenario."""
+    """The result of one run of the suite: checks by scenario."""
 
     required: dict[str, list[Check]]
     beyond: dict[str, list[Check]] = {}
@@ -253,7 +253,7 @@ def show(legs: list[Leg], outcomes: list[Outcome]) -> None:
 
 
 def complaints(run: Outcome) -> Iterator[str]:
-    """What is not as it should be."""
+    """The checks with another result than expected."""
     for scenario, checks in run.required.items():
         for check in checks or [Check("Run", "FAILURE", "did not run")]:
             if check.status in ("FAILURE", "WARNING"):

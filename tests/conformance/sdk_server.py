@@ -425,7 +425,7 @@ async def complete(
     return Completion(values=[word for word in ("paris", "park", "party") if word.startswith(argument.value)])
 
 
-# What the SDK's server has no decorator for
+# Methods that the SDK's server has no decorator for
 
 
 async def done(ctx: ServerRequestContext[Any], params: object) -> EmptyResult:
@@ -505,7 +505,7 @@ async def filled(ctx: Context, message: str, form: type[BaseModel], told: str) -
 
 
 def written(answer: InputResponse) -> str:
-    """What a model wrote."""
+    """The text of a model."""
     return str(getattr(getattr(answer, "content", None), "text", ""))
 
 

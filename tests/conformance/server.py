@@ -319,7 +319,7 @@ def test_x_mcp_header(region: Annotated[str, "Repeated in the Mcp-Param-Region h
 # Changes
 
 there: set[str] = set()
-"""What comes and goes, where it has come."""
+"""The tool that comes and goes, once it has come."""
 
 
 def dynamic() -> str:

@@ -1,4 +1,4 @@
-"""What the suite's server leg is run against: a fixture alone, or a hub in front of one."""
+"""Subjects of the suite's server leg: a fixture alone, or a hub in front of one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def hub_before(url: str, era: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours, ended with the block. What it prints is shown if it ends before."""
+    """A process of ours, ended with the block. Its output is shown if it ends before."""
     variables = {**os.environ, "PYTHONPATH": str(SOURCE), **environment}
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, env=variables, stdout=said, stderr=subprocess.STDOUT)

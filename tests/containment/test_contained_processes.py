@@ -28,7 +28,7 @@ def run(containment: Containment, code: str, *arguments: str) -> ContainedProces
 
 
 def ended(process: ContainedProcess) -> tuple[str, str, int]:
-    """What a process wrote, and its exit code."""
+    """The output of a process, and its exit code."""
     process.stdin.close()
     with process.stdout, process.stderr:
         return process.stdout.read().decode(), process.stderr.read().decode(), process.wait()

@@ -1,4 +1,4 @@
-"""What is refused before a contained server starts, and what this kernel is reported to do."""
+"""Refusals before a contained server starts, and the report on this kernel's abilities."""
 
 from __future__ import annotations
 

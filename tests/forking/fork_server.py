@@ -89,7 +89,7 @@ class ForkServer:
             try:
                 self._become(program, streams, start)
             finally:
-                # Whatever happens, a fork is no second server.
+                # A fork never becomes a second server.
                 os._exit(1)
         for number in streams:
             os.close(number)

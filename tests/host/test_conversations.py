@@ -25,12 +25,12 @@ from interlock.config.model_settings import Model
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.config.settings import Server as Settings
 from interlock.host import Host
-from interlock.host.hooks import NoHooks, Response
+from interlock.host.hooks import Response
 from interlock.host.turn import Turn
 from interlock.hub.auth.principals import Principal
 from interlock.hub.stored_documents import CONVERSATIONS
 from interlock.protocols.mcpl.hooks import Injection
-from interlock.protocols.mcpl.injections import Sourced
+from interlock.protocols.mcpl.injections import Arrangement, Sourced
 from interlock.server import Image, Server, Text
 from interlock.web.control import ControlSocket
 from interlock.wire.errors import Fault
@@ -173,7 +173,7 @@ async def test_t141_a_call_waits_for_a_person_and_a_model_never_acts_as_one(tmp_
             await turn.answer()
 
 
-class Watching(NoHooks):
+class Watching:
     """Adds a note that changes in every turn, and hides a word of the answers."""
 
     def rewrites(self, turn: Turn) -> bool:
@@ -185,6 +185,12 @@ class Watching(NoHooks):
 
     async def after(self, turn: Turn, response: Response) -> Response:
         return msgspec.structs.replace(response, text=response.text.replace("sk-secret", "[REDACTED]"))
+
+    def placed(self, turn: Turn, arranged: Arrangement) -> None:
+        pass
+
+    def failed(self, turn: Turn) -> None:
+        pass
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])

@@ -252,6 +252,29 @@ async def test_ten_hooks_cost_little_more_than_the_slowest(tmp_path: Path) -> No
         assert time.monotonic() - began < 5, "they are asked at once, not one after the other"
 
 
+async def test_a_grant_that_ends_while_a_server_thinks_ends_its_contribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference_hooks, "BEFORE_S", 300.0)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    server = Server("s")
+    server.feature("on.recall", "Recalls", uses=["contextHooks.beforeInference"])
+
+    @server.before_inference("on.recall")
+    async def recall(turn: BeforeInference) -> list[Injection | str]:
+        asked.set()
+        await go_on.wait()
+        return ["Too late."]
+
+    async with hooked_hub(tmp_path, {"s": server}) as hub:
+        turn = await hub.host.send(await hub.host.create(), "Hello.")
+        await asked.wait()
+        await hub.operate("features.disable", server="s", features=["on.**"], agent="local")
+        go_on.set()
+        assert "Too late." not in await turn.answer()
+        assert [row[1] for row in await recorded(hub)] == ["refused"]
+
+
 async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enabled_for_it(tmp_path: Path) -> None:
     heard: list[AfterInference] = []
     asked: list[BeforeInference] = []
@@ -289,6 +312,7 @@ async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enable
         assert (before_it.user_message, after_it.user_message) == ("What do I drink?", "What do I drink?")
         assert before_it.turn_index == after_it.turn_index == 1, "the hub counts, not the client"
         assert before_it.inference_id == after_it.inference_id != "mine"
+        assert before_it.conversation_id == after_it.conversation_id != "c1", "it cannot name another's conversation"
         assert after_it.assistant_message == "Tea."
         rows: list[tuple[str, str, str]] = []
         while not any(server == "rewriting" for server, _, _ in rows):

@@ -168,7 +168,7 @@ async def test_a_server_gets_its_inference_by_the_route_of_its_feature_set(tmp_p
             assert server.asked[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
             info = (await ask(hub, "model/info", {}))["result"]
             assert decode(ModelInfo, json.dumps(info).encode()) == ModelInfo("gpt-mini", "openai", 128_000, ("vision",))
-            # What is refused costs nothing; what fails is told, recorded and counted.
+            # A refused inference costs nothing; a failed one is reported, recorded and counted.
             server.answer_with(refused(400, "no such thing"))
             for wrong, code, why in (
                 ({**SEED, "featureSet": "lost.one"}, -32603, "no model is routed"),

@@ -126,7 +126,7 @@ def asking_server(counts: Counts | None = None) -> Server:
 
     @server.tool
     async def who(ctx: Context) -> str:
-        """What the client says of itself."""
+        """The client's description of itself."""
         capabilities = ctx.capabilities
         asked = {"sampling": capabilities.sampling, "form": capabilities.elicitation_form, "roots": capabilities.roots}
         return json.dumps({"client": ctx.client.get("name"), **asked})

@@ -57,12 +57,12 @@ def busy_server() -> Server:
 
     @server.tool
     async def begun_marks() -> str:
-        """What was begun so far."""
+        """The calls that were begun so far."""
         return ",".join(begun)
 
     @server.tool
     async def cancelled_marks() -> str:
-        """What was cancelled so far."""
+        """The calls that were cancelled so far."""
         return ",".join(cancelled)
 
     @server.tool

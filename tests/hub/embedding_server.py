@@ -13,7 +13,7 @@ SIZE = 8
 
 
 class EmbeddingServer:
-    """What it was asked, and how it answers."""
+    """The requests that it got, and its way to answer."""
 
     def __init__(self) -> None:
         self.url = ""

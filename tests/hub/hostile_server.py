@@ -1,6 +1,7 @@
 """A server over standard streams that misbehaves: each of its tools in its own way, or as its argument says.
 
-Only the standard library, so that it starts at once. What it started is written to the file named by `STARTED`.
+Only the standard library, so that it starts at once. It writes the processes that it started to the file that `STARTED`
+names.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def stall() -> NoReturn:
         time.sleep(60)
 
 
-# What its tools do
+# Its tools
 
 
 def ok(id: int) -> None:
@@ -170,7 +171,7 @@ CALLS: dict[str, Callable[[int], None]] = {
 }
 
 
-# What its lists hold
+# Its lists
 
 
 def tool(name: str, schema: object = None, **more: object) -> dict[str, object]:
@@ -222,7 +223,7 @@ def strange_tools() -> list[object]:
 
 
 def page() -> dict[str, object]:
-    """What one request for its tools gets."""
+    """The answer to one request for its tools."""
     match MODE:
         case "same_cursor":
             return {"tools": [tool("ok")], "nextCursor": "same"}

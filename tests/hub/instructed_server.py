@@ -27,7 +27,7 @@ QUIET = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscri
 
 
 class InstructedServer:
-    """What it is told to do, it does.
+    """It follows the instructions in its arguments.
 
     Steps are `ask`, a request of its own; `tell`, a notification; `wait` for the answer to one that it asked; each with
     `beside` on the standing stream instead of the call's own. The result is everything it waited for; what is in

@@ -33,7 +33,7 @@ class Issuer:
         self.answer: bytes | None = None
         """Raw bytes in place of a proper answer."""
         self.documents: dict[str, bytes] = {}
-        """What is found at other paths than that of the keys."""
+        """The documents at other paths than that of the keys."""
         self.asked: list[str] = []
         """The paths that were asked for."""
         self.gate = asyncio.Event()
@@ -84,7 +84,7 @@ class Issuer:
 
 
 def keys_document(*keys: Key) -> bytes:
-    """What an issuer publishes."""
+    """The documents that an issuer publishes."""
     return json.dumps(KeySet(list(keys)).as_dict(private=False)).encode()
 
 

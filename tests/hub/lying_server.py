@@ -17,7 +17,7 @@ heard: list[Any] = []
 
 
 def answer(method: str, params: dict[str, Any]) -> Any:
-    """What comes back for a request."""
+    """The answer to a request."""
     match method:
         case "server/discover":
             return {"result": {**COMPLETE, "supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES}}

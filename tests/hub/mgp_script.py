@@ -31,7 +31,7 @@ def needing(name: str, *permissions: str, **more: Any) -> dict[str, Any]:
 
 
 class MgpScript:
-    """What the server reads, and what it wrote down."""
+    """The file that the server reads, and the one that it writes."""
 
     def __init__(self, folder: Path, **said: Any) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class MgpScript:
         return [message["method"] for message in self.heard if "method" in message]
 
     def params(self, method: str) -> list[Any]:
-        """What came with each message of one method."""
+        """The params of each message of one method."""
         return [message.get("params") for message in self.heard if message.get("method") == method]
 
     @contextlib.asynccontextmanager
@@ -95,7 +95,7 @@ async def listed(hub: RunningHub) -> list[str]:
 
 
 async def call(hub: RunningHub, name: str, **arguments: Any) -> Any:
-    """What a call of a tool of `s` comes to."""
+    """The outcome of a call of a tool of `s`."""
     return await RawClient(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
 
 

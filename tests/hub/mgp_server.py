@@ -84,7 +84,7 @@ class MgpServer:
 
 
 def capabilities(script: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """What it offers; of MGP only where it was asked, and there."""
+    """Its capabilities; those of MGP only in the answer to a client that asked for them."""
     offered: dict[str, Any] = {"tools": {"listChanged": True}}
     said = script.get("mgp")
     match script.get("home", "mgp"):

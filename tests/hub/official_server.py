@@ -140,7 +140,7 @@ async def hang(mark: str) -> str:
 
 @server.tool()
 async def ended() -> str:
-    """What was begun and what was cancelled so far."""
+    """The calls that were begun, and those that were cancelled, so far."""
     return json.dumps({"begun": begun, "cancelled": cancelled})
 
 

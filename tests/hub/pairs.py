@@ -1,5 +1,5 @@
-"""What works between which two eras: the table in the documentation, as `python -m tests.hub.pairs` sees and writes it,
-and as `test_bridges_pairs` holds it to be true."""
+"""The features that work between two eras: the table in the documentation. `python -m tests.hub.pairs` writes it, and
+`test_bridges_pairs` checks it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def table(works: Mapping[Pairing, Set[str]]) -> str:
 
 
 def documented() -> dict[Pairing, set[str]]:
-    """What the documentation says that works where."""
+    """The table of the documentation."""
     part = PART.search(PAGE.read_text())
     assert part is not None
     rows = {line.split(" | ")[0].removeprefix("| "): line.strip(" |").split(" | ")[1:] for line in part[2].splitlines()}

@@ -28,7 +28,7 @@ async def build(number: int, feature: str = "builds.finished") -> str:
 
 @server.tool
 async def seen() -> list[list[str]]:
-    """What was enabled, change by change."""
+    """The feature sets that were enabled, change by change."""
     return changes
 
 

@@ -29,14 +29,14 @@ class RawToolServer:
         """Notifications that it took."""
 
     def reply(self, message: dict[str, Any]) -> bytes | None:
-        """What was chosen to answer this."""
+        """The answer that was chosen for this request."""
         name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
         self.called += name is not None
         chosen = self.replies.get(name) if name is not None else None
         return None if chosen is None else chosen.replace(b"%ID%", str(message["id"]).encode())
 
     def answer(self, message: dict[str, Any]) -> bytes:
-        """What a proper server answers."""
+        """The answer of a proper server."""
         result = _result(message, self.schema)
         result = {**COMPLETE, **result} if self.modern else result
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"], "result": result}
@@ -89,8 +89,8 @@ class RawHttpServer(RawToolServer, WebServer):
 
 
 class RawStdioServer(RawToolServer):
-    """Over standard streams, of a program that passes on what comes to the test's own process. What it is told of a
-    call that it was silent about counts as lost."""
+    """A program over standard streams that relays every message to the test's own process. A message about a call that
+    the server never answered counts as lost."""
 
     async def __aenter__(self) -> Self:
         self._work: set[asyncio.Task[None]] = set()

@@ -14,7 +14,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 
 
 class Jobs:
-    """What the tools do, from outside."""
+    """Controls the tools from outside."""
 
     def __init__(self) -> None:
         self.runs: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from .running_hub import MODERN, RawClient, RunningHub, child, last_message, run
 Says = tuple[str, ...]
 
 SAID: list[Says] = [(), ("allow",), ("deny",), ("allow", "deny"), ("gone",)]
-"""What can stand at one level; `gone` is a denial that has expired."""
+"""The entries that one level can have; `gone` is a denial that has expired."""
 
 
 @pytest.fixture

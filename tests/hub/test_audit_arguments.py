@@ -1,4 +1,4 @@
-"""What the audit log holds of arguments: enough to see what was done, no secret, and never much."""
+"""Arguments in the audit log: enough to see what was done, no secret, and never much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hub keeps and the record of it are one commit: whenever the process ends, neither is there alone."""
+"""The hub commits a change together with its audit record: after any crash the store has both or neither."""
 
 from __future__ import annotations
 

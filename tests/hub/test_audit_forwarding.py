@@ -279,7 +279,7 @@ def told_to(web: RawHttpServer) -> list[dict[str, Any]]:
 
 
 async def heard_by(hub: RunningHub, stream: Stream, hears: bool) -> list[Any]:
-    """What a stream heard of a call, once another listener that has the right has heard of it."""
+    """The events of a call on a stream, read after a listener with the right got them."""
     witness = RawClient(hub.url + "/mcp", await hub.new_key("witness", "admin"))
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def run_and_kill(where: str, head: Path, mode: str, lines: int, by_itself: bool) -> list[str]:
-    """What a recording process said until it was killed: by itself at the very line, or by us at some later moment."""
+    """The output of a recording process until it was killed: by itself at that line, or by the test later."""
     last = lines if by_itself else 1_000_000
     command = [sys.executable, str(HERE / "recording.py"), where, str(head), mode, str(last)]
     env = {"PYTHONPATH": str(HERE.parent.parent / "src")}

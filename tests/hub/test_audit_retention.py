@@ -1,4 +1,4 @@
-"""What is too old or too much is cut off the record, which stays verifiable, in the store and in an export."""
+"""Retention deletes the oldest audit entries, and the rest stays verifiable, in the store and in an export."""
 
 from __future__ import annotations
 

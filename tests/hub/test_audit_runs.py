@@ -1,4 +1,4 @@
-"""Whatever is recorded, flushed, crashed and begun again: the chain is sound, every entry accounted for."""
+"""The chain stays sound and every entry accounted for, over any order of records, flushes, crashes and restarts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PAIRS: list[tuple[Era, Era]] = [("old", "old"), ("old", "new"), ("new", "old"), 
 
 
 def found(at: str) -> dict[str, Any]:
-    """What a tool gave, as a model is told it: a link, a resource, and text that names an address."""
+    """A tool's result, as a model gets it: a link, a resource, and text that names an address."""
     return {
         "type": "tool_result",
         "toolUseId": "u1",
@@ -55,7 +55,7 @@ def wrote(at: str) -> dict[str, Any]:
 
 
 async def ask_through(hub: Any, client: Era, server: Era, view: str, answer: Any) -> tuple[Any, Any]:
-    """What the client is asked, and what the server is answered."""
+    """The question to the client, and the answer to the server."""
     url, tool = f"{hub.url}{view}", "do" if "servers" in view else "a__do"
     question = {"q": {"method": "sampling/createMessage", "params": sampling("")}}
     step = asks("q", "sampling/createMessage", sampling(""))

@@ -1,4 +1,4 @@
-"""Whatever clients and servers of either era do to each other in mid-call, nothing is left of it in the hub."""
+"""The hub keeps nothing of a call that either side breaks off, in any pair of eras."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUESTIONS: list[tuple[str, Any]] = [
 
 
 class Chance:
-    """What each call does, the same in every run."""
+    """The steps of each call, the same in every run."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -44,7 +44,7 @@ class Chance:
         await asyncio.sleep(self._random.random() * 0.05)
 
     def doing(self, server: str) -> dict[str, Any]:
-        """What a server is to do: questions, some of them together, some withdrawn."""
+        """The instructions for a server: questions, some of them together, some withdrawn."""
         if server == "new":
             return {"rounds": [{"inputRequests": {"q": ROOTS, "r": ROOTS}} for _ in range(self._random.randint(1, 3))]}
         steps: list[dict[str, Any]] = []

@@ -35,7 +35,7 @@ async def web_hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 
 
 async def counted(hub: RunningHub) -> Any:
-    """What the server counted, asked on a connection that it shares with nobody's calls."""
+    """The server's counters, read on a connection that no call uses."""
     answer = await RawClient(hub.url + "/mcp", hub.key("auditor")).modern("tools/call", {"name": "a__counted"})
     return answer["result"]["structuredContent"]
 

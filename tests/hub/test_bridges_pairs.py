@@ -84,7 +84,7 @@ class OfficialClient:
 
 
 def over_stdio(hub: RunningHub) -> StdioServerParameters:
-    """What a client starts that speaks with the hub over standard streams."""
+    """The command of a client that speaks with the hub over standard streams."""
     variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.hub_app.home)}
     program, *arguments = forking.command("-m", "interlock.cli", "stdio")
     return StdioServerParameters(command=program, args=arguments, env=variables)
@@ -257,7 +257,7 @@ async def test_what_the_documentation_says_is_so(client: Era, server: Era, trans
 
 
 async def failures(client: Era, server: Era, transport: Transport) -> dict[str, str]:
-    """What does not work between the two over one transport, and how."""
+    """The features that fail between the two over one transport, and how they fail."""
     warnings.simplefilter("ignore")
     failed: dict[str, str] = {}
     # A socket's address has little room, and a test's own folder a long name.

@@ -154,7 +154,7 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
             await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=wider))
             assert await order(bob, "6") == "input_required"
             assert "too many calls wait" in await order(bob, "7")
-            # What waited before waits as it was promised; what came after has the new time.
+            # Calls that waited before the change keep their time; later ones have the new time.
             await until(lambda: len(hub.hub_app.parking) == 3)
             assert "too many calls wait" in await order(ada, "8")
 

@@ -1,4 +1,4 @@
-"""What a server asks on its way to the client and back, with a server and a client that do what no SDK would do."""
+"""A server's question on its way to the client and back, with peers that misbehave as no SDK would."""
 
 from __future__ import annotations
 

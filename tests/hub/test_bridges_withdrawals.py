@@ -1,4 +1,4 @@
-"""What is said when a request is withdrawn crosses the hub as it was said, both ways: its words and its `_meta`."""
+"""The hub passes on a withdrawal as it was sent, both ways: its reason and its `_meta`."""
 
 from __future__ import annotations
 

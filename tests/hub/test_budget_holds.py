@@ -1,4 +1,4 @@
-"""What an operator states for an agent holds, in lists, answers and instructions together, from the first second."""
+"""An agent's budget holds for lists, answers and instructions together, from the first second."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def caller_of(hub: RunningHub, agent: str) -> Caller:
 
 
 async def context_of(client: RawClient) -> tuple[int, int]:
-    """What a session's instructions and list take."""
+    """The tokens of a session's instructions and list."""
     opened = await client.initialize(FINDS_TOOLS)
     listed = (await client.legacy("tools/list"))["result"]["tools"]
     return tokens_of(opened["result"].get("instructions", "")), tokens_of(listed)
 
 
 async def answers(client: RawClient) -> AsyncIterator[str]:
-    """What the kernel's tools answer to all sorts of questions."""
+    """The answers of the search tools to all sorts of queries."""
     for query in QUERIES:
         for name, asked in (
             ("find_tools", {"query": query, "max_results": 20}),

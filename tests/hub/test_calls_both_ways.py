@@ -63,7 +63,7 @@ class Pair:
         return {"steps": steps, "rounds": [{"inputRequests": {"q": asked}}]}
 
     async def call(self, policy: str, name: str) -> Any:
-        """Whatever comes of a call in which the server asks for something."""
+        """The outcome of a call in which the server asks for something."""
         return await self.client.call(f"{policy}__do", self.instructions(name))
 
     @property

@@ -222,8 +222,7 @@ async def test_a_change_before_a_stream_is_acknowledged_is_not_lost(
 ) -> None:
     """Neither the first stream's, also where the server agrees to it late, nor that of one opened again."""
     monkeypatch.setattr("interlock.client.watch.FIRST_WAIT", 0.01)
-    if late:
-        monkeypatch.setattr("interlock.client.watch.STREAM_WAIT", 0.01)
+    monkeypatch.setattr("interlock.client.watch.STREAM_WAIT", 0.01 if late else 120.0)
     async with ChangesUnwatched(late=late).http() as server:
         assert isinstance(server, ChangesUnwatched)
         async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:

@@ -1,4 +1,4 @@
-"""What was judged clean is not judged again after a restart, and only while the judges are the same."""
+"""The hub does not judge a clean definition again after a restart, while the judges are the same."""
 
 from __future__ import annotations
 

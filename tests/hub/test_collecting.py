@@ -27,7 +27,7 @@ class Ring:
 
 
 class Memory:
-    """What the process holds, as a test says."""
+    """The process's memory, as a test sets it."""
 
     def __init__(self) -> None:
         self.mb = 50.0

@@ -1,4 +1,4 @@
-"""What makes a question fair: it reaches the person, says what is known, and ends with the key that asked."""
+"""A fair approval request reaches the person, says what is known, and ends with the key that asked."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ WHO = (
 
 
 class Known(msgspec.Struct):
-    """What the model knows of a decision."""
+    """A decision in the model."""
 
     asker: str
     arguments: str
@@ -142,7 +142,7 @@ class InboxLife(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What was open is open still, and what was used stays used."""
+        """Open decisions stay open, and used ones stay used."""
         self.run(self.store.close())
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
         self.inbox = Inbox(lambda: VALID_S, lambda: self.now, seal=ViewSeal(bytes(32)), still_allowed=self.stands)

@@ -26,7 +26,7 @@ def question(**changes: str) -> Question:
 
 
 class Life(RuleBasedStateMachine):
-    """Whatever is tried in whatever order: one answer, of a person, in time, and an approval that is used once."""
+    """Any events in any order lead to one answer, of a person, in time, and an approval that is used once."""
 
     def __init__(self) -> None:
         super().__init__()

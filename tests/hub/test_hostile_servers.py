@@ -52,11 +52,11 @@ class Scene:
 
     @property
     def log(self) -> str:
-        """What the operator is shown of it."""
+        """The operator's view of it."""
         return "\n".join(line.text for line in self.hub.hub_app.logs.tail("bad", MAX_LINES))
 
     async def status(self) -> Any:
-        """What `interlock status` is told."""
+        """The answer that `interlock status` gets."""
         return await self.hub.operate("status")
 
     @property
@@ -130,7 +130,7 @@ def alive(pid: int) -> bool:
 
 
 def refusal(answer: Any) -> str:
-    """What a failed call says."""
+    """The message of a failed call."""
     assert "error" in answer, answer
     return str(answer["error"]["message"])
 
@@ -261,7 +261,7 @@ async def test_a_server_that_ignores_signals_is_ended_with_everything_it_started
         assert all(alive(pid) for pid in here.pids)
 
 
-# What it lists
+# Its lists
 
 
 async def test_a_list_without_an_end_is_given_up_and_told(tmp_path: Path) -> None:

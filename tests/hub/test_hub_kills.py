@@ -34,7 +34,7 @@ AT_ONCE = 12
 KILLS = {"strict": (1, 60, 25, 110), "batched": (90, 5, 40)}
 """After so many answers the hub is killed, in the middle of whatever it does."""
 MOST_LOST = 2000
-"""What a flush window of 20 ms can hold under this load, with room for a slow machine."""
+"""Upper bound for the calls in a flush window of 20 ms under this load, on a slow machine too."""
 
 pytestmark = pytest.mark.slow
 

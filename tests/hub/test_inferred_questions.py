@@ -1,4 +1,4 @@
-"""What the hub only inferred: asked in `guard` where a person is there to answer, and noted where nobody is."""
+"""Inferred risks: in `guard` the hub asks a person who is there to answer, and makes a note where nobody is."""
 
 from __future__ import annotations
 

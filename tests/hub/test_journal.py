@@ -1,4 +1,4 @@
-"""What is not a call is in the same record: grants, keys, decisions, rules, servers, reloads; with who did it."""
+"""The audit log has more than calls: grants, keys, decisions, rules, servers, reloads; with who did it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is admitted once for a whole conversation, as on the transport of 2024-11-05, is held to what holds by now."""
+"""A caller that is admitted once for a whole conversation, as in 2024-11-05, is held to the current rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients are shown: the levels in both eras, clients that search by themselves, and a budget that holds."""
+"""Lists for clients: the levels in both eras, clients that search by themselves, and a budget that holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Server, Timeouts
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.views import EVERYTHING
@@ -20,6 +20,7 @@ from interlock.hub.tool_search.searching_clients import SEARCHING, list_scope_fo
 from interlock.hub.upstreams.states import ServerState
 
 from .hostile_definitions_server import TEXTS
+from .instructed_server import InstructedServer
 from .mgp_script import MgpScript, tool
 from .running_hub import FINDS_TOOLS, RawClient, RunningHub, child, running_hub, text_of, until
 
@@ -242,3 +243,18 @@ async def test_where_the_budget_is_far_away_no_definition_is_looked_at(
         monkeypatch.setattr("interlock.hub.tool_search.tokens.at_least", looked)
         listed = await names(RawClient(f"{hub.url}/mcp"), "modern")
     assert len(listed) == 300
+
+
+async def test_extensions_of_a_server_are_passed_on_at_its_own_address(tmp_path: Path) -> None:
+    """But not those that the hub agrees on for itself."""
+    own = {"io.example/ui": {"mimeTypes": ["text/html"]}}
+    declared = {"extensions": {**own, "dev.cloto/mgp": {}, "dev.interlock/mcpl": {}}}
+    async with InstructedServer(declared).http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+            await hub.state("a", ServerState.CONNECTED)
+            client = RawClient(hub.url + "/servers/a/mcp")
+            assert (await client.initialize())["result"]["capabilities"]["extensions"] == own
+            said = (await client.modern("server/discover"))["result"]["capabilities"]
+            assert said["extensions"] == own
+            everything = (await RawClient(hub.url + "/mcp").initialize())["result"]["capabilities"]
+            assert "extensions" not in everything

@@ -56,7 +56,7 @@ async def live_hub(
 
 
 async def call(hub: RunningHub, tool: str, /, **arguments: Any) -> Any:
-    """What a tool of the server says to an agent that gets no events."""
+    """The answer of the server's tool to an agent that gets no events."""
     client = RawClient(hub.url + "/mcp", hub.key("driver"))
     answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments})
     return json.loads(answer["result"]["content"][0]["text"])
@@ -77,7 +77,7 @@ async def disable(hub: RunningHub, *features: str, agent: str = "local") -> None
 
 
 async def updates(hub: RunningHub) -> list[dict[str, Any]]:
-    """What the server was told of its feature sets, with the methods that came before the first."""
+    """The updates of feature sets that the server got, with the methods that came before the first."""
     return [message for message in await call(hub, "heard") if message.get("method") == "featureSets/update"]
 
 

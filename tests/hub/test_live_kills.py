@@ -38,7 +38,7 @@ class Pushing(Killed):
         )
 
     def answered(self) -> dict[str, Any]:
-        """What the server was answered, by event. An answer that was cut by the kill does not count."""
+        """The answers to the server, by event. An answer that was cut by the kill does not count."""
         found = {}
         for line in self.answers.read_text().splitlines() if self.answers.exists() else ():
             with contextlib.suppress(json.JSONDecodeError):

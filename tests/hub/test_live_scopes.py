@@ -40,7 +40,7 @@ async def scoped_hub(folder: Path, offer: Any = FILES, *, declared: bool = True)
 
 
 async def write(hub: RunningHub, path: Any, tool: str = "write", **more: Any) -> Any:
-    """What a call of an agent comes to: its result, or the details of its refusal."""
+    """The outcome of an agent's call: its result, or the details of its refusal."""
     client = RawClient(hub.url + "/mcp", hub.key("local"))
     arguments = {} if path is None else {"path": path}
     answer = await client.modern("tools/call", {"name": f"s__{tool}", "arguments": arguments, **more})

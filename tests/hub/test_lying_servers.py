@@ -31,7 +31,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[RunningHub]:
 
 
 async def said(hub: RunningHub, answer: Any, capabilities: Any = None, *, old: bool = False, first: Any = ()) -> Any:
-    """What a client gets where the server says this."""
+    """The client's answer where the server says this."""
     client = RawClient(f"{hub.url}/servers/liar/mcp")
     params = {"name": "say", "arguments": {"answer": answer, "first": list(first)}}
     if old:

@@ -1,4 +1,4 @@
-"""What a process holds, and when much of it has become free."""
+"""The memory of a process, and the moment when much of it has become free."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 ADA = Principal("person:ada", "person")
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 AT_ONCE_S = 1.0
-"""What a revocation may take to hold everywhere."""
+"""The longest time until a revocation holds everywhere."""
 
 
 @contextlib.asynccontextmanager

@@ -52,7 +52,7 @@ async def standing(hub: RunningHub, permission: str, *grants: str) -> None:
 
 
 async def control(hub: RunningHub, method: str, **params: Any) -> Any:
-    """What the person at the terminal gets."""
+    """The answer for the person at the terminal."""
     return await hub.operate(method, **params)
 
 
@@ -502,7 +502,7 @@ async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path)
 
 
 async def admin(hub: RunningHub, key: str, verb: str, path: str = "", **body: Any) -> tuple[int, Any]:
-    """What the admin API answers."""
+    """The answer of the admin API."""
     said = json.dumps(body).encode() if body else b""
     status, _, answer = await RawClient(f"{hub.url}/admin/permissions{path}", key).send(
         verb, said, {"accept": "application/json"}

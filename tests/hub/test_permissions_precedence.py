@@ -1,4 +1,4 @@
-"""Who decides on a permission, against an exhaustive table; and what is told of it."""
+"""The decision on a permission and its report, against an exhaustive table."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Scene:
         )
 
     def set(self, mode: Any, **settings: Any) -> None:
-        """What the operator wrote."""
+        """The operator's configuration."""
         server = Server(command=("a",), permissions=Permissions(**settings))
         self.config = Config(hub=Hub(mode=mode), servers={"s": server})
 
     async def say(self, said: Said) -> None:
-        """What a person said."""
+        """A person's decision."""
         grant, _, more = said.partition(" ")
         async with self.store.transaction() as change:
             if said == "nothing":

@@ -57,7 +57,7 @@ async def listed(hub: RunningHub, method: str = "tools/list", member: str = "too
 
 
 async def status(hub: RunningHub) -> dict[str, dict[str, Any]]:
-    """What the operator is told of each server."""
+    """The operator's view of each server."""
     return {server["id"]: server for server in (await hub.operate("status"))["servers"]}
 
 

@@ -110,7 +110,7 @@ async def test_a_server_that_did_not_agree_on_mgp_is_not_obeyed(tmp_path: Path) 
 
 
 async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
-    """What was revoked while the call waited is not sent."""
+    """The hub does not send a call whose right was revoked while it waited."""
     script = scripted(
         tmp_path,
         {"get": [busy(retry_after_ms=600), "ok"]},

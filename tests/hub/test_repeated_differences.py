@@ -1,4 +1,4 @@
-"""Whatever is asked in whatever order: one connection that is kept tells, sends and records what new ones do."""
+"""A connection that is kept answers, sends and records the same as new ones, for any requests in any order."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_kept_connection_serves_as_new_ones_do(running: Running, sequence: lis
 
 
 async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> Any:
-    """What came back, what the server heard, and what is on record."""
+    """The answers, the messages to the server, and the audit entries."""
     place = running.place
     running.heard.clear()
     running.records.clear()

@@ -1,4 +1,4 @@
-"""What becomes of long and suspicious results: cut with the rest in reach, flagged, made visible; never a failure."""
+"""Long and suspicious results: cut with the rest in reach, flagged, made visible; never a failure."""
 
 from __future__ import annotations
 

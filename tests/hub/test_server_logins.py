@@ -39,7 +39,7 @@ def behind(tmp_path: Path, protected: ProtectedServer, **settings: Any) -> Any:
 
 
 async def log_in(hub: RunningHub, principal: str = "") -> tuple[int, bytes]:
-    """What a person does: begin, open the page, and let the browser go where it is sent."""
+    """The steps of a person: begin, open the page, and let the browser go where it is sent."""
     page = await hub.operate("logins.begin", server="docs", principal=principal)
     return await go(await visit(page["url"]))
 

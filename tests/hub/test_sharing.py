@@ -1,4 +1,4 @@
-"""Who shares an upstream, and what never crosses from one caller to another."""
+"""Callers that share an upstream, and data that never crosses from one caller to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator looks at is free of secrets: where servers are, and what they wrote."""
+"""An operator's views have no secrets: the addresses of servers, and their output."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def stream(hub: RunningHub, key: str | None = None) -> AsyncIterator[Strea
 
 
 async def actors(hub: RunningHub) -> list[str]:
-    """Who called, in order."""
+    """The callers, in order."""
     from .test_journal import entries
 
     return [entry.record.actor for entry in await entries(hub, event="TOOL_EXECUTED")]

@@ -1,4 +1,4 @@
-"""What is taken back is taken back for streams that are open, too; and whoever asks for it is on record."""
+"""A revocation holds for open streams too, and the audit log names the principal that made it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def text(result: Any) -> str:
 
 
 async def outcomes(hub: RunningHub, tool: str = "work") -> list[tuple[str, str]]:
-    """What the record says of a tool's calls: how each ended, and why."""
+    """The audit entries of a tool's calls: how each ended, and why."""
     await hub.hub_app.recorder.flushed()
     found = await hub.hub_app.store.read(lambda database: search(database, Search(name=tool), 100))
     return [(entry.record.result, entry.record.reason) for entry in found if entry.record.result != "PENDING"]

@@ -1,4 +1,4 @@
-"""What is reckoned of parts is never less than what they cost together: in lists, answers and instructions."""
+"""The tokens counted for parts are never fewer than those of the whole: in lists, answers and instructions."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def status(hub: RunningHub) -> Any:
 
 
 def question(script: MgpScript, era: str) -> dict[str, Any]:
-    """What the server was asked with."""
+    """The params of the request to the server."""
     if era == "modern":
         asked: dict[str, Any] = script.params("server/discover")[0]["_meta"][CAPABILITIES]
         return asked

@@ -1,4 +1,4 @@
-"""What the hub checks of a call's arguments itself, through a whole hub, in every mode."""
+"""The hub's own checks of a call's arguments, through a whole hub, in every mode."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def call(hub: RunningHub, name: str, **arguments: object) -> dict[str, Any
 
 
 async def records(hub: RunningHub, event: str) -> list[dict[str, Any]]:
-    """What the record holds of one kind of event."""
+    """The audit entries of one kind of event."""
     found = await hub.operate("audit.search", server="s", most=100)
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 

@@ -1,5 +1,5 @@
-"""What a server sends is what its client reads, field by field, in every pair of eras; and what a client may rely on
-whatever its server says: growing progress, and hints about caching that are never too wide."""
+"""A client reads exactly the fields that its server sends, in every pair of eras. Beyond that it may rely on growing
+progress and on hints about caching that are never too wide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Era = Literal["old", "new"]
 REVISIONS: dict[Era, str] = {"old": "2025-11-25", "new": "2026-07-28"}
 PAIRS: list[tuple[Era, Era]] = [("old", "old"), ("old", "new"), ("new", "old"), ("new", "new")]
 
-# What the schema's types may hold, all of it optional where the schema says so.
+# Values of the schema's types, each member optional where the schema says so.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 words = st.text("abcdefghij-_", min_size=1, max_size=8)
 values = st.recursive(
@@ -343,7 +343,7 @@ async def test_a_whole_number_that_is_written_as_a_fraction_goes_into_its_header
         # Equal as floats.
         ("9007199254740993", 9007199254740992, False),
         ("9007199254740993", 9007199254740993, True),
-        # What Python reads as numbers and nobody else does.
+        # Spellings that only Python reads as numbers.
         ("4_2", 42, False),
         ("=?base64?2aTZog==?=", 42, False),
         ("+42", 42, False),

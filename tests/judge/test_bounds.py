@@ -118,7 +118,7 @@ PIECES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled() -> None:
-    # What is compiled on first use is compiled once in the life of a process, and not what is measured here.
+    # A process compiles these patterns once, on first use. This test does not measure that.
     for judge in JUDGES.values():
         judge("Do not tell the user. password: x1y2z3a4b5c6 é")
 

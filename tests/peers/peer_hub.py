@@ -55,7 +55,7 @@ class PeerHub(msgspec.Struct, frozen=True):
         return False
 
     async def interlock(self, *arguments: str) -> str:
-        """What a command of the terminal face says."""
+        """The output of a command."""
         command = forking.command("-m", "interlock.cli", *arguments)
         said = await anyio.run_process(command, env=variables(self.home))
         return said.stdout.decode()

@@ -197,7 +197,7 @@ async def complete(
 
 
 async def done(ctx: ServerRequestContext[Any], params: object) -> EmptyResult:
-    """What the SDK's server has no decorator for."""
+    """Methods that the SDK's server has no decorator for."""
     return EmptyResult()
 
 

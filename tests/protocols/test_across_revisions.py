@@ -1,4 +1,4 @@
-"""What crosses from one revision to another: results, lists, questions and errors, as plain values."""
+"""Translation from one revision to another: results, lists, questions and errors, as plain values."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ INBOX = {
     "expired": DecisionState.EXPIRED,
     "forgotten": DecisionState.VOID,
 }
-"""What the approval inbox says of a proposal in each state of the model."""
+"""The status of a proposal in the approval inbox, for each state of the model."""
 
 
 class Model:
-    """What is true of proposals, simply."""
+    """A simple model of proposals."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the official client is let loose on: a bit of everything, also runnable over standard streams."""
+"""The server for tests with the official client: a bit of everything, also runnable over standard streams."""
 
 from __future__ import annotations
 

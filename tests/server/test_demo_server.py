@@ -16,7 +16,7 @@ async def peer() -> Peer:
 
 
 async def text(peer: Peer, tool: str, **arguments: Any) -> str:
-    """What a call says."""
+    """The text of a call's result."""
     said = (await peer.tool(tool, arguments))["content"][0]["text"]
     assert isinstance(said, str)
     return said

@@ -337,7 +337,7 @@ async def test_a_prompts_message_is_one_piece_of_content(caplog: pytest.LogCaptu
 
 
 class Unheard(BaseException):
-    """What some libraries end their own work with."""
+    """The exception by which some libraries end their own work."""
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, Unheard])

@@ -146,7 +146,7 @@ async def test_what_is_not_offered_is_not_served() -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_list_that_is_empty_for_now_is_a_list(era: str) -> None:
-    """What it holds may change at any time, and a client that was told nothing of it would never look again."""
+    """Its contents may change at any time, and a client without a notification would never look again."""
     server = Server("growing")
     peer = Peer(server)
     said = await peer.legacy() if era == "legacy" else await peer.call("server/discover")

@@ -18,7 +18,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string", "minLength":
 
 
 class Job:
-    """What the tools of a test do, from outside."""
+    """Controls the tools of a test from outside."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

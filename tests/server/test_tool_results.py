@@ -1,4 +1,4 @@
-"""What a tool returns, and how it fails, as a client sees it."""
+"""Results and failures of tools, as a client sees them."""
 
 from __future__ import annotations
 

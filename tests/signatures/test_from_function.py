@@ -20,7 +20,7 @@ from interlock.signatures import ArgumentsError, DefinitionError, InputField, Si
 
 
 class Context:
-    """What a server would inject."""
+    """The context that a server would inject."""
 
 
 async def analyze(

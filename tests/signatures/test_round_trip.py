@@ -154,7 +154,7 @@ def test_any_signature_is_offered_and_invoked_and_gives_back_what_it_was_given(d
         answer = asyncio.run(server.invoke("tool", arguments))
         jsonschema_rs.validate(definition["outputSchema"], answer)
         values = signature.decode(dict(arguments))
-        # What came out, read again, is what went in.
+        # The output, read again, equals the input.
         again = signature.decode({**arguments, **answer})
         assert {name: again[name] for name in answer} == {name: values[name] for name in answer}
         assert answer.keys() == {field.name for field in _fields(kind)}

@@ -30,7 +30,7 @@ from interlock.web.control import ControlSocket
 from .wires import address, call_body, call_request, executed, request, status_of, talk
 
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/.well-known/oauth-protected-resource"}
-"""What anyone may ask for: none of it says anything about tools, callers or calls."""
+"""Paths that anyone may ask for: none of them says anything about tools, callers or calls."""
 OWN_SECRET = ("/.well-known/", "/oauth/", "/hooks/")
 """Documents for everyone, and addresses with a secret of their own: a login's state, a webhook's signature."""
 SMALL = Hub(limits=Limits(message_bytes=1024 * 1024))
@@ -242,7 +242,7 @@ async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_no
         listening = asyncio.ensure_future(other.send("GET", b"", {"last-event-id": event}))
         stolen = await other.send("GET", b"", {"last-event-id": event, "mcp-session-id": mine.session or ""})
         assert stolen[0] == 404
-        # Whatever the stream would have brought has come before the session that it belongs to is over.
+        # All events of the stream arrive before its session is over.
         await other.legacy("ping")
         await other.send("DELETE")
         status, _, replayed = await listening
@@ -278,7 +278,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
 ) -> None:
     def peer(sock: object) -> int:
         if told == "nobody":
-            # What some systems say of a peer that has gone in the meantime.
+            # The error of some systems for a peer that is gone.
             raise OSError(errno.ENOTCONN, "not connected")
         return os.getuid() + 1
 
@@ -316,7 +316,7 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
         assert status_of(await talk(hub, request(hub, "GET", "/mcp", **many))) == 431
         assert status_of(await talk(hub, request(hub, "GET", "/mcp", x="y" * 100_000))) == 431
         before = _resident()
-        # Whoever is not admitted is not read: a hundred of them with a megabyte each cost next to nothing.
+        # The hub reads no body of a caller that is not admitted: a hundred with a megabyte each cost next to nothing.
         flood = request(hub, "POST", "/mcp", b"z" * 1_000_000)
         heard_of = await asyncio.gather(*(talk(hub, flood) for _ in range(100)))
         assert {status_of(heard) for heard in heard_of} <= {401, 0}

@@ -1,4 +1,4 @@
-"""What the HTTP server half writes for streams: events in order, few system calls, and waiting senders woken."""
+"""Streams of the HTTP server half: events in order, few system calls, and waiting senders woken."""
 
 from __future__ import annotations
 

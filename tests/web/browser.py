@@ -110,7 +110,7 @@ class Page:
         return value
 
     def picture(self, file: Path, width: int = 1100, height: int = 900, *, dark: bool = False) -> None:
-        """What it looks like."""
+        """A picture of the page."""
         self.size(width, height, dark=dark)
         file.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
@@ -123,7 +123,7 @@ class Page:
         self.ask("Emulation.setEmulatedMedia", features=scheme)
 
     def complaints(self) -> list[str]:
-        """Whatever the browser found wrong: exceptions, refused scripts and styles, requests that failed."""
+        """The problems that the browser found: exceptions, refused scripts and styles, requests that failed."""
         self.run("1")
         told = []
         for event in self.events:

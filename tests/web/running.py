@@ -26,7 +26,7 @@ def example(**settings: Any) -> Server:
 def hub_in_a_thread(
     home: Path, servers: dict[str, Server], *, keys: dict[str, str] | None = None, kind: Kind = "agent", **settings: Any
 ) -> Iterator[str]:
-    """Its address, while it runs. Whoever is named in `keys` is given one, as an agent, a person or a service."""
+    """Its address, while it runs. Each name in `keys` gets one, as an agent, a person or a service."""
     ready = threading.Event()
     found: list[str] = []
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hub.test_live import event, offer, push
 from hub.test_registration import ASKED, SERVES
 from interlock.config.model_settings import Host, Model
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
+from interlock.hub.calls.gates.taints import TAINTS, Source, Taint
 from interlock.rooms import Participant
 
 from .test_admin import ADDRESSED, CALL, Admin
@@ -75,7 +77,7 @@ class Held(Admin):
 
 
 def undeclared(value: Any, schema: dict[str, Any], at: str = "") -> list[str]:
-    """What stands in an answer that the document says nothing of."""
+    """The members of an answer that the document does not have."""
     found: list[str] = []
     forms = [form for form in schema.get("anyOf", [schema]) if form.get("type") != "null"]
     if isinstance(value, list):
@@ -179,6 +181,11 @@ async def test_every_address_answers_what_the_document_says(hub: RunningHub) -> 
         await admin.good("POST", "/admin/discovery", {k: v for k, v in ASKED.items() if k != "created_by"})
         path = "/admin/discovery/{id}"
         await admin.good("DELETE", path.replace("{id}", ASKED["id"]), template=path)
+    source = Source("s", "read", time.time())
+    async with hub.hub_app.store.transaction() as change:
+        change.put(TAINTS, Taint("agent:local", "agent:local", (source,)))
+    assert [row["agent"] for row in (await admin.good("GET", "/admin/taints"))["taints"]] == ["local"]
+    await admin.good("DELETE", "/admin/taints/local", template="/admin/taints/{agent}")
     await admin.good("GET", "/admin/logins")
     await admin.good("GET", "/admin/health")
     await admin.good("GET", "/admin/status")

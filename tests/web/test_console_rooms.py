@@ -47,7 +47,7 @@ async def coder(hub: RunningHub, anyio_backend: str) -> RawClient:
 
 
 async def use(client: RawClient, tool: str, **arguments: Any) -> list[str]:
-    """What a tool for rooms says."""
+    """The answer of a tool for rooms."""
     params = {"name": tool, "arguments": {"room": "build", **arguments}}
     result = (await client.modern("tools/call", params))["result"]
     assert not result.get("isError"), result

@@ -1,4 +1,4 @@
-"""What only some hubs need is loaded by them alone: an idle hub on a laptop pays for none of it."""
+"""A hub loads only the modules that it needs: an idle hub on a laptop pays for no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.version import VERSION
 
 EXTRAS = ("joserfc", "cryptography", "prometheus_client", "opentelemetry", "psycopg")
 LATER = ("starlette", "jsonschema_rs", "re2", "html", "http.client", "importlib.metadata", "numpy", "tree_sitter")
-"""What waits for the first request, call or definition that needs it."""
+"""Modules that wait for the first request, call or definition that needs them."""
 
 
 def test_a_hub_without_extras_loads_none_of_them() -> None:

@@ -1,4 +1,4 @@
-"""What peers say over and over is worked out once; what is long is worked out anew, and nothing of it is kept."""
+"""Repeated values are worked out once; long ones are worked out anew, and none of them is kept."""
 
 from __future__ import annotations
 

@@ -239,12 +239,12 @@ class Hub(msgspec.Struct, frozen=True):
     """When an audit log entry is committed: with others, usually within 0.1 s and at most after 1 s (`batched`), or
     before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
-    """Who may read `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
+    """Readers of `/metrics`: callers with the permission `admin_read`, everyone (`open`), or nobody (`off`)."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
     """The name of this hub's chain in the audit log. Unset: the name used so far; at first `hub`, or a unique name if
     several hubs share a store."""
     access: DefaultPolicy = "opt-out"
-    """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
+    """Tools that agents may call without a grant: `opt-out` everything, `opt-in` nothing. A server can override it."""
     store: str | None = None
     """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home. It
     may have variables and secrets, such as `${file:/run/secrets/postgres}`."""

@@ -78,7 +78,7 @@ class Live(msgspec.Struct, frozen=True):
     """`[live]`: events that servers push. A server may push only what a person enabled with `interlock features`."""
 
     rules: dict[str, LiveRule] = {}
-    """What becomes of events; see below."""
+    """Rules for events; see below."""
     quiet_hours: QuietHours = QuietHours()
     webhook: LiveWebhook = LiveWebhook()
     wakes_per_hour: Count | None = 60

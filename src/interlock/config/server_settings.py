@@ -125,7 +125,7 @@ class Requests(msgspec.Struct, frozen=True):
         return next((rate for known, rate in self.rate.items() if known == name), None)
 
     def policy_of(self, name: str) -> RequestPolicy:
-        """What happens to requests with this name."""
+        """The hub's answer to requests with this name."""
         match name:
             case "sampling":
                 return self.sampling
@@ -211,7 +211,7 @@ class Sandbox(msgspec.Struct, frozen=True):
 
 
 class Mask(msgspec.Struct, frozen=True):
-    """What `scan_results = "mask"` replaces, besides secrets of every known form. The audit log counts it by kind."""
+    """Patterns that `scan_results = "mask"` replaces, besides all known secrets. The audit log counts them."""
 
     patterns: tuple[MaskPattern, ...] = ()
     """`email` for addresses, `card` for card numbers with a correct check digit."""
@@ -283,12 +283,12 @@ class Server(msgspec.Struct, frozen=True):
     client_key: str | None = None
     """A file with the key of that certificate."""
     login: Literal["shared", "per-user", "off"] = "shared"
-    """Who logs in if the server at `url` wants a token (`interlock login`): one login that all callers use, one of each
+    """The login to a server at `url` that wants a token (`interlock login`): one that all callers use, one of each
     principal (`per-user`, on a connection of its own), or nobody (`off`). A configured `Authorization` header turns it
     off."""
     oauth: ServerOAuth = ServerOAuth()
     share: Share = "auto"
-    """Who shares one connection to the server: `auto` (see Protocols), one `principal`, or one `session`."""
+    """Sharing of connections to the server: `auto` (see Protocols), one `principal`, or one `session`."""
     start: Start = "eager"
     """When the server is started: with the hub (`eager`) or with the first call (`on-demand`; the first time also at
     start, to list its tools)."""
@@ -301,7 +301,7 @@ class Server(msgspec.Struct, frozen=True):
     enabled: bool = True
     """Whether the server is used."""
     access: DefaultPolicy | None = None
-    """What agents may call without a grant: `opt-out` everything, `opt-in` nothing. Unset: as in `[hub]`."""
+    """Tools that agents may call without a grant: `opt-out` everything, `opt-in` nothing. Unset: as in `[hub]`."""
     trust: TrustLevel = "standard"
     """How far the hub believes the server. A `trusted` server's statements about the risk of its tools count. A
     `sandboxed` server's statements can only raise the risk. A server can lower its own level, never raise it."""
@@ -315,7 +315,7 @@ class Server(msgspec.Struct, frozen=True):
     requests: Requests = Requests()
     tools: Tools = Tools()
     scopes: dict[str, Scopes] = {}
-    """What tools of scoped feature sets may act on; see below."""
+    """Objects that tools of scoped feature sets may act on; see below."""
     live: ServerLive = ServerLive()
     validators: dict[str, Validation] = {}
     """Checks of calls, by tool; see below."""

@@ -173,8 +173,8 @@ class Topic(msgspec.Struct, frozen=True):
     """`[rooms.topics.NAME]`: a topic that agents and people share over `/ws?topic=NAME`."""
 
     visibility: Literal["public", "private", "restricted"] = "private"
-    """Who may join: `private` only `members`, `restricted` every caller with a key or token, `public` everyone, also
-    without one."""
+    """The callers that may join: `private` only `members`, `restricted` every caller with a key or token, `public`
+    everyone, also without one."""
     members: dict[str, str] = {}
     """The profile of each member, by the name of its key (`coder = "proposal-only"`)."""
     kinds: dict[Literal["agent", "person", "service", "admin"], str] = {}
@@ -186,7 +186,7 @@ class Topic(msgspec.Struct, frozen=True):
     strict: bool = False
     """Whether the hub also reads payloads, and refuses envelopes whose kind does not match."""
     proposals: Literal["gateway", "agents"] = "gateway"
-    """Who arbitrates proposals: the hub (`gateway`: the first fulfilment wins), or the `agents` themselves."""
+    """The arbiter of proposals: the hub (`gateway`: the first fulfilment wins), or the `agents` themselves."""
     proposal_s: Seconds = 300
     """How long a proposal stays open. Applied when the topic is first used."""
     participants: Annotated[int, Meta(ge=1, le=10_000)] = 256

@@ -17,7 +17,7 @@ from interlock.wire.errors import Fault
 
 
 class Budgets:
-    """What the servers of one hub have spent."""
+    """The spending of one hub's servers."""
 
     def __init__(self, settings: Callable[[], Settings], clock: Callable[[], float] = time.time) -> None:
         self._settings = settings

@@ -75,7 +75,7 @@ class ChannelConversations:
         self._clients = ClientMessages(hub_app)
         self._wakes: SubscriberTask | None = None
         self._turns: dict[str, asyncio.Task[None]] = {}
-        """What is under way, by agent."""
+        """Turns under way, by agent."""
 
     def start(self) -> None:
         """Take messages, and begin turns for events, also for those that an earlier run left."""

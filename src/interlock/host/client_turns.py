@@ -17,6 +17,7 @@ from interlock.host.server_hooks import ServerHooks
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.handlers.client_hooks import ClientAnswer, ClientPrompt
+from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
 from interlock.protocols.mcpl.injections import Placed, arrange, render
@@ -52,7 +53,9 @@ class OpenTurns:
         key = (principal.id, conversation)
         before = self._turns.pop(key, None)
         index = 0 if before is None else before.index + 1
-        turn = ClientTurn(f"inf_{secrets.token_hex(12)}", conversation, principal, index, text, model)
+        # A client cannot name another's conversation: servers get a digest with its principal.
+        known = private_id("conv", f"{principal.kind}:{principal.id}", conversation)
+        turn = ClientTurn(f"inf_{secrets.token_hex(12)}", known, principal, index, text, model)
         self._turns[key] = turn
         if len(self._turns) > MOST_OPEN:
             self._turns.popitem(last=False)

@@ -1,6 +1,6 @@
 """The conversations of a hub: made, continued after a restart, bounded, and deleted when they are old.
 
-Rule: a conversation keeps the principal it began with. Nothing that is said in it changes whose rights its turns have.
+Rule: a conversation keeps the principal it began with. No message in it changes the rights of its turns.
 """
 
 from __future__ import annotations

@@ -55,22 +55,3 @@ class Hooks(Protocol):
 
     def failed(self, turn: Turn) -> None:
         """The inference ended without an answer."""
-
-
-class NoHooks:
-    """No server takes part."""
-
-    def rewrites(self, turn: Turn) -> bool:
-        return False
-
-    async def before(self, turn: Turn) -> Sequence[Sourced]:
-        return ()
-
-    def placed(self, turn: Turn, arranged: Arrangement) -> None:
-        """There are none."""
-
-    async def after(self, turn: Turn, response: Response) -> Response:
-        return response
-
-    def failed(self, turn: Turn) -> None:
-        """Nobody is told."""

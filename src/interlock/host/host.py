@@ -183,7 +183,7 @@ class Host:
         return await self.conversations.delete(conversation)
 
     async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:
-        """What would be taken back, and what cannot be."""
+        """List the changes that would be taken back, and those that cannot be."""
         return await self._rollbacks.plan(await self.conversations.get(conversation), turn)
 
     async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:

@@ -32,7 +32,7 @@ class Publishing:
         self._hub_app = hub_app
 
     async def publish(self, turn: Turn, target: str, answer: str) -> bool:
-        """Deliver an answer to `server/channel`. What cannot be delivered is recorded, and the answer stays."""
+        """Deliver an answer to `server/channel`. The host records an answer that it cannot deliver, and keeps it."""
         server, channel = split_hub_channel_id(target)
         conversation, journal = turn.conversation.id, self._hub_app.journal
         try:

@@ -47,7 +47,7 @@ class Rollbacks:
         self._states = states
 
     async def plan(self, conversation: Conversation, before: int | None) -> RollbackPlan:
-        """What would be taken back: everything from one turn on, without a turn that of the newest one."""
+        """The changes that would be taken back: all from one turn on, without a turn those of the newest one."""
         first = self._first(conversation, before)
         steps = await self._steps(conversation, first)
         shown = [

@@ -23,6 +23,7 @@ from interlock.hub.auth.keys import KEY_USES, KEYS
 from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
+from interlock.hub.catalog.remembered_audiences import FOR_SOME
 from interlock.hub.journal import Journal
 from interlock.hub.live.channels import CHANNEL_CONVERSATIONS
 from interlock.hub.live.checkpoints import STATE_TREES
@@ -59,6 +60,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PASSPHRASES,
     PINS,
     CLEAN,
+    FOR_SOME,
     CURSORS,
     TASKS,
     PERMISSIONS,

@@ -107,7 +107,7 @@ def day_of(at: float) -> int:
 
 
 class HistoryHead(msgspec.Struct, frozen=True):
-    """What the store knows of one topic's history."""
+    """The state of one topic's history."""
 
     place: str
     """The hub and the topic."""

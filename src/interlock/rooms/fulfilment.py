@@ -1,4 +1,4 @@
-"""Who may fulfil or reject a proposal from the inbox: a person with the rights that the room itself would ask for."""
+"""Checks who fulfils or rejects from the inbox: a person with the rights that the room itself would ask for."""
 
 from __future__ import annotations
 

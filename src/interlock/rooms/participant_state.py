@@ -1,4 +1,4 @@
-"""What a participant knows of its topic: itself, the others, its cursor, and the envelopes that it has seen.
+"""A participant's knowledge of its topic: itself, the others, its cursor, and the envelopes that it has seen.
 
 Rule: an envelope that is malformed, or whose kind does not match its payload, is never passed on (MCPx, Participant
 Validation). It is counted for its sender.

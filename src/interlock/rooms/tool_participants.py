@@ -129,7 +129,7 @@ class ToolParticipants:
             raise Fault("PERMISSION_DENIED", refusal.message, hint=refusal.fix, data=data) from None
 
     def describe(self, caller: Caller, session: Session | None, topic: str) -> dict[str, object]:
-        """Who is in a room, and what waits there for this caller."""
+        """The participants of a room, and the envelopes that wait there for this caller."""
         (row,) = self._operations.rows(topic)
         one = self._joined.get((caller.owner, "" if session is None else session.id, topic))
         return {

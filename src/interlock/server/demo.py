@@ -54,7 +54,7 @@ class Moment(msgspec.Struct):
 
 
 class TextFigures(msgspec.Struct):
-    """What can be counted in a text."""
+    """The units that can be counted in a text."""
 
     characters: int
     words: int
@@ -67,7 +67,7 @@ class TextFigures(msgspec.Struct):
 
 
 class NewNote(msgspec.Struct):
-    """What a person fills in."""
+    """The form that a person fills in."""
 
     title: Annotated[str, InputField(min_length=1, max_length=60, description="A short name")]
     text: Annotated[str, InputField(max_length=4000, description="What to remember")]

@@ -136,7 +136,7 @@ def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Or
 def guarded_for(url: str, resolver: Resolver) -> Callable[[Origin], Awaitable[str]]:
     """The same for an address that the operator wrote, which may be a private one, and for nothing but that address.
 
-    What hands out a machine's credentials stays refused. Raises INVALID_PARAMS for what is no address.
+    Addresses that hand out a machine's credentials stay refused. Raises INVALID_PARAMS for what is no address.
     """
     origin, _ = split_url(url)
     return guarded(resolver, UrlRules(ports=(origin.port,), allowed_names=(origin.host,), networks=_ALL_NETWORKS))

@@ -14,7 +14,7 @@ _MASKED, _LENGTH = 0x80, 0x7F
 
 
 class Taken(enum.Enum):
-    """What became of a message."""
+    """The outcome of a message."""
 
     ACCEPTED = enum.auto()
     REFUSED = enum.auto()

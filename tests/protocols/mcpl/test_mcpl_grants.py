@@ -44,7 +44,6 @@ from interlock.protocols.mcpl.negotiation import (
     question,
     read_manifest,
     read_offer,
-    read_offer_in_meta,
 )
 from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.protocols.patterns import PatternError
@@ -134,7 +133,7 @@ def test_a_request_of_the_stateless_revision_carries_its_offer() -> None:
     capabilities = {"experimental": {"mcpl": {"version": "0.5", "pushEvents": True}}}
     meta = preview(raw({"_meta": {"io.modelcontextprotocol/clientCapabilities": capabilities}})).meta
     assert meta is not None
-    found = read_offer_in_meta(meta)
+    found = read_offer(bytes(meta.client_capabilities))
     assert found is not None
     assert found[0].paths == {PUSH}
 

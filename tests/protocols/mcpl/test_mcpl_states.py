@@ -151,7 +151,7 @@ def test_the_update_says_all_of_it_even_when_nothing_is_on(version: str) -> None
     assert msgspec.to_builtins(empty)["enabled"] == ()
 
 
-# What a server changes about itself
+# Changes that a server makes to itself
 
 
 def test_a_removed_set_is_off_at_once_and_an_added_one_stays_off() -> None:

@@ -178,7 +178,7 @@ def test_results_and_errors_are_responses() -> None:
 
 
 def answer(**changes: object) -> Refusal | None:
-    """What is held against a response to the example request, if it differs in this."""
+    """The fault of a response to the example request that differs in this."""
     request = decode(REQUEST.encode())
     expected = open_request(request, check_payload(request))
     assert expected == OpenRequest(

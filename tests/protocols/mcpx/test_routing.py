@@ -1,4 +1,4 @@
-"""Who receives an envelope."""
+"""The receivers of an envelope."""
 
 from __future__ import annotations
 

@@ -404,7 +404,7 @@ class Recorder(asyncio.Transport):
 
 
 def answers_to(pieces: list[bytes]) -> bytes:
-    """What the bytes are answered, in these pieces."""
+    """The answer to the bytes, sent in these pieces."""
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 

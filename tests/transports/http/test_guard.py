@@ -1,4 +1,4 @@
-"""What is refused before anyone looks at what was asked."""
+"""Refusals that come before the request is read."""
 
 from __future__ import annotations
 

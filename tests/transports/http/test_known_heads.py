@@ -85,7 +85,7 @@ def test_whatever_is_known_the_parser_reads_the_same_way(pieces: list[bytes]) ->
 
 
 class _Parsed:
-    """What httptools makes of a response."""
+    """A response as httptools parses it."""
 
     def __init__(self, data: bytes) -> None:
         self.body = b""

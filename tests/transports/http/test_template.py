@@ -16,7 +16,7 @@ HOST = "127.0.0.1:7420"
 
 
 class Reader:
-    """What the parser finds."""
+    """The parser's findings."""
 
     def __init__(self, data: bytes) -> None:
         self.headers: dict[bytes, bytes] = {}

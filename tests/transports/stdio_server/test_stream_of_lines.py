@@ -266,7 +266,7 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
             peer.send("tools/call", name="big", arguments={"size": 64 * 1024})
         for _ in range(200):
             await asyncio.sleep(0)
-        # What it keeps for the client is bounded: it stopped taking requests long before the last.
+        # It keeps a bounded amount for the client: it stopped taking requests long before the last.
         assert protocol._full
         assert len(protocol._messages.owed) < asked
         seen = {(await peer.read())["id"] for _ in range(asked)}

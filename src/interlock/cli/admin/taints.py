@@ -13,7 +13,7 @@ from interlock.cli.terminal.show import bold, plain, say
 
 @click.group()
 def taints() -> None:
-    """List agents whose tools ask because of results of untrusted servers, and end that.
+    """List agents whose tools ask because of untrusted results, and end that.
 
     A profile with `taint = "ask"` asks a person before tools that write, send or spend, once the agent was given a
     result of a server that is not `trusted`.

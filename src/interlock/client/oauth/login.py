@@ -48,7 +48,7 @@ _SILENT: Final = ("client_credentials", "jwt_bearer", "id_jag")
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """Who guards the server."""
+    """The authorization servers that guard the server."""
 
     resource: str
     scopes: tuple[str, ...] | None

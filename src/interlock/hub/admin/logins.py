@@ -22,7 +22,7 @@ class LoginOperations:
         self._hub_app = hub_app
 
     async def list(self, by: Principal, params: Nothing, trace: str) -> LoginList:
-        """Who is logged in to which server. Tokens are never shown."""
+        """The logins to each server. Tokens are never shown."""
         return LoginList(await self._hub_app.logins.list())
 
     async def begin(self, by: Principal, params: BeginLogin, trace: str) -> LoginPage:

@@ -62,7 +62,7 @@ class RollbackPlan(msgspec.Struct):
 
 
 class RollbackDone(msgspec.Struct):
-    """What became of each step."""
+    """The outcome of each step."""
 
     conversation: str
     steps: list[RollbackStep]
@@ -73,7 +73,7 @@ class RollbackHost(Protocol):
     """The host of the hub."""
 
     async def plan_rollback(self, conversation: str, turn: int | None) -> RollbackPlan:
-        """What would be taken back. Raises NOT_FOUND."""
+        """The changes that would be taken back. Raises NOT_FOUND."""
 
     async def roll_back(self, conversation: str, turn: int | None, plan: str, *, go_on: bool) -> RollbackDone:
         """Take it back. Raises a `Fault` for a plan that has changed."""
@@ -86,7 +86,7 @@ class RollbackOperations:
         self._host = host
 
     async def plan(self, by: Principal, params: PlanRollback, trace: str) -> RollbackPlan:
-        """What can and cannot be taken back."""
+        """List the changes that can and cannot be taken back."""
         return await self._ready().plan_rollback(params.id, params.turn)
 
     async def run(self, by: Principal, params: RunRollback, trace: str) -> RollbackDone:

@@ -119,7 +119,7 @@ class ProposalAnswer(msgspec.Struct, frozen=True):
     view: str = ""
     reason: str = ""
     to: tuple[str, ...] = ()
-    """Whom the request is sent to, where the proposal names nobody."""
+    """The receiver of the request, where the proposal names nobody."""
 
 
 class NamedRoom(msgspec.Struct):
@@ -142,7 +142,7 @@ class ProposeInRoom(NamedRoom):
     method: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     params: dict[str, Any] = {}
     to: Recipients = ()
-    """Whom the request is meant for, such as `server:NAME`."""
+    """The participant that the request is meant for, such as `server:NAME`."""
 
 
 class Said(msgspec.Struct):

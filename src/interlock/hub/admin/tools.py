@@ -218,7 +218,7 @@ class Why(msgspec.Struct):
     tool: str | UnsetType = UNSET
     judgement: DryRun | UnsetType = UNSET
     gates: list[GateVerdict] | UnsetType = UNSET
-    """What each gate says by itself, in the order in which a call passes them."""
+    """The verdict of each gate by itself, in the order in which a call passes them."""
     refusal: Refusal | UnsetType | None = UNSET
 
 

@@ -1,4 +1,4 @@
-"""Those who wait until everything that was recorded so far is committed."""
+"""Waiters for the commit of everything that was recorded so far."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.store import Store
 from interlock.transports.requests.call_parking import CallParking
 
 UNFOLLOWED_S: Final = 4.0
@@ -100,6 +101,11 @@ class ApprovalParts:
         await self.server_policies.close()
         await self.notifiers.close()
         await self.taints.close()
+
+    @property
+    def store(self) -> Store:
+        """The hub's store."""
+        return self._foundation.store
 
     async def take(self, offer: Offer) -> None:
         """Check an offer before it is shown: the permissions of its tools and their pins."""

@@ -9,6 +9,7 @@ from interlock.client.connection import Connection
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, ServerStateChanged, now_us
 from interlock.hub.audit.server_claims import ServerClaims
+from interlock.hub.catalog import remembered_audiences
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.calls import CallParts
@@ -54,6 +55,12 @@ class UpstreamRouter:
 
     async def on_offer(self, offer: Offer) -> None:
         await self._approvals.take(offer)
+
+    async def remembered_tools(self, server: str, audience: str, stamp: str) -> list[bytes] | None:
+        return await remembered_audiences.read(self._approvals.store, server, audience, stamp)
+
+    async def remember_tools(self, server: str, audience: str, stamp: str, definitions: list[bytes]) -> None:
+        await remembered_audiences.write(self._approvals.store, server, audience, stamp, definitions)
 
     def ask_client(self, request: ClientRequest) -> asyncio.Future[bytes]:
         return self._calls.pipeline.ask_client(request)

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.capabilities import LIVE_EXTENSION
+from interlock.protocols.mcp.capability_projection import OF_EACH_HOP
 from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.revisions import MODERN_NAMES, Revision
 
@@ -29,7 +31,15 @@ def capabilities(upstream: Mapping[str, object] | None) -> dict[str, object]:
         resources = upstream["resources"]
         subscribe = isinstance(resources, Mapping) and resources.get("subscribe") is True
         offered = {**offered, "resources": {"subscribe": subscribe, "listChanged": True}}
-    return dict(offered)
+    extensions = {} if upstream is None else _passed_on(upstream.get("extensions"))
+    return {**offered, "extensions": extensions} if extensions else dict(offered)
+
+
+def _passed_on(extensions: object) -> dict[str, object]:
+    """The extensions of the only server in a view, without those that each hop agrees on for itself."""
+    if not isinstance(extensions, Mapping):
+        return {}
+    return {str(name): value for name, value in extensions.items() if name not in (*OF_EACH_HOP, LIVE_EXTENSION)}
 
 
 def initialize_result(revision: Revision, info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:

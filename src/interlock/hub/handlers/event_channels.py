@@ -32,7 +32,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.traces import as_uuid
 
 Audience = Literal["server", "actor", "admin"]
-"""Who may read an event: those who see its server, its own actor and readers of the audit log, or the latter alone."""
+"""Readers of an event: those who see its server, its own actor and readers of the audit log, or the latter alone."""
 
 
 class ChannelEvent(msgspec.Struct, frozen=True):

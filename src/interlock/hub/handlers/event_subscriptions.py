@@ -246,7 +246,7 @@ class EventSubscriptions:
 
     @property
     def _wanted(self) -> frozenset[str]:
-        """The channels that clients want of servers. Who may see a server counts when an event is sent."""
+        """The channels that clients want of servers. The right to see a server is checked when an event is sent."""
         return frozenset(self._asked)
 
     def _forget(self, channels: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Who may get which events, at this moment: what a person enabled, and what the agent may reach."""
+"""Which agent gets which events, at this moment: a person enabled them, and the agent may reach their server."""
 
 from __future__ import annotations
 

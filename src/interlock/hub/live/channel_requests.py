@@ -1,4 +1,4 @@
-"""What a host asks of a server's channels: open, close, publish, observe. The rights are those of the asker.
+"""Requests of a host to a server's channels: open, close, publish, observe. The rights are those of the asker.
 
 The asker is the operator, a conversation of the hub, or a client that is a host itself.
 """

@@ -1,8 +1,8 @@
 """State that servers leave with conversations (MCPL, State Management): its stored form, and how a call carries it.
 
-The key is conversation, server and feature set; a conversation belongs to one principal. What a plain client writes
-into `state` or `checkpoint` of a call never reaches a server. A client that is a host keeps the state itself: its
-`state` does, and its `checkpoint` where nobody shares the connection.
+The key is conversation, server and feature set; a conversation belongs to one principal. The hub removes
+`state` and `checkpoint` from the calls of plain clients. A client that is a host keeps the state itself: its
+`state` reaches the server, and its `checkpoint` does where nobody shares the connection.
 """
 
 from __future__ import annotations

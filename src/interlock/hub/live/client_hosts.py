@@ -164,7 +164,7 @@ class ClientHosts:
         found = [live.state.offer for live, _ in self._available(host)]
         return between.client_manifest(host.declared or self._declared(host), host.dialect, found)
 
-    # What is on
+    # Enabled feature sets
 
     def update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         """Take a client's `featureSets/update`. It narrows what the operator allowed, and cannot widen it."""

@@ -87,7 +87,7 @@ class Named(msgspec.Struct):
 
 
 def named_in(params: bytes) -> Named:
-    """What a refused message says it is, for the audit log; bounded there."""
+    """The id that a refused message gives itself, for the audit log; bounded there."""
     try:
         return msgspec.json.decode(params, type=Named)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -88,7 +88,7 @@ class Deliveries:
         mirror.on_change(self._changed)
         self._store, self._mirror = store, mirror
 
-    # What waits
+    # Waiting events
 
     def reserve(self, agent: str, size: int) -> None:
         """Take room for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.

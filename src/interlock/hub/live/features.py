@@ -93,7 +93,7 @@ class Features:
         only: Collection[str] | None = None,
         supported: frozenset[str] = frozenset(),
     ) -> HostPolicy:
-        """What one agent allows a server of its declared feature sets; without an agent, what any of them does.
+        """The declared feature sets that one agent allows a server; without an agent, those that any of them allows.
 
         Several agents share a connection: a set is on there if one of them wants it, and its events reach that one.
         `only` names the sets that can be on, `supported` what a host could do that is not counted yet.
@@ -181,7 +181,7 @@ NOTHING: Final = HostPolicy()
 
 
 def _denied(config: Config, hosted: frozenset[str]) -> tuple[str, ...]:
-    """What a hub without a model cannot do. Clients may do it: hosts, or those whose models answer by sampling."""
+    """The uses that a hub without a model cannot serve. Clients may: hosts, or those with models for sampling."""
     if config.models:
         return ()
     bridged = ("inferenceRequest",) if config.host.inference.sampling == "allow" else ()

@@ -1,7 +1,7 @@
 """Scopes (MCPL 0.4, Scoped Access): tools of a feature set are called only where it is on, and in allowed scopes.
 
-The hub derives a scope's label from the arguments and decides before the call leaves. What neither list names is put to
-a person. `scope/elevate` of a server is judged by the same rules and the same people.
+The hub derives a scope's label from the arguments and decides before the call leaves. A person decides on
+labels that neither list names. `scope/elevate` of a server is judged by the same rules and the same people.
 """
 
 from __future__ import annotations

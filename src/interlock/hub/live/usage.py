@@ -19,7 +19,7 @@ from interlock.store import Store
 
 
 class UsageRow(msgspec.Struct):
-    """What one server's feature set took of one agent, or a conversation of it."""
+    """The use of one server's feature set by one agent, or by a conversation of it."""
 
     server: str
     """Empty for turns of conversations."""

@@ -53,7 +53,7 @@ class Occurred(Protocol):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What becomes of one event for one agent."""
+    """The handling of one event for one agent."""
 
     outcome: Outcome
     cause: str
@@ -268,7 +268,7 @@ class Wakes:
         self._ledgers[wake.agent] = ledger.take_back(self._keys(wake), wake.at, wakes=1, tokens=wake.cost)
 
     def _keys(self, wake: Wake) -> tuple[str, str]:
-        """What a wake is spent on: everything of the agent, and its rule for one server."""
+        """The limits that a wake counts for: everything of the agent, and its rule for one server."""
         names = self._of(wake.agent).names
         return EVERYTHING, server_key(names.index(wake.rule) if wake.rule in names else -1, wake.server)
 

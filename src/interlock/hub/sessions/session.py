@@ -104,7 +104,7 @@ class Session(transport_session.Session):
 
 
 class Origin(Protocol):
-    """Who needs a connection to a server: a request, or a session without one."""
+    """The party that needs a connection to a server: a request, or a session without one."""
 
     @property
     def session(self) -> Session | None: ...

@@ -1,7 +1,7 @@
-"""Learns from the record which found tools were called and succeeded.
+"""Learns from the audit log which found tools were called and succeeded.
 
-The one rule: no call does anything for it. What was called is read from the record, in the background, when somebody
-searches next. It stays in this hub's store, as the terms of queries and the names of tools, and can be forgotten.
+The one rule: no call does anything for it. The hub reads the calls from the audit log, in the background, at the next
+search. The result stays in this hub's store, as the terms of queries and the names of tools, and can be forgotten.
 """
 
 from __future__ import annotations

@@ -28,6 +28,11 @@ BEFORE_PINNED_S: Final = 0.3
 first turn without its tools after one or two seconds."""
 
 
+FOR_SOME_S: Final = 1.0
+"""How long a list waits for tools that servers have only for such clients. It shows the others in any case, and for the
+same reason it does not wait longer."""
+
+
 class StartingServers:
     """Decides how long a list waits for servers, and shows their pinned tools until they are listed."""
 
@@ -75,10 +80,10 @@ class StartingServers:
         return [each for each in unknown if self._access.reaches(scope.principal, each.id)]
 
     async def ask(self, scope: ListScope) -> None:
-        """Ask those servers, and wait for their answers, at most for `first_list_s`."""
+        """Ask those servers, and wait a moment for their answers. Clients are notified of later ones."""
         asking = [asyncio.ensure_future(each.audience_lists.ask(_declared(scope))) for each in self.unasked(scope)]
         if asking:
-            await asyncio.wait(asking, timeout=self._config().hub.timeouts.first_list_s)
+            await asyncio.wait(asking, timeout=FOR_SOME_S)
 
     async def on_configured(self, servers: Iterable[str]) -> None:
         """Show the pinned tools of servers that start on demand, until they run.

@@ -2,13 +2,17 @@
 
 The shared connection declares nothing, so its list has the tools for everybody. The hub asks a server once for each set
 of capabilities that a client declares when it lists: a server of the stateless era with one more request, one of the
-handshake era in a session that is closed again. Whoever declares less does not see what more would show.
+handshake era in a session that is closed again, and whose answer the store keeps. A client that declares less does not
+see the tools for those that declare more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import Final
+
+import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.audiences import capabilities_of
@@ -16,9 +20,11 @@ from interlock.hub.upstreams.connection_owner import MOST_EARLY
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.starts import Starts
+from interlock.store import StoreError
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
@@ -37,7 +43,9 @@ class AudienceLists:
         lists: Lists,
         starts: Starts,
         logs: Logs,
+        host: Host,
     ) -> None:
+        self._host = host
         self._current = current
         self._connector = connector
         self._pool = pool
@@ -47,6 +55,7 @@ class AudienceLists:
         self._asked: dict[str, tuple[frozenset[str], float, Connection]] = {}
         """By audience, the list for everybody when it was asked for, when that was, and the shared connection then."""
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Future[None]] = set()
 
     def unknown(self, audience: str) -> bool:
         """Whether the server was not asked yet what it offers to an audience, or has changed since."""
@@ -79,27 +88,39 @@ class AudienceLists:
             return
         everybody = self._lists.for_everybody
         try:
-            listed = await self._listed(shared.connection, capabilities_of(audience))
-        except (Fault, TimeoutError) as cause:
-            reason = cause.message if isinstance(cause, Fault) else "no answer in time"
+            listed = await self._listed(shared.connection, audience)
+        except (Fault, StoreError, TimeoutError) as cause:
+            reason = cause.message if isinstance(cause, Fault | StoreError) else "no answer in time"
             self._logs.add(self._current.id, "hub", f"its tools for clients that {audience} are unknown: {reason}")
             listed = []
         self._asked[audience] = (everybody, _now(), shared.connection)
         await self._lists.set_for_some(audience, listed)
 
-    async def _listed(self, shared: Connection, capabilities: bytes) -> list[bytes]:
-        within_s = self._current.discovery_s
+    async def _listed(self, shared: Connection, audience: str) -> list[bytes]:
+        within_s, capabilities = self._current.discovery_s, capabilities_of(audience)
         if not shared.peer.offers("tools"):
             return []
         if shared.modern:
             listing = await shared.list_all("tools/list", timeout=within_s, declaring=capabilities)
             return [bytes(item) for item in listing.items]
+        server, stamp = self._current.id, self._stamp(shared)
+        remembered = await self._host.remembered_tools(server, audience, stamp)
+        if remembered is not None:
+            return remembered
         turn = self._starts.ask(0, called=False)
         try:
             await turn.granted
-            return await self._listed_by_session(capabilities, within_s)
+            listed = await self._listed_by_session(capabilities, within_s)
         finally:
             turn.end()
+        await self._host.remember_tools(server, audience, stamp, self._lists.beyond(listed))
+        return listed
+
+    def _stamp(self, shared: Connection) -> str:
+        """A digest of everything that the answer for an audience depends on."""
+        server, peer = self._current.server, shared.peer
+        said = (server.command, server.url, peer.revision.name, peer.server_info, sorted(self._lists.for_everybody))
+        return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
 
     async def _listed_by_session(self, capabilities: bytes, within_s: float) -> list[bytes]:
         listener = _ListingListener()
@@ -112,7 +133,10 @@ class AudienceLists:
                     listing = await connection.list_all("tools/list", timeout=within_s)
                 return [bytes(item) for item in listing.items]
         finally:
-            await connection.close()
+            # A process may take its time to end. Nobody has to wait for that.
+            closing = asyncio.ensure_future(connection.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
 
 class _ListingListener:

@@ -13,7 +13,7 @@ FOLDER: Final = "contained"
 
 
 def containment_of(id: str, settings: Server, home: Path) -> Containment | None:
-    """What a server may use; None if it does not run contained."""
+    """The resources that a server may use; None if it does not run contained."""
     if settings.isolation == "none":
         return None
     sandbox = settings.sandbox

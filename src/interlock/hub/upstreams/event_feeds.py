@@ -52,7 +52,7 @@ class Feed:
         """The patterns of the present subscription."""
         self.id = ""
         self.channels: frozenset[str] = frozenset()
-        """What the server subscribed us to."""
+        """The channels that the server subscribed us to."""
         self.patterns: list[Pattern] = []
         """The same, to match with."""
         self.stream: EventStream | None = None

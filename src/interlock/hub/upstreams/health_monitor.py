@@ -74,7 +74,7 @@ class HealthMonitor:
         upstream.health.on_answer(said, (time.monotonic() - began) * 1000)
 
     async def details(self, upstream: Upstream) -> dict[str, Any] | None:
-        """What a server says in `mgp/health/status`; None for one that did not agree on it, or says too much."""
+        """A server's answer to `mgp/health/status`; None for one that did not agree on it, or says too much."""
         shared = upstream.pool.shared
         if shared is None or not _agreed(shared.connection):
             return None

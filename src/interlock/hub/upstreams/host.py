@@ -23,6 +23,12 @@ class Host(Protocol):
     async def on_offer(self, offer: Offer) -> None:
         """Check the lists of a server: permissions, pins, quarantine. Returns once they are in force."""
 
+    async def remembered_tools(self, server: str, audience: str, stamp: str) -> list[bytes] | None:
+        """The tools that a server offered to an audience beyond those for everybody; None where that is not known."""
+
+    async def remember_tools(self, server: str, audience: str, stamp: str, definitions: list[bytes]) -> None:
+        """Remember them for the next start."""
+
     def on_resource_updated(self, server: str, uri: str, connection_key: str | None) -> None:
         """Publish that a resource changed; `connection_key` names the private connection that reported it."""
 

@@ -68,12 +68,16 @@ class Lists:
 
     async def set_for_some(self, audience: str, listed: list[bytes]) -> None:
         """Offer to an audience what its list has beyond the tools for everybody. Returns once that is in force."""
-        further = [definition for definition in listed if not names_of([definition]) <= self.for_everybody]
-        further = further[:MAX_FURTHER]
+        further = self.beyond(listed)
         if further == self._for_some.get(audience, []):
             return
         self._for_some[audience] = further
         await self.again()
+
+    def beyond(self, listed: list[bytes]) -> list[bytes]:
+        """The definitions of a list that not everybody has."""
+        further = [definition for definition in listed if not names_of([definition]) <= self.for_everybody]
+        return further[:MAX_FURTHER]
 
     def forget(self, audience: str) -> None:
         """Offer nothing more to an audience."""

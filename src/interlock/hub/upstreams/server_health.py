@@ -17,7 +17,7 @@ SILENT: Final = 3
 
 
 class ServerHealth:
-    """What the hub knows of one server's health."""
+    """One server's health, as the hub knows it."""
 
     def __init__(self, outcomes: CallOutcomes) -> None:
         self._outcomes = outcomes

@@ -77,7 +77,7 @@ class Upstream:
         dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, host)
         max_private = hub.limits.private_sessions_per_server
         self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
-        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs)
+        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, host)
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )

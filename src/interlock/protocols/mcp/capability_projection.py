@@ -22,7 +22,7 @@ from interlock.wire.bounded_cache import remembers_short
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
 """The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
-_OF_EACH_HOP: Final = (TASKS, MGP)
+OF_EACH_HOP: Final = (TASKS, MGP)
 """Extensions that each hop agrees on for itself."""
 
 
@@ -44,7 +44,7 @@ def capabilities_along(raw: bytes) -> bytes:
     kept: dict[str, object] = {name: said[name] for name in (*_CROSSING, "tasks") if name in said}
     if "extensions" in said:
         further = members(bytes(said["extensions"]))
-        kept["extensions"] = {name: value for name, value in further.items() if name not in _OF_EACH_HOP}
+        kept["extensions"] = {name: value for name, value in further.items() if name not in OF_EACH_HOP}
     return msgspec.json.encode(kept)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.protocols.mcpl.content import Blocks, Content
 from interlock.protocols.mcpl.decoding import Count, Line, Name, Object, Value
-from interlock.protocols.mcpl.events import EventKey, Tags, check_tags, check_timestamp
+from interlock.protocols.mcpl.events import Tags, check_tags, check_timestamp
 
 MOST_CHANNELS: Final = 256
 """Most descriptors in one message."""
@@ -200,11 +200,6 @@ class AcknowledgeResult(Value, frozen=True):
     acknowledged: bool
     representation: str | None = None
     reason: Line | None = None
-
-
-def incoming_key(server: str, message: IncomingMessage) -> EventKey:
-    """The key that an incoming message is deduplicated by."""
-    return EventKey(server, "incoming", message.message_id, message.channel_id)
 
 
 def hub_channel_id(server: str, channel: str) -> str:

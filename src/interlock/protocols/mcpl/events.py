@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -46,20 +46,6 @@ class PushResult(Value, frozen=True):
     accepted: bool
     inference_id: str | None = None
     reason: Line | None = None
-
-
-class EventKey(msgspec.Struct, frozen=True):
-    """The identity of an event: ids are unique within their server alone."""
-
-    server: str
-    kind: Literal["push", "incoming"]
-    event: str
-    channel: str = ""
-
-
-def push_key(server: str, event: PushEvent) -> EventKey:
-    """The key that a push is deduplicated by."""
-    return EventKey(server, "push", event.event_id)
 
 
 def check_timestamp(text: str) -> None:

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.intake import RequestMeta
 from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
 from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
 from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
@@ -66,12 +65,6 @@ def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
         if manifest is not None and (offer := read_manifest(manifest)) is not None:
             return offer, home
     return None
-
-
-def read_offer_in_meta(meta: RequestMeta) -> tuple[Offer, Home] | None:
-    """The offer in a request of the stateless revision. Raises INVALID_PARAMS."""
-    raw = meta.client_capabilities
-    return None if raw is msgspec.UNSET else read_offer(bytes(raw))
 
 
 def read_manifest_result(result: bytes) -> Offer | None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, decode, wrong_shape
+from interlock.protocols.mcpl.decoding import Line, Name, Object, Value
 from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.patterns import DENIED_NAMES, PatternError, PatternSet, compile_pattern
 from interlock.wire.errors import Fault
@@ -50,15 +50,6 @@ class ScopeDecision(msgspec.Struct, frozen=True):
     outcome: Literal["allow", "deny", "ask"]
     pattern: str | None = None
     """The pattern that decided."""
-
-
-def read_scope(params: bytes) -> Scope | None:
-    """The `scope` of a `tools/call`, None without one. Raises INVALID_PARAMS or TOO_LARGE."""
-    try:
-        raw = msgspec.json.decode(params, type=_Scoped).scope
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise wrong_shape(str(cause), "params") from None
-    return None if isinstance(raw, msgspec.UnsetType) else decode(Scope, bytes(raw), "scope")
 
 
 def decide(rules: ScopeRules, label: str) -> ScopeDecision:
@@ -154,7 +145,3 @@ def _value(path: str, arguments: Mapping[str, object]) -> str:
 
 def _unusable(path: str, why: str) -> Fault:
     return Fault("INVALID_PARAMS", f"arguments.{path} {why}, and the scope's label is made of it", data={"field": path})
-
-
-class _Scoped(msgspec.Struct):
-    scope: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

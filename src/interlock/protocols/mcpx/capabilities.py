@@ -59,15 +59,6 @@ class CapabilitySet:
         return f"CapabilitySet({list(self.texts)!r})"
 
 
-def why_bad_capability(text: str) -> str | None:
-    """The reason why a text is no capability; None if it is one."""
-    try:
-        CapabilitySet((text,))
-    except PatternError as cause:
-        return str(cause)
-    return None
-
-
 class _Capability:
     """One capability, read: it covers kinds that it equals, that begin with its prefix, or that its regex matches."""
 

@@ -1,8 +1,8 @@
 """The life of a proposal as one table of transitions, and who may cause which of them.
 
 Four rules hold here. Only an open proposal changes: the first fulfilment wins, and nothing leads back to open. A
-proposer may always withdraw its own proposal. A proposer, or a principal of the same owner, never fulfils it. Whoever
-could fulfil it may reject it.
+proposer may always withdraw its own proposal. A proposer, or a principal of the same owner, never fulfils it. Everyone
+who could fulfil it may reject it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class _Naming(msgspec.Struct):
 def named_permissions(security: bytes) -> tuple[str, ...] | None:
     """The permissions that a tool's `security` names, each family by its members; None where it names none.
 
-    What cannot be read names none: it is not trusted to have meant few.
+    A declaration that cannot be read names none: it may have meant more.
     """
     try:
         named = msgspec.json.decode(security, type=_Naming).permissions_required

@@ -66,7 +66,7 @@ def authorization_request(
 def code_of(request: AuthorizationRequest, callback: str) -> str:
     """The code in a response, which is the address that the browser was sent to. Raises LOGIN_REQUIRED.
 
-    Nothing that a wrong issuer says is shown or acted on (MCP, Authorization Response Validation).
+    The client neither shows nor obeys a response of a wrong issuer (MCP, Authorization Response Validation).
     """
     fields = dict(parse_qsl(urlsplit(callback).query, keep_blank_values=True))
     if not hmac.compare_digest(fields.get("state", "").encode(), request.state.encode()):

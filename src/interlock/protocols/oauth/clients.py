@@ -1,4 +1,4 @@
-"""Who we are to an authorization server: registered before, known by a metadata document, or registered now.
+"""Our identity at an authorization server: registered before, known by a metadata document, or registered now.
 
 Credentials belong to the issuer that gave them, and are used with no other (MCP, Authorization Server Binding).
 """

@@ -118,14 +118,14 @@ async def change(visit: Visit) -> Response:
 
 
 def _subject(agent: str, form: dict[str, str]) -> dict[str, object]:
-    """Whom and what a grant is about: a tool, or a server as a whole where no tool is named."""
+    """The subject of a grant: a tool, or a server as a whole where no tool is named."""
     subject: dict[str, object] = {"agent_id": agent, "server_id": form.get("server", "").strip()}
     tool = form.get("tool", "").strip()
     return subject | ({"entry_type": "tool_grant", "tool_name": tool} if tool else {"entry_type": "server_grant"})
 
 
 async def _access(visit: Visit, agent: str) -> list[tuple[str, AccessAnswer]]:
-    """What the agent may do at each server, and why."""
+    """The agent's rights at each server, with the reasons."""
     servers = [server.id for server in (await visit.perform("status", Status)).servers[:MAX_SERVERS]]
     answers = [
         await visit.perform("grants.query", AccessAnswer, agent_id=agent, server_id=server) for server in servers

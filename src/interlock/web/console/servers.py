@@ -123,7 +123,7 @@ async def switch_tool(visit: Visit) -> Response:
 
 
 def _changed(visit: Visit) -> str:
-    """What the person just did."""
+    """The person's last action."""
     return _CHANGED.get(visit.request.query_params.get("done", ""), "")
 
 

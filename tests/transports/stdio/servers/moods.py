@@ -90,7 +90,7 @@ def act(id_: int, mood: str, params: dict) -> None:
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
             say({"id": id_, "result": {"pid": child.pid}})
         case "daemon":
-            # What leaves the session, and then even the family.
+            # A process that leaves the session, and then the process group too.
             start = "import os, time; os.setsid(); os.fork() and os._exit(0); print(os.getpid(), flush=True)"
             left = subprocess.Popen([sys.executable, "-c", start + "; time.sleep(600)"], stdout=subprocess.PIPE)
             say({"id": id_, "result": {"pid": int(left.stdout.readline())}})

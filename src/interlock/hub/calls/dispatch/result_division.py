@@ -1,7 +1,7 @@
 """Where a long result is divided: into a head and pages that each hold no more tokens than they may.
 
-Every piece is counted as it will be read, by itself. What is too long to be counted to its end is divided by the
-measure of what was counted, and the division says that it is not exact.
+The hub counts every piece by itself, as it will be read. Of a text that is too long to be counted to its end, it counts
+the beginning and estimates the rest, and the division says that it is not exact.
 """
 
 from __future__ import annotations

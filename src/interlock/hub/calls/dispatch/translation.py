@@ -92,8 +92,8 @@ class Translation:
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def sealed(self, result: bytes) -> bytes:
-        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
-        is approved for the next round too, whether or not the server has a state."""
+        """Bind a server's request state to this caller and this call before it leaves. A person's approval holds for
+        the next round too, whether or not the server has a state."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         if self._call.exposed_server is not None and QUESTIONS in fields:
             fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.exposed_server, bytes(fields[QUESTIONS])))

@@ -226,8 +226,8 @@ _NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
 
 
 def _is_noise(use: Use, found: Found, finding: Finding) -> bool:
-    """What is called a URL need not be one of the web, and a database lives on a host, too: where it was only guessed
-    that somebody wants to know, that is not worth a note."""
+    """Whether a finding about an inferred argument is worth no note: a `url` need not be one of the web, and a database
+    has a host too."""
     if is_metadata(finding):
         return False
     if use.validator == "metadata":

@@ -1,7 +1,7 @@
 """Servers that were registered while the hub runs (MGP, Dynamic Registration): stored, and shared between nodes.
 
-What an agent registers needs a person's approval, passes code safety at `strict`, is `sandboxed` and `opt-in`, and runs
-contained. Its source is kept with the registration and pinned by its hash: the file it came from is never run.
+A server that an agent registers needs a person's approval, passes code safety at `strict`, is `sandboxed` and `opt-in`,
+and runs contained. The store keeps its source, pinned by its hash: the hub never runs the file it came from.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+"""Remembers the tools that a server offers only to some clients, so that a restart need not ask for them again.
+
+To ask a server of the handshake era may mean to start a process for each set of capabilities. The answer holds while
+the server introduces itself in the same way and has the same tools for everybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from interlock.store import Collection, Store
+
+MAX_BYTES: Final = 256 * 1024
+"""Longer answers are not remembered."""
+
+
+class ForSome(msgspec.Struct, frozen=True):
+    """The answer of one server for one audience."""
+
+    id: str
+    stamp: str
+    """A digest of everything that the answer depends on."""
+    definitions: list[str]
+
+
+FOR_SOME: Final = Collection("audience_tools", ForSome, key="id")
+
+
+async def read(store: Store, server: str, audience: str, stamp: str) -> list[bytes] | None:
+    """The definitions beyond those for everybody; None where they are not known for this stamp."""
+    found = await store.get(FOR_SOME, _key(server, audience))
+    if found is None or found.value.stamp != stamp:
+        return None
+    return [definition.encode() for definition in found.value.definitions]
+
+
+async def write(store: Store, server: str, audience: str, stamp: str, definitions: list[bytes]) -> None:
+    """Replace the answer of a server for an audience."""
+    if sum(map(len, definitions)) > MAX_BYTES:
+        return
+    texts = [definition.decode() for definition in definitions]
+    async with store.transaction() as change:
+        change.put(FOR_SOME, ForSome(_key(server, audience), stamp, texts))
+
+
+def _key(server: str, audience: str) -> str:
+    return hashlib.sha256(msgspec.json.encode((server, audience))).hexdigest()
