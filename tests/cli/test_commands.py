@@ -81,6 +81,20 @@ def test_status_in_json_is_the_hubs_own_answer(user: User, hub: FakeHub) -> None
     assert json.loads(user.run("status", "--json").output) == hub.answers["hub/status"]
 
 
+def test_the_status_of_one_server_says_why_its_era_was_chosen(user: User, hub: FakeHub) -> None:
+    demo = hub.answers["hub/status"]["servers"][0]
+    said = {**demo, "era": "modern", "revision": "2026-07-28", "era_reason": "the server speaks it"}
+    hub.answers["hub/status"] = {**hub.answers["hub/status"], "servers": [said], "disabled": ["off"]}
+    shown = user.run("status", "demo").output.splitlines()
+    assert shown == [
+        "  demo  connected  2 tools  1,234 tokens  python -m demo",
+        "      revision 2026-07-28, stateless era: the server speaks it",
+    ]
+    assert json.loads(user.run("status", "demo", "--json").output) == said
+    assert "the server `off` is disabled" in user.run("status", "off").stderr
+    assert user.run("status", "nobody").exit_code == 1
+
+
 def test_without_a_terminal_there_is_no_colour(user: User, hub: FakeHub) -> None:
     assert "\x1b" not in user.run("status").output
 
