@@ -120,6 +120,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "DELETE /admin/discovery/{id}",
             OPERATED,
         ),
+        row(
+            "discovery.install",
+            OWNER,
+            Registrations.install,
+            "Install the package of a registered server on this node, or update it",
+            "",
+            OPERATED,
+        ),
         row("rooms.list", READ, Rooms.list, "Topics, with their participants", "GET /admin/rooms"),
         row(
             "rooms.capabilities",
