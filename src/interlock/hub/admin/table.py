@@ -98,6 +98,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             SESSION_ENDED,
         ),
         row(
+            "sessions.test_channel",
+            OWNER,
+            Sessions.test_channel,
+            "Send a test notification to the channel of a session on `interlock stdio`",
+            "",
+            OPERATED,
+        ),
+        row(
             "discovery.list",
             READ,
             Registrations.list,
