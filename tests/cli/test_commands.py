@@ -81,6 +81,38 @@ def test_status_in_json_is_the_hubs_own_answer(user: User, hub: FakeHub) -> None
     assert json.loads(user.run("status", "--json").output) == hub.answers["hub/status"]
 
 
+def test_the_status_of_one_server_says_why_its_era_was_chosen(user: User, hub: FakeHub) -> None:
+    demo = hub.answers["hub/status"]["servers"][0]
+    said = {**demo, "era": "modern", "revision": "2026-07-28", "era_reason": "the server speaks it"}
+    hub.answers["hub/status"] = {**hub.answers["hub/status"], "servers": [said], "disabled": ["off"]}
+    shown = user.run("status", "demo").output.splitlines()
+    assert shown == [
+        "  demo  connected  2 tools  1,234 tokens  python -m demo",
+        "      revision 2026-07-28, stateless era: the server speaks it",
+    ]
+    assert json.loads(user.run("status", "demo", "--json").output) == said
+    assert "the server `off` is disabled" in user.run("status", "off").stderr
+    assert user.run("status", "nobody").exit_code == 1
+
+
+def test_install_lets_the_hub_install_a_registered_server(user: User, hub: FakeHub) -> None:
+    installed = {"server_id": "dynamic-time", "package": "mcp-time==1", "digest": "d" * 64, "folder": "/f"}
+    hub.answers["hub/discovery.install"] = installed
+    shown = user.run("install", "dynamic.time").output
+    assert hub.params_of("hub/discovery.install") == [{"id": "dynamic.time"}]
+    assert "Installed mcp-time==1 for `dynamic-time`" in shown
+    assert "interlock restart dynamic-time" in shown
+    data = {"name": "NOT_FOUND"}
+    hub.answers["hub/discovery.install"] = {"error": {"code": -32602, "message": "no such server", "data": data}}
+    unknown = user.run("install", "time")
+    assert unknown.exit_code == 3
+    assert "`interlock discovery register`" in unknown.stderr
+    hub.close()
+    stopped = user.run("install", "time")
+    assert stopped.exit_code == 3
+    assert "need a running hub: `interlock up -d`" in stopped.stderr
+
+
 def test_without_a_terminal_there_is_no_colour(user: User, hub: FakeHub) -> None:
     assert "\x1b" not in user.run("status").output
 

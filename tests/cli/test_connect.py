@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 import tomllib
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock.config.client_files
+from interlock.cli.clients import channel_check
+from interlock.cli.clients.channel_check import check_channel
 from interlock.cli.clients.client_hooks import settings_file
 from interlock.cli.clients.clients import NAMES, client
+from interlock.cli.control.hub_link import HubLink
+from interlock.cli.terminal.failures import Failure
 from interlock.config.documents import parser_of
 from interlock.config.json_members import remove_member, set_member
 from interlock.config.problems import Problem
@@ -29,6 +37,12 @@ WITH_COMMENTS = """{
     },
 }
 """
+
+
+@pytest.fixture(autouse=True)
+def delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake hub notifies nobody, so commands in this process get the outcome of a check instead."""
+    monkeypatch.setattr(channel_check, "check_channel", lambda *_: {"verified": True, "took_ms": 1.0})
 
 
 def entry_of(path: Path, at: tuple[str, ...]) -> dict[str, object] | None:
@@ -209,12 +223,57 @@ def test_a_hub_in_its_usual_place_is_not_named(user: User, hub: FakeHub, monkeyp
     assert client("cursor").entry(["/bin/interlock"], "ilk_k")["env"] == {"INTERLOCK_KEY": "ilk_k"}
 
 
-def test_connect_starts_a_hub_where_none_runs(user: User) -> None:
+def test_connect_starts_a_hub_where_none_runs_and_verifies_that_it_reaches_a_live_client(user: User) -> None:
     user.configure()
-    code, out, err = user.finished("connect", "cursor")
+    code, out, err = user.finished("connect", "claude-code", "--live")
     assert (code, err) == (0, "")
-    assert "Cursor is connected" in out
+    assert "Claude Code is connected" in out
+    assert "delivery verified: a test notification came through `interlock stdio`" in out
     assert user.starts() == 1
+    deadline = time.monotonic() + 120
+    with HubLink.open(user.home) as link:
+        while link.ask("hub/sessions.list")["sessions"]:
+            assert time.monotonic() < deadline, "the session of the check ends with it"
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("program", "limit_s", "problem"),
+    [
+        ("import sys; sys.exit('this key is unknown')", 60, "ended with 1: this key is unknown"),
+        ("import sys; sys.stdin.read()", 0.2, "an answer to `initialize` did not come"),
+    ],
+)
+def test_a_check_that_fails_says_where_and_leaves_no_process(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, program: str, limit_s: float, problem: str
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def remember(*given: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*given, **options))
+        return started[-1]
+
+    monkeypatch.setattr(channel_check, "LIMIT_S", limit_s)
+    monkeypatch.setattr(subprocess, "Popen", remember)
+    entry = {"command": sys.executable, "args": ["-c", program], "env": {}}
+    with HubLink.open(hub.home) as link, pytest.raises(Failure, match=problem):
+        check_channel(link, "claude-code", entry)
+    assert [process.poll() is not None for process in started] == [True]
+
+
+def test_live_ends_with_1_if_no_test_notification_arrives(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise Failure("the test notification did not come", "look there")
+
+    monkeypatch.setattr(channel_check, "check_channel", fail)
+    result = user.run("connect", "claude-code", "--live")
+    assert result.exit_code == 1
+    assert "is connected, but no test notification reached it: the test notification did not come" in result.stderr
+    shown = user.run("connect", "claude-code", "--live", "--json")
+    assert (shown.exit_code, json.loads(shown.stdout)["delivery"]["verified"]) == (1, False)
 
 
 keys = st.text(max_size=5)

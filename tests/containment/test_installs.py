@@ -21,7 +21,9 @@ from interlock.config.settings import Hub, Timeouts
 from interlock.containment import installs
 from interlock.containment.backends import reports
 from interlock.containment.policy import ContainmentRefused
+from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.states import ServerState
+from interlock.wire.errors import Fault
 
 SERVES = [report.backend for report in reports() if not report.missing]
 
@@ -135,7 +137,8 @@ async def test_the_hub_installs_a_registered_package_and_runs_it_contained(
         await hub.operate("discovery.register", id="greeter", command=COMMAND[0], args=list(COMMAND[1:]))
         await until(lambda: hub.hub_app.upstreams.get("greeter") is not None)
         await hub.state("greeter", ServerState.CONNECTED)
-        record = installs.installed(str(hub.hub_app.home.resolve() / "contained" / "greeter"), COMMAND)
+        folder = str(hub.hub_app.home.resolve() / "contained" / "greeter")
+        record = installs.installed(folder, COMMAND)
         assert record is not None
         assert len(record.digest) == 64
         assert not Registry.trace.exists(), "the package's script ran outside the containment"
@@ -143,6 +146,16 @@ async def test_the_hub_installs_a_registered_package_and_runs_it_contained(
         await until(lambda: hub.hub_app.catalog.offer("greeter") is not None)
         client = RawClient(f"{hub.url}/mcp", hub.key("reader"))
         assert text_of(await client.modern("tools/call", {"name": "greeter__greet", "arguments": {}})) == "hello"
+        again = await hub.operate("discovery.install", id="greeter")
+        assert (again["server_id"], again["package"]) == ("greeter", "greeter@1.0.0")
+        updated = installs.installed(folder, COMMAND)
+        assert updated is not None
+        assert (updated.folder, updated.digest) == (again["folder"], again["digest"])
+        assert updated.folder != record.folder
+        with pytest.raises(Fault, match="no registered server"):
+            await hub.operate("discovery.install", id="other")
+        with pytest.raises(Fault, match="only the user"):
+            await hub.operate("discovery.install", Principal("reader", "agent"), id="greeter")
 
 
 def test_commands_that_fetch_nothing_need_no_install() -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from interlock.config.live_settings import LiveRule
+from interlock.hub.auth.principals import Principal
 from interlock.transports.stdio.server import StdioServer
+from interlock.wire.errors import Fault
 
 from .running_hub import RawClient, RunningHub, until
 from .test_journal import entries
@@ -165,6 +167,15 @@ async def test_a_wake_reaches_the_channel_of_a_session_on_standard_streams(tmp_p
         assert "Call read_events" in told["content"]
         assert told["meta"]["from_server"] == "s"
         assert "secret" not in json.dumps(told), "the event itself comes through the tool"
+        listed = (await hub.operate("sessions.list"))["sessions"]
+        ids = {(row["agent"], row["transport"]): row["id"] for row in listed}
+        await hub.operate("sessions.test_channel", id=ids["mine", "stdio"], mark="m1")
+        tested = await mine.next("notifications/claude/channel")
+        assert tested["meta"] == {"test": "m1"}
+        with pytest.raises(Fault, match="has no channel"):
+            await hub.operate("sessions.test_channel", id=ids["mine", "http"], mark="m2")
+        with pytest.raises(Fault, match="only the user"):
+            await hub.operate("sessions.test_channel", Principal("mine", "agent"), id=ids["mine", "stdio"], mark="m3")
         await other.close()
         await mine.close()
         assert not [found for found in other.seen if "channel" in found.get("method", "")]

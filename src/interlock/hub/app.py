@@ -165,6 +165,7 @@ class HubApp:
             approvals.server_policies,
             foundation.journal,
             lambda: foundation.config,
+            self._packages,
         )
         self.hub = build_service(
             foundation,

@@ -38,7 +38,8 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
 
     The rest of the client's file does not change, and a copy of the old file is kept beside it. If no hub runs, one is
     started. `interlock setup` does this for all your clients, and imports their servers. `--live` adds hooks to
-    Claude Code's settings, which `--undo` removes too.
+    Claude Code's settings, which `--undo` removes too, and checks with a test notification that the running hub reaches
+    a client over `interlock stdio`; it ends with 1 if none arrives.
 
     \b
     Example:
@@ -52,6 +53,8 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
     outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
     if name == "claude-code" and not only_print:
         outcome["hook"] = _set_hook(wanted=live and not undo)
+    if live and not undo:
+        outcome["delivery"] = _checked_delivery(name, outcome["entry"])
     if as_json:
         show_json(outcome)
     elif only_print:
@@ -68,6 +71,9 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
             from interlock.cli.clients.client_hooks import CHANNEL
 
             say(f"  hooks for its prompts and answers: {plain(str(outcome['hook']))}")
+            if outcome["delivery"]["verified"]:
+                took = f"{outcome['delivery']['took_ms']:.0f} ms"
+                say(f"  delivery verified: a test notification came through `interlock stdio` in {took}")
             say("  → enable some: `interlock features enable SERVER FEATURE --agent claude-code`")
             say(f"  → to be woken between prompts, start it with `{CHANNEL}`")
         if is_in_cache(executable()[0]):
@@ -79,6 +85,10 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, live: 
         if outcome["others"]:
             others = ", ".join(plain(other) for other in outcome["others"])
             say(f"  → {chosen.title} also starts {others} itself; `interlock setup` moves them into the hub")
+    delivery = outcome.get("delivery")
+    if delivery is not None and not delivery["verified"]:
+        problem = f"{chosen.title} is connected, but no test notification reached it: {delivery['problem']}"
+        raise Failure(problem, delivery["hint"])
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
@@ -130,6 +140,18 @@ def _set_hook(*, wanted: bool) -> str | None:
             back_up(path)
             write_atomically(path, changed.encode())
     return str(path) if wanted else None
+
+
+def _checked_delivery(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Whether a test notification of the running hub comes through the client's entry, and why not."""
+    from interlock.cli.clients.channel_check import check_channel
+    from interlock.cli.control.hub_link import HubLink
+
+    try:
+        with HubLink.open() as link:
+            return check_channel(link, name, entry)
+    except Failure as failure:
+        return {"verified": False, "problem": failure.message, "hint": failure.hint}
 
 
 def existing_entry(chosen: Client) -> dict[str, object] | None:

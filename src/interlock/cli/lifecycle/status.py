@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import click
 
-from interlock.cli.control.perform import Json, performs
-from interlock.cli.terminal.show import bold, coloured, columns, counted, one_line, plain, say
+from interlock.cli.control.completion import server_names
+from interlock.cli.control.perform import Json, perform
+from interlock.cli.terminal.failures import Failure
+from interlock.cli.terminal.show import (
+    bold,
+    coloured,
+    columns,
+    counted,
+    json_option,
+    one_line,
+    plain,
+    say,
+    show_json,
+)
 
 STARTING = ("registered", "connecting", "restarting")
 """States in which the tools of a server are not known yet."""
@@ -13,15 +25,33 @@ COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
 
 
 @click.command()
-@performs("status")
-def status(found: Json) -> None:
+@click.argument("server", required=False, shell_complete=server_names)
+@json_option
+def status(server: str | None, as_json: bool) -> None:
     """Show the servers, and how to fix those that do not run.
+
+    With SERVER it shows that server alone, with the revision of MCP that the hub speaks with it, and why.
 
     \b
     Example:
-      interlock status --json
+      interlock status github
     """
-    show_status(found)
+    found = perform("status")
+    if server is None:
+        if as_json:
+            show_json(found)
+        else:
+            show_status(found)
+        return
+    row = next((row for row in found["servers"] if row["id"] == server), None)
+    if row is None:
+        state = "is disabled" if server in (found.get("disabled") or []) else "is not known"
+        raise Failure(f"the server `{server}` {state}", "`interlock status` shows all of them")
+    if as_json:
+        show_json(row)
+        return
+    for line in (*server_lines([row]), *_speaks(row)):
+        say(line)
 
 
 def show_status(found: Json) -> None:
@@ -104,6 +134,15 @@ def server_lines(servers: list[Json]) -> list[str]:
             lines.append("      " + coloured(one_line(summary, 160), "yellow"))
             lines.append(f"      → to allow it: {plain(item['hint'])}")
     return lines
+
+
+def _speaks(server: Json) -> list[str]:
+    """The revision and the era of a connected server, and why the hub chose that era."""
+    if not server.get("revision"):
+        return []
+    era = {"modern": "stateless era", "legacy": "handshake era"}.get(server["era"], plain(server["era"]))
+    why = f": {plain(server['era_reason'])}" if server.get("era_reason") else ""
+    return [f"      revision {plain(server['revision'])}, {era}{why}"]
 
 
 def _state(server: Json) -> str:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from interlock.cli.control.completion import server_names
-from interlock.cli.terminal.failures import Failure, WrongConfiguration, WrongUsage
+from interlock.cli.terminal.failures import Failure, NoHub, WrongConfiguration, WrongUsage
 from interlock.cli.terminal.show import json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Server
     from interlock.config.settings import Sandbox
     from interlock.containment.installs import Install
+
+ANSWER_S = 900.0
+"""How long the hub may take to install a registered server."""
 
 
 @click.command()
@@ -26,7 +29,8 @@ def install(name: str, config: Path | None, as_json: bool) -> None:
     """Install the packages of a contained server.
 
     A contained server cannot fetch packages. This fetches those that its `npx` or `uvx` command names into a folder of
-    that server, without running their install scripts, and records their digest. Run it again to update them.
+    that server, without running their install scripts, and records their digest. Run it again to update them. A server
+    that was registered with `interlock discovery register` is installed by the running hub.
 
     \b
     Example:
@@ -37,16 +41,36 @@ def install(name: str, config: Path | None, as_json: bool) -> None:
     loaded = load(config, home=home_folder(), folder=Path.cwd())
     server = loaded.config.servers.get(name)
     if server is None:
-        others = ", ".join(loaded.config.servers) or "none"
-        raise WrongConfiguration(f"there is no server `{name}`", f"servers there: {others}")
-    record = install_packages(name, server)
-    if record is None:
-        raise WrongUsage(f"`{name}` needs no install step", "only contained servers with an npx or uvx command do")
+        outcome = _install_registered(name, [*loaded.config.servers])
+    else:
+        record = install_packages(name, server)
+        if record is None:
+            raise WrongUsage(f"`{name}` needs no install step", "only contained servers with an npx or uvx command do")
+        outcome = {"installed": name, "package": record.package, "digest": record.digest, "folder": record.folder}
     if as_json:
-        show_json({"installed": name, "package": record.package, "digest": record.digest, "folder": record.folder})
+        show_json(outcome)
         return
-    say(f"Installed {plain(record.package)} for `{plain(name)}`, digest {record.digest[:16]}…")
-    say(f"Restart it to use the new files: interlock restart {plain(name)}")
+    say(f"Installed {plain(outcome['package'])} for `{plain(outcome['installed'])}`, digest {outcome['digest'][:16]}…")
+    say(f"Restart it to use the new files: interlock restart {plain(outcome['installed'])}")
+
+
+def _install_registered(name: str, configured: list[str]) -> dict[str, str]:
+    """Let the running hub install a server that the configuration does not have. Raises Failure."""
+    from interlock.cli.control.hub_link import HubError
+    from interlock.cli.control.perform import perform
+
+    known = f"servers there: {', '.join(configured) or 'none'}"
+    try:
+        found = perform("discovery.install", {"id": name}, ANSWER_S)
+    except NoHub as error:
+        hint = f"{known}. Those of `interlock discovery register` need a running hub: `interlock up -d`"
+        raise WrongConfiguration(f"there is no server `{name}` in the configuration", hint) from error
+    except HubError as error:
+        if error.name != "NOT_FOUND":
+            raise
+        hint = f"{known}; `interlock discovery` also shows those of `interlock discovery register`"
+        raise WrongConfiguration(f"there is no server `{name}`", hint) from error
+    return {"installed": found["server_id"], **{key: found[key] for key in ("package", "digest", "folder")}}
 
 
 def install_packages(name: str, server: Server) -> Install | None:

@@ -1,4 +1,4 @@
-"""Operations on clients: list sessions, principals seen lately and open streams, and end them."""
+"""Operations on clients: list sessions, principals seen lately and open streams, end them, and test their channel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import msgspec
 
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.handlers.claude_channel import TRANSPORT, notice_of_test
+from interlock.hub.handlers.listeners import SessionListener
 from interlock.hub.sessions.client_claims import claim_of
 from interlock.hub.sessions.principals import SeenPrincipal
 from interlock.hub.sessions.session import Session
@@ -30,6 +32,13 @@ class EndSession(msgspec.Struct):
     """A session by its id, or a principal such as `agent:NAME` with all its sessions and streams."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+
+
+class ChannelTest(msgspec.Struct):
+    """A session, and a word that its notification has."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+    mark: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class SessionRow(msgspec.Struct):
@@ -84,6 +93,12 @@ class Ended(msgspec.Struct):
     streams: int
 
 
+class ChannelTested(msgspec.Struct):
+    """The session that was notified."""
+
+    id: str
+
+
 class SessionOperations:
     """The operations on the clients of one hub."""
 
@@ -122,6 +137,18 @@ class SessionOperations:
         kind: Literal["session", "principal"] = "session" if session is not None else "principal"
         self._journal.session_ended(by, kind, id_, owner, len(found), streams, trace)
         return Ended(id_, len(found), streams)
+
+    async def test_channel(self, by: Principal, params: ChannelTest, trace: str) -> ChannelTested:
+        """Send a test notification to the channel of one session, the way of a wake, and to nobody else."""
+        session = self._clients.sessions.get(params.id)
+        if session is None:
+            raise Fault("NOT_FOUND", f"no session {params.id!r}", hint="`interlock sessions` shows all of them")
+        listener = SessionListener.of(session)
+        if listener.transport != TRANSPORT or listener.list_scope.view.bare:
+            raise Fault("INVALID_PARAMS", "this session has no channel", hint="only `interlock stdio` has one")
+        if not self._hub_app.change_notifier.give_notice(listener, notice_of_test(params.mark)):
+            raise Fault("NOT_FOUND", "this session is not notified of events", hint="restart its client")
+        return ChannelTested(params.id)
 
     def _session(self, session: Session) -> SessionRow:
         claim, principal = claim_of(session.dialect), session.caller.principal

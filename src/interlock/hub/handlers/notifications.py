@@ -101,6 +101,13 @@ class ChangeNotifier:
             for which in KINDS:
                 self._seen.pop((listener.list_scope, which), None)
 
+    def give_notice(self, listener: Listener, notice: bytes) -> bool:
+        """Give a notice to one listener alone. Returns False if it is not notified of anything any more."""
+        if listener not in self._listeners.get(listener.list_scope, ()):
+            return False
+        listener.on_woken(notice)
+        return True
+
     async def catalog_changed(self) -> None:
         """Notify the listeners of every scope whose lists changed, some in each turn of the loop."""
         for list_scope in list(self._listeners):

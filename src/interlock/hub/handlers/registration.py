@@ -16,9 +16,11 @@ from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
+from interlock.hub.upstreams.registration.packages import RegisteredPackages
 from interlock.hub.upstreams.registration.registration import Register, Registered, Registration
 from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.wire.errors import Fault
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]
@@ -49,6 +51,21 @@ class Deregister(msgspec.Struct):
 
     id: Name
     reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+
+
+class InstallPackage(msgspec.Struct):
+    """The registered server whose package to install."""
+
+    id: Name
+
+
+class PackageInstalled(msgspec.Struct):
+    """The package of a server, as it is on this node now."""
+
+    server_id: str
+    package: str
+    digest: str
+    folder: str
 
 
 class DiscoveredServer(msgspec.Struct, omit_defaults=True):
@@ -98,6 +115,7 @@ class RegistrationMethods:
         trusts: Trusts,
         journal: Journal,
         config: Callable[[], Config],
+        packages: RegisteredPackages,
     ) -> None:
         self._registrations = registrations
         self._upstreams = upstreams
@@ -106,6 +124,7 @@ class RegistrationMethods:
         self._trusts = trusts
         self._journal = journal
         self._config = config
+        self._packages = packages
 
     async def list(self, by: Principal, params: ListServers, trace: str = "") -> DiscoveredServers:
         """The servers that a principal may see, started or not."""
@@ -126,6 +145,14 @@ class RegistrationMethods:
         found = await self._registrations.deregister(by, params.id)
         self._journal.operated(by, "discovery.deregister", found.id, params.reason, trace)
         return Deregistered(True, found.name)
+
+    async def install(self, by: Principal, params: InstallPackage, trace: str = "") -> PackageInstalled:
+        """Install the package of a registered server on this node, or update it. Raises Fault."""
+        found = self._registrations.find(params.id)
+        if found is None:
+            raise Fault("NOT_FOUND", f"no registered server {params.id[:100]!r}")
+        installed = await self._packages.install_again(found)
+        return PackageInstalled(found.id, installed.package, installed.digest, installed.folder)
 
     def _row(self, id: str, by: Principal) -> DiscoveredServer:
         settings, upstream = self._config().servers[id], self._upstreams.get(id)
