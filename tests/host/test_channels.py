@@ -15,7 +15,7 @@ from hub.running_hub import RunningHub, until
 from hub.test_journal import entries
 from interlock.config.channel_settings import Channel as Table
 from interlock.config.channel_settings import ChannelWebhook
-from interlock.config.live_settings import Live, LiveRule
+from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Rooms, Scopes, Topic
 from interlock.rooms.participant import Participant
 from interlock.server import (
@@ -32,7 +32,7 @@ from interlock.server import (
 from interlock.wire.errors import Fault
 
 from . import test_hooks
-from .test_hooks import hooked_hub
+from .test_hooks import REWRITE, after, hooked_hub
 from .test_rollback import operate
 
 WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
@@ -74,8 +74,8 @@ class Chat:
         return received
 
 
-async def ready(hub: RunningHub, count: int = 2) -> None:
-    live = hub.hub_app.live.connections.of("chat")
+async def ready(hub: RunningHub, count: int = 2, server: str = "chat") -> None:
+    live = hub.hub_app.live.connections.of(server)
     assert live is not None
     await until(lambda: len(live.channels) == count, 20)
 
@@ -152,6 +152,22 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
         assert "UNKNOWN_CHANNEL" in reasons[0], "it may not be registered, so nothing is published to it"
         assert chat.published == []
+
+
+async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(tmp_path: Path) -> None:
+    chat, monitor = Chat(), Chat()
+    servers = {"chat": chat.server, "check": after(lambda turn: "Moderated."), "monitor": monitor.server}
+    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": ServerLive(observes="raw")}
+    table = {"team": Table(agent="local", incoming=("chat/**",))}
+    async with hooked_hub(tmp_path, servers, live, hub={"channels": table, "live": WAKE}) as hub:
+        await ready(hub)
+        await ready(hub, server="monitor")
+        assert (await chat.say("What is the status?")).accepted
+        await until(lambda: len(chat.observed) == len(monitor.observed) == 2)
+        seen = [[told.delta for told in each.observed if isinstance(told, OutgoingChunk)] for each in (chat, monitor)]
+        assert seen == [["Moderated."], ["All is well."]]
+        await until(lambda: len(chat.published) == 1)
+        assert chat.published[0].content[0].text == "Moderated."  # type: ignore[union-attr]
 
 
 async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(

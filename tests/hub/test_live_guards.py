@@ -211,6 +211,11 @@ async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.Monk
     assert sent == ["w0"] * webhook_sender.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
     assert "5 wakes were not sent" in logged[-1]
 
+    monkeypatch.setenv("OUT", "whsec_c2hvcnQ=")
+    await webhook._tell(woken[:1])
+    assert len(sent) == webhook_sender.TRIES + 3
+    assert "nothing unsigned" in logged[-1], "a secret that can be guessed signs nothing"
+
 
 @pytest.mark.parametrize("loops", [False, True])
 async def test_t114_an_agent_and_a_server_do_not_wake_each_other_for_ever(tmp_path: Path, loops: bool) -> None:

@@ -1,6 +1,7 @@
 """Delivers answers: into channels (MCPL, channels/publish), where observers are told too, and to webhooks.
 
 Everything here is after moderation: no server and no webhook sees a piece of an answer that another may still rewrite.
+An observer sees the answer as the model wrote it only where the operator's file says so.
 """
 
 from __future__ import annotations
@@ -95,10 +96,16 @@ class Publishing:
         place = (turn.inference_id, turn.conversation.id)
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
-            for name, text in ((channel, answer), (THINKING, thoughts)):
+            for name, text in ((channel, self._view(turn, live.server, answer)), (THINKING, thoughts)):
                 if text:
                     tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text))
                     tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)))
+
+    def _view(self, turn: Turn, server: str, answer: str) -> str:
+        """The answer as an observer may see it."""
+        settings = self._hub_app.config.servers.get(server)
+        raw = settings is not None and settings.live.observes == "raw"
+        return turn.unmoderated if raw and turn.unmoderated is not None else answer
 
     def _connection(self, turn: Turn, server: str) -> LiveConnection:
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):
