@@ -322,7 +322,9 @@ def test_t47_files_that_never_end_are_refused_at_once(user_files: UserFiles, kin
 @pytest.mark.parametrize("secret", ["", "short", "whsec_" + "QUJD" * 12])
 def test_a_webhook_without_a_good_secret_is_a_problem_with_its_line(user_files: UserFiles, secret: str) -> None:
     text = '[hooks.ci]\nagent = "a"\nsecret_env = "CI"\n[live.webhook]\nurl = "https://a.example"\n'
-    loaded = user_files.own(text, {"CI": secret, "INTERLOCK_LIVE_SECRET": secret})
+    text += '[channels.team]\nagent = "a"\n[channels.team.webhook]\nurl = "https://a.example"\n'
+    loaded = user_files.own(text, dict.fromkeys(("CI", "INTERLOCK_LIVE_SECRET", "INTERLOCK_CHANNELS_SECRET"), secret))
     assert loaded.usable
     said = [(problem.line, problem.hint.split("=")[0]) for problem in loaded.problems]
-    assert said == ([] if len(secret) > 40 else [(3, "export CI"), (5, "export INTERLOCK_LIVE_SECRET")])
+    expected = [(3, "export CI"), (5, "export INTERLOCK_LIVE_SECRET"), (9, "export INTERLOCK_CHANNELS_SECRET")]
+    assert said == ([] if len(secret) > 40 else expected)

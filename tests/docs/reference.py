@@ -72,6 +72,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[models.NAME]", model_settings.Model),
     ("[host]", model_settings.Host),
     ("[channels.NAME]", channel_settings.Channel),
+    ("[channels.NAME.webhook]", channel_settings.ChannelWebhook),
     ("[host.inference]", model_settings.Inference),
 ]
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
 
 from hub.running_hub import RunningHub, until
 from hub.test_journal import entries
 from interlock.config.channel_settings import Channel as Table
-from interlock.config.live_settings import Live, LiveRule
+from interlock.config.channel_settings import ChannelWebhook
+from interlock.config.live_settings import Live, LiveRule, ServerLive
 from interlock.config.settings import Agent, Rooms, Scopes, Topic
 from interlock.rooms.participant import Participant
 from interlock.server import (
@@ -29,7 +32,7 @@ from interlock.server import (
 from interlock.wire.errors import Fault
 
 from . import test_hooks
-from .test_hooks import hooked_hub
+from .test_hooks import REWRITE, after, hooked_hub
 from .test_rollback import operate
 
 WAKE = Live(rules={"chat": LiveRule(then="wake", quiet_s=0)})
@@ -71,8 +74,8 @@ class Chat:
         return received
 
 
-async def ready(hub: RunningHub, count: int = 2) -> None:
-    live = hub.hub_app.live.connections.of("chat")
+async def ready(hub: RunningHub, count: int = 2, server: str = "chat") -> None:
+    live = hub.hub_app.live.connections.of(server)
     assert live is not None
     await until(lambda: len(live.channels) == count, 20)
 
@@ -149,6 +152,77 @@ async def test_channels_are_listed_opened_closed_and_scoped(tmp_path: Path) -> N
                 await asyncio.sleep(0.01)
         assert "UNKNOWN_CHANNEL" in reasons[0], "it may not be registered, so nothing is published to it"
         assert chat.published == []
+
+
+async def test_only_an_observer_that_the_operator_named_sees_an_answer_before_moderation(tmp_path: Path) -> None:
+    chat, monitor = Chat(), Chat()
+    servers = {"chat": chat.server, "check": after(lambda turn: "Moderated."), "monitor": monitor.server}
+    live = {"check": ServerLive(grant=(REWRITE,)), "monitor": ServerLive(observes="raw")}
+    table = {"team": Table(agent="local", incoming=("chat/**",))}
+    async with hooked_hub(tmp_path, servers, live, hub={"channels": table, "live": WAKE}) as hub:
+        await ready(hub)
+        await ready(hub, server="monitor")
+        assert (await chat.say("What is the status?")).accepted
+        await until(lambda: len(chat.observed) == len(monitor.observed) == 2)
+        seen = [[told.delta for told in each.observed if isinstance(told, OutgoingChunk)] for each in (chat, monitor)]
+        assert seen == [["Moderated."], ["All is well."]]
+        await until(lambda: len(chat.published) == 1)
+        assert chat.published[0].content[0].text == "Moderated."  # type: ignore[union-attr]
+
+
+async def test_an_answer_goes_to_a_webhook_signed_and_again_until_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+    monkeypatch.setenv("OUT_SECRET", secret)
+    monkeypatch.setattr("interlock.hub.live.webhook_sender.PAUSE_S", 0.01)
+    monkeypatch.setattr("interlock.hub.live.webhook_sender.TIMEOUT_S", 60)
+    got: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
+    statuses = iter(["503 Later", "200 OK", "410 Gone"])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        lines = (line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        headers = {name.lower(): value for name, value in lines}
+        body = await reader.readexactly(int(headers["content-length"]))
+        writer.write(f"HTTP/1.1 {next(statuses)}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+        writer.close()
+        got.put_nowait((headers, body))
+
+    receiver = await asyncio.start_server(answer, "127.0.0.1", 0)
+    place = f"127.0.0.1:{receiver.sockets[0].getsockname()[1]}"
+    webhook = ChannelWebhook(f"http://{place}/answers?key=hidden", "OUT_SECRET")
+    table = {"team": Table(agent="local", incoming=("chat/**",), webhook=webhook)}
+    chat = Chat()
+    async with receiver, hooked_hub(tmp_path, {"chat": chat.server}, hub={"channels": table, "live": WAKE}) as hub:
+        await ready(hub)
+        received = await chat.say("What is the status?")
+        first, body = await asyncio.wait_for(got.get(), 60)
+        second, again = await asyncio.wait_for(got.get(), 60)
+        assert (first["webhook-id"], body) == (second["webhook-id"], again), "the same message"
+        said = Webhook(secret).verify(again, second)
+        content = [{"type": "text", "text": "All is well."}]
+        conversation = received.conversation_id
+        assert said["type"] == "channel.answer"
+        assert said["data"] == {"channel": "team", "agent": "local", "conversation": conversation, "content": content}
+
+        await chat.say("Something else", "d2")
+        gone, _ = await asyncio.wait_for(got.get(), 60)
+        assert gone["webhook-id"] != second["webhook-id"]
+
+        async def outcomes() -> list[Any]:
+            found = [entry.record for entry in await entries(hub, event="dev.interlock.live_published")]
+            return [(each.details, each.reason) for each in found if each.server == "webhook:team"]
+
+        async with asyncio.timeout(60):
+            while len(rows := await outcomes()) < 2:
+                await asyncio.sleep(0.01)
+        reasons = {details["outcome"]: reason or "" for details, reason in rows}
+        assert reasons.keys() == {"delivered", "failed"}
+        assert "410" in reasons["failed"]
+        assert {(details["channelId"], details["conversationId"]) for details, _ in rows} == {(place, conversation)}
+        assert "hidden" not in str(rows), "the address may hold a secret"
+        assert len(chat.published) == 2, "the channel has both answers too"
 
 
 async def test_an_agent_takes_part_in_a_room(tmp_path: Path) -> None:

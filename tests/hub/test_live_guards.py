@@ -17,11 +17,12 @@ from interlock.config.settings import Rate
 from interlock.config.settings import Server as Settings
 from interlock.events import Bus
 from interlock.events.types import AgentWoken, Gap
-from interlock.hub.live import connections, refusals, wake_webhook
+from interlock.hub.live import connections, refusals, webhook_sender
 from interlock.hub.live.connections import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.wake_webhook import WakeWebhook
+from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl import coalescing
 from interlock.protocols.mcpl.coalescing import Waiting
 from interlock.protocols.mcpl.events import PushResult
@@ -197,18 +198,23 @@ async def test_a_dead_webhook_holds_up_no_further_wakes(monkeypatch: pytest.Monk
 
     async def send(_webhook: object, _url: str, _secret: str, id: str, _body: bytes) -> None:
         sent.append(id)
-        if len(sent) <= wake_webhook.TRIES + 1:
+        if len(sent) <= webhook_sender.TRIES + 1:
             raise Fault("UPSTREAM_UNAVAILABLE", "refused")
 
     monkeypatch.setenv("OUT", "whsec_" + "a" * 48)
-    monkeypatch.setattr(wake_webhook, "PAUSE_S", 0)
-    monkeypatch.setattr(WakeWebhook, "_send", send)
+    monkeypatch.setattr(webhook_sender, "PAUSE_S", 0)
+    monkeypatch.setattr(WebhookSender, "_post", send)
     settings = LiveWebhook("https://example.com/woken", "OUT")
     webhook = WakeWebhook(lambda: settings, Resolver(), Bus(), lambda _, text: logged.append(text))
     woken = [AgentWoken("live", number, 0, "mine", f"w{number}", "s", 1) for number in range(4)]
     await webhook._tell([*woken, Gap(AgentWoken, "live", 5, 9)])
-    assert sent == ["w0"] * wake_webhook.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
+    assert sent == ["w0"] * webhook_sender.TRIES + ["w1", "w2", "w3"], "one try, until the address answers again"
     assert "5 wakes were not sent" in logged[-1]
+
+    monkeypatch.setenv("OUT", "whsec_c2hvcnQ=")
+    await webhook._tell(woken[:1])
+    assert len(sent) == webhook_sender.TRIES + 3
+    assert "nothing unsigned" in logged[-1], "a secret that can be guessed signs nothing"
 
 
 @pytest.mark.parametrize("loops", [False, True])

@@ -174,7 +174,7 @@ async def test_a_wake_is_told_signed_and_again_until_it_is_taken(
     got: asyncio.Queue[tuple[dict[str, str], bytes]] = asyncio.Queue()
     statuses = iter(["503 Later", "200 OK"])
     monkeypatch.setenv("OUT_SECRET", SECRET)
-    monkeypatch.setattr("interlock.hub.live.wake_webhook.PAUSE_S", 0.01)
+    monkeypatch.setattr("interlock.hub.live.webhook_sender.PAUSE_S", 0.01)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

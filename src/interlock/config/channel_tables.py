@@ -8,7 +8,7 @@ from interlock.protocols.mcpl.channels import split_hub_channel_id
 from interlock.protocols.patterns import PatternError, compile_pattern
 
 from .channel_settings import Channel
-from .names import why_bad_agent
+from .names import why_bad_agent, why_bad_url
 from .problems import KeyPath, Report
 from .shape import build
 
@@ -30,4 +30,7 @@ def read_channel(table: Mapping[str, object], name: str, at: KeyPath, report: Re
             split_hub_channel_id(channel.publish)
         except ValueError as why_bad:
             report.add((*at, "publish"), f"`publish` of [channels.{name}]: {why_bad}", "write server/channel")
+    if channel.webhook.url is not None and (why := why_bad_url(channel.webhook.url)):
+        message = f"`url` of [channels.{name}.webhook] {why}"
+        report.add((*at, "webhook", "url"), message, "write it as https://host/path")
     return channel

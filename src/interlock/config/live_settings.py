@@ -104,6 +104,9 @@ class ServerLive(msgspec.Struct, frozen=True):
     after_hook: Literal["fail-open", "fail-closed"] = "fail-open"
     """When its blocking hook after an inference fails or is late: `fail-open` shows the answer, `fail-closed` shows an
     error instead."""
+    observes: Literal["moderated", "raw"] = "moderated"
+    """The answer that it is told of as an observer of channels: `moderated` after every server that may replace it,
+    `raw` as the model wrote it, with everything that another server took out."""
 
 
 class Hook(msgspec.Struct, frozen=True):

@@ -77,6 +77,10 @@ def check_webhook_secrets(config: Config, environ: Mapping[str, str], report: Re
     if config.live.webhook.url is not None:
         name = config.live.webhook.secret_env
         rows.append((("live", "webhook", "url"), "[live.webhook] is told of no wake", name))
+    for name, channel in config.channels.items():
+        if channel.webhook.url is not None:
+            effect = f"[channels.{name}.webhook] gets no answer"
+            rows.append((("channels", name, "webhook", "url"), effect, channel.webhook.secret_env))
     problems: list[Problem] = []
     for at, effect, variable in rows:
         if why := why_weak_secret(environ.get(variable, "")):

@@ -93,6 +93,7 @@ class ChannelConversations:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._publishing.close()
 
     # Messages of channels.
 
@@ -220,7 +221,7 @@ class ChannelConversations:
         return found
 
     async def _turn(self, name: str, table: Table, thread: str | None, events: list[Pending]) -> None:
-        """One turn for some events, and its answer to the channel."""
+        """One turn for some events, and its answer to the channel and the webhook."""
         context = await self._hub_app.judging.elsewhere(lambda: judged(context_of(events)))
         turn = await self.begin(name, table, thread, said_in(events), context.kept, events)
         try:
@@ -231,6 +232,8 @@ class ChannelConversations:
             target = self._places.take(turn.conversation.id)
         if target is not None and answer:
             await self._publishing.publish(turn, target, answer)
+        if answer:
+            self._publishing.post(turn, name, table.webhook, answer)
 
     async def begin(
         self,

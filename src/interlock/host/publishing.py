@@ -1,16 +1,21 @@
-"""Puts answers into channels (MCPL, channels/publish): the one message that delivers. Observers are told, too.
+"""Delivers answers: into channels (MCPL, channels/publish), where observers are told too, and to webhooks.
 
-Everything here is after moderation: no server sees a piece of an answer that another may still rewrite.
+Everything here is after moderation: no server and no webhook sees a piece of an answer that another may still rewrite.
+An observer sees the answer as the model wrote it only where the operator's file says so.
 """
 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
+from interlock.config.channel_settings import ChannelWebhook
 from interlock.host.turn import Turn
 from interlock.hub.app import HubApp
+from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.live.channel_requests import check_publish, publish, tell
 from interlock.hub.live.connection import LiveConnection
+from interlock.hub.live.webhook_sender import WebhookSender
 from interlock.protocols.mcpl.channels import (
     OutgoingChunk,
     OutgoingComplete,
@@ -23,6 +28,8 @@ from interlock.wire.errors import Fault
 
 CHUNK: Final = "channels/outgoing/chunk"
 COMPLETE: Final = "channels/outgoing/complete"
+MAX_POSTS: Final = 256
+"""Answers that wait for their webhooks."""
 
 
 class Publishing:
@@ -30,6 +37,8 @@ class Publishing:
 
     def __init__(self, hub_app: HubApp) -> None:
         self._hub_app = hub_app
+        self._webhooks = WebhookSender(hub_app.resolver)
+        self._posts = BackgroundTasks()
 
     async def publish(self, turn: Turn, target: str, answer: str) -> bool:
         """Deliver an answer to `server/channel`. The host records an answer that it cannot deliver, and keeps it."""
@@ -47,16 +56,56 @@ class Publishing:
         journal.live_published(server, channel, conversation, "delivered" if said.delivered else "not delivered")
         return said.delivered
 
+    def post(self, turn: Turn, name: str, webhook: ChannelWebhook, answer: str) -> None:
+        """Deliver an answer to the webhook of the table `name`. No turn waits for that."""
+        if webhook.url is None:
+            return
+        if len(self._posts) < MAX_POSTS:
+            self._posts.begin(self._post(turn, name, webhook.url, webhook.secret_env, answer), None)
+        else:
+            full = f"RESOURCE_EXHAUSTED: {MAX_POSTS} answers wait for their webhooks"
+            self._record_post(turn, name, webhook.url, "failed", full)
+
+    async def close(self) -> None:
+        """Deliver no more. Answers on their way to webhooks are recorded as failed."""
+        await self._posts.close()
+
+    async def _post(self, turn: Turn, name: str, url: str, secret_env: str, answer: str) -> None:
+        conversation = turn.conversation
+        content = [{"type": "text", "text": answer}]
+        data = {
+            "channel": name, "agent": conversation.principal.id, "conversation": conversation.id, "content": content,
+        }  # fmt: skip
+        outcome, reason = "failed", "CANCELLED: the hub stopped"
+        try:
+            await self._webhooks.send(url, secret_env, turn.inference_id, "channel.answer", data)
+            outcome, reason = "delivered", ""
+        except Fault as fault:
+            reason = f"{fault.name}: {fault.message}"[:500]
+        finally:
+            self._record_post(turn, name, url, outcome, reason)
+
+    def _record_post(self, turn: Turn, name: str, url: str, outcome: str, reason: str) -> None:
+        # The record has the host alone: the rest of the address may be a secret.
+        place, conversation = urlsplit(url).netloc, turn.conversation.id
+        self._hub_app.journal.live_published(f"webhook:{name}", place, conversation, outcome, reason)
+
     def _observe(self, turn: Turn, channel: str, answer: str) -> None:
         """Tell observers of the channel, and of the model's thoughts where that was granted by name."""
         thoughts = "".join(piece.text for piece in turn.pieces if piece.kind == "thinking")
         place = (turn.inference_id, turn.conversation.id)
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):
             state = live.for_agent(self._hub_app.live.features, turn.conversation.principal.id)
-            for name, text in ((channel, answer), (THINKING, thoughts)):
+            for name, text in ((channel, self._view(turn, live.server, answer)), (THINKING, thoughts)):
                 if text:
                     tell(live, state, CHUNK, name, OutgoingChunk(*place, name, 0, text))
                     tell(live, state, COMPLETE, name, OutgoingComplete(*place, name, (Text(text),)))
+
+    def _view(self, turn: Turn, server: str, answer: str) -> str:
+        """The answer as an observer may see it."""
+        settings = self._hub_app.config.servers.get(server)
+        raw = settings is not None and settings.live.observes == "raw"
+        return turn.unmoderated if raw and turn.unmoderated is not None else answer
 
     def _connection(self, turn: Turn, server: str) -> LiveConnection:
         for live in self._hub_app.live.connections.of_agent(turn.conversation.principal.id):

@@ -55,6 +55,8 @@ class Turn:
         self.model = model
         self.context = context
         """Context that the host itself adds, such as events that woke the turn."""
+        self.unmoderated: str | None = None
+        """The answer as the model wrote it, where a server replaced it."""
         self.pieces: list[Piece] = []
         self._chars = 0
         self._changed = asyncio.Event()
@@ -77,6 +79,10 @@ class Turn:
     def ended(self) -> bool:
         """Whether its last piece has come."""
         return bool(self.pieces) and self.pieces[-1].kind in ("done", "error")
+
+    def keep_unmoderated(self, text: str) -> None:
+        """Keep the answer as the model wrote it. It is no piece, so that no reader of the turn sees it."""
+        self.unmoderated = text
 
     def add(self, piece: Piece) -> None:
         """Hand a piece to the readers. Raises TOO_LARGE for more than a turn may have."""

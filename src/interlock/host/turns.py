@@ -94,6 +94,7 @@ class Turns:
             raise Fault("QUOTA_EXCEEDED", f"the model called tools in {self._hub_app.config.host.rounds} rounds")
         response = await self._hooks.after(turn, Response(running.text, running.usage, running.finish))
         if response.text != running.text:
+            turn.keep_unmoderated(running.text)
             running.rewrite(response.text)
         if held and response.text:
             turn.add(Piece("text", response.text))

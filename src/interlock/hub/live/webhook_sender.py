@@ -1,0 +1,81 @@
+"""Sends webhooks as Standard Webhooks says: signed, and again if they are not taken.
+
+No message leaves unsigned. A message has the same id and the same bytes in every try, so that its receiver takes it
+once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from standardwebhooks import Webhook
+
+from interlock.config.live_tables import why_weak_secret
+from interlock.transports.http.documents import Post
+from interlock.transports.resolving import Resolver, guarded_for
+from interlock.wire.errors import Fault
+
+TIMEOUT_S: Final = 10.0
+TRIES: Final = 4
+PAUSE_S: Final = 1.0
+MAX_BYTES: Final = 64 * 1024
+"""Of an answer."""
+MAX_FAILING: Final = 1024
+
+
+class WebhookSender:
+    """Sends messages to addresses that the operator wrote."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._failing: set[str] = set()
+        """Addresses that did not take their last message."""
+
+    async def send(self, url: str, secret_env: str, id: str, type: str, data: Mapping[str, object]) -> None:
+        """Send a message until it is taken. Raises a `Fault` for one that was not."""
+        secret = os.environ.get(secret_env, "")
+        if weak := why_weak_secret(secret):
+            raise Fault("SERVER_NOT_READY", f"its secret in ${secret_env} {weak}, and the hub sends nothing unsigned")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        body = msgspec.json.encode({"type": type, "timestamp": at, "data": data})
+        # An address that failed for the last message gets one try, so that a dead one holds up no further messages.
+        last = 0 if url in self._failing else TRIES - 1
+        for attempt in range(last + 1):
+            try:
+                await self._post(url, secret, id, body)
+                self._failing.discard(url)
+                return
+            except Fault as fault:
+                if attempt == last or _is_final(fault):
+                    if len(self._failing) < MAX_FAILING:
+                        self._failing.add(url)
+                    raise
+            await asyncio.sleep(PAUSE_S * 2**attempt)
+
+    async def _post(self, url: str, secret: str, id: str, body: bytes) -> None:
+        """Post once. Raises a `Fault` for anything but success."""
+        at = datetime.now(UTC)
+        headers = {
+            "webhook-id": id,
+            "webhook-timestamp": str(int(at.timestamp())),
+            "webhook-signature": Webhook(secret).sign(id, at, body.decode()),
+        }
+        post = Post(url, headers, guard=guarded_for(url, self._resolver), most_bytes=MAX_BYTES)
+        try:
+            await post(body, TIMEOUT_S)
+        finally:
+            with contextlib.suppress(OSError):
+                await post.close()
+
+
+def _is_final(fault: Fault) -> bool:
+    """Whether another try would end as this one did."""
+    status = fault.data.get("status")
+    refused = isinstance(status, int) and status < 500 and status != 429
+    return refused or fault.name in ("VALIDATION_BLOCKED", "INVALID_PARAMS")
