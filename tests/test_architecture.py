@@ -35,7 +35,7 @@ HUB_ORDER = (
     "locks", "cannot_start", "store_faults", "node_id", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
     "approvals", "sessions", "upstreams", "upstreams.registration", "calls", "stored_documents", "journal",
     "calls.gates", "calls.bridges", "calls.dispatch", "calls.pipeline", "tool_search", "tasks", "live",
-    "foundation", "readiness", "authentication",
+    "sealing_key", "foundation", "readiness", "authentication",
     "handlers", "service", "audit.tracing", "composition", "app", "admin",
 )  # fmt: skip
 """The packages and single modules of the hub, bottom first. Each imports only from those before it."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from .conftest import User
+from .fake_hub import FakeHub
 
 
 @pytest.fixture
@@ -42,6 +43,15 @@ def test_tail_and_search_show_what_was_granted_and_which_keys_were_made(busy: Us
     shown = busy.run("audit", "search", "--event", "dev.interlock.key_created").output
     assert "key_created" in shown
     assert found(busy, "search", "--chain", "elsewhere") == []
+
+
+def test_a_search_that_stopped_says_how_to_continue(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/audit.search"] = {"entries": [], "searched_to": {"chain": "north", "seq": 7}}
+    assert "`--before 7 --before-chain north`" in user.run("audit", "search", "--agent", "ann").output
+    hub.answers["hub/audit.search"] = {"entries": []}
+    again = user.run("audit", "search", "--agent", "ann", "--before", "7", "--before-chain", "north")
+    assert (again.exit_code, again.output) == (0, "")
+    assert hub.params_of("hub/audit.search")[1] == {"agent": "ann", "before": 7, "before_chain": "north", "most": 100}
 
 
 def test_show_has_everything_of_one(busy: User) -> None:

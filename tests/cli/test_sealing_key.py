@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import shutil
@@ -16,6 +18,10 @@ import pytest
 from interlock.config import hub_secret, system_keyring
 from interlock.config.hub_secret import BadHubSecret, existing_secret
 from interlock.config.secret_store import SecretStore
+from interlock.config.settings import Config, Hub
+from interlock.hub.foundation import COLLECTIONS
+from interlock.hub.sealing_key import claim_store
+from interlock.store import Store
 
 from .conftest import User
 
@@ -104,6 +110,29 @@ def test_t24_a_key_that_cannot_be_read_is_never_replaced(user: User, keyring: ty
     keyring.problem = ""
     keyring.entries[entry] = kept
     assert SecretStore(user.home).get("a-key") == "a-value"
+
+
+def test_a_configured_key_seals_tokens_and_the_homes_key_the_secrets(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARED_KEY", base64.b64encode(os.urandom(32)).decode())
+    user.configure('sealing_key = "${env:SHARED_KEY}"\n')
+    assert key_check(user) == ("ok", f"the key for tokens is `sealing_key` of {user.config}")
+    shown = json.loads(user.run("secrets", "key", "--json").output)
+    assert shown == {"place": "file", "in": str(user.home / "keys.secret"), "tokens": str(user.config)}
+    assert f"`sealing_key` of {user.config}" in user.run("secrets", "key").output
+    # The store has the check value of another key.
+    config = Config(hub=Hub(sealing_key=base64.b64encode(os.urandom(32)).decode()))
+
+    async def claim() -> None:
+        store = await Store.open(user.home / "hub.db", COLLECTIONS)
+        await claim_store(store, config, user.home)
+        await store.close()
+
+    asyncio.run(claim())
+    checks = json.loads(user.run("doctor", "--json").output)["checks"]
+    (found,) = (check for check in checks if check["name"] == "store")
+    assert (found["verdict"], "sealed with another key" in found["detail"]) == ("wrong", True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from .conftest import UserFiles
 
 Own = Callable[..., Loaded]
 URL = '[servers.a]\nurl = "https://a.example"\n'
+GOOD_KEY = base64.b64encode(bytes(range(100, 132))).decode()
 
 
 def header_of(loaded: Loaded) -> str:
@@ -114,3 +116,38 @@ def test_t45_no_file_but_the_operators_own_reads_secrets_or_runs_programs(
     assert "only your own interlock.toml" in str(loads[0].problems)
     assert "only your own interlock.toml" in str(loads[2].problems)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "words"),
+    [
+        ("${env:KEY}", None, "needs the variable `KEY`"),
+        ("${env:KEY}", "", "too weak"),
+        ("${env:KEY}", "c2hvcnQga2V5", "too weak: it needs 32 random bytes, and has 9 bytes"),
+        ("${env:KEY}", "QUFB" * 16, "too weak"),
+        ("${env:KEY}", "no base64!", "is not base64"),
+        ("${file:/nowhere/at/all}", None, "cannot be read"),
+        (GOOD_KEY, None, "has the key itself"),
+    ],
+)
+def test_t24_a_sealing_key_that_is_missing_weak_or_written_down_stops_the_hub(
+    own: Own, written: str, value: str | None, words: str
+) -> None:
+    loaded = own(f'[hub]\nsealing_key = "{written}"\n', {} if value is None else {"KEY": value})
+    (problem,) = loaded.problems
+    assert words in problem.message
+    assert not loaded.usable
+    assert GOOD_KEY not in str(problem)
+
+
+def test_t45_only_the_operators_own_file_chooses_the_sealing_key(user_files: UserFiles) -> None:
+    text = '[hub]\nsealing_key = "${env:KEY}"\n'
+    environ = {"KEY": GOOD_KEY}
+    loaded = user_files.own(text, environ)
+    assert (loaded.problems, loaded.config.hub.sealing_key) == ((), GOOD_KEY)
+    path = user_files.write("interlock.toml", text)
+    (waiting,) = user_files.in_project(environ).unconfirmed
+    Confirmations(user_files.home).add(path, waiting.hash)
+    confirmed = user_files.in_project(environ)
+    assert "only in your own" in str(confirmed.problems)
+    assert not confirmed.usable

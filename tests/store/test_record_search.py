@@ -41,13 +41,28 @@ def test_rows_with_the_longest_columns_are_kept_and_found(where: str) -> None:
     database.close()
 
 
+def test_a_search_looks_at_no_more_rows_than_it_is_told(where: str) -> None:
+    database = opened(where)
+    with transaction(database):
+        records.append(database, [row(n, actor="rare" if n == 2 else "often") for n in range(1, 12)])
+    before, looked_at = None, []
+    while (last := records.last_of_next(database, 4, before)) is not None:
+        looked_at.append([one.seq for one in records.newest_first(database, Search(actor="often"), 9, before, last)])
+        assert records.newest_first(database, Search(actor="rare"), 9, before, last) == []
+        before = last
+    assert looked_at == [[11, 10, 9, 8], [7, 6, 5, 4]]
+    assert [one.seq for one in records.newest_first(database, Search(actor="rare"), 9, before)] == [2]
+    assert records.last_of_next(database, 3, before) is None, "no row follows the last three"
+    database.close()
+
+
 class Planned(Sqlite):
     """Says how SQLite reads each search."""
 
     plans: list[str]
 
     def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        if sql.startswith("SELECT chain, seq"):
+        if sql.startswith(("SELECT chain, seq", "SELECT at, chain")):
             self.plans += [str(step[3]) for step in super().execute(f"EXPLAIN QUERY PLAN {sql}", values)]
         return super().execute(sql, values)
 
@@ -68,9 +83,12 @@ def test_sqlite_compares_a_search_within_the_index_and_sorts_nothing(tmp_path: P
     bring_up(database, lambda _: None)
     for before in (None, row(1)):
         records.newest_first(database, search, 50, before)
-    assert len(database.plans) == 2
+        records.newest_first(database, search, 50, before, row(1))
+        records.last_of_next(database, 50, before)
+    assert len(database.plans) == 6
     for plan in database.plans:
         assert "records_search" in plan, plan
+    assert all("COVERING" in plan for plan in database.plans[2::3])
     database.close()
 
 

@@ -14,6 +14,7 @@ import pytest
 from hub.running_hub import RawClient, RunningHub, child, running_hub, until
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.hub.approvals.decision import Question
+from interlock.hub.audit import search
 from interlock.hub.audit.entries import event_record
 from interlock.hub.catalog.target import Target
 from interlock.web.console import timeline
@@ -86,6 +87,30 @@ async def test_pages_go_back_to_the_first_entry_and_are_exported(
     assert query == ""
     assert seen == [str(number) for number in reversed(range(PAGE + 5))]
     assert (await visitor.get("/console/timeline?before=x")).status == 400
+
+
+async def test_a_search_that_finds_nothing_stops_and_offers_to_search_older_entries(
+    hub: RunningHub, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for event in ("rare", *["frequent"] * 25):
+        hub.hub_app.recorder.add(event_record(f"dev.interlock.{event}"))
+    monkeypatch.setattr(search, "MAX_SCANNED", 10)
+    query, pages = "event=dev.interlock.rare", []
+    while query and len(pages) < 20:
+        pages.append((await visitor.get(f"/console/timeline?{query}")).text)
+        older = re.search(r'rel="next" href="/console/timeline\?([^"]+)">Search older entries<', pages[-1])
+        query = "" if older is None else older[1].replace("&amp;", "&")
+    assert all("No entry matches among those searched so far." in page for page in pages[:2])
+    assert sum(len(links(page)) for page in pages) == 1
+    assert len(pages) < 20, "the last page offers nothing older"
+    exported = (await visitor.get("/console/timeline/export?event=dev.interlock.rare")).text.splitlines()
+    assert [json.loads(line)["record"]["event"] for line in exported] == ["dev.interlock.rare"]
+    first = await hub.operate("audit.search", event="dev.interlock.rare")
+    assert first["entries"] == []
+    before = {"before": first["searched_to"]["seq"], "before_chain": first["searched_to"]["chain"]}
+    second = await hub.operate("audit.search", event="dev.interlock.frequent", **before)
+    assert 1 <= len(second["entries"]) <= 10
+    assert "searched_to" not in await hub.operate("audit.search", event="dev.interlock.frequent", most=1)
 
 
 async def test_an_entry_shows_its_arguments_its_trace_and_whether_it_would_be_allowed(

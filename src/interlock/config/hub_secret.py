@@ -1,7 +1,7 @@
 """The hub's own secret: random bytes that only its user can read. Every other key of the hub is derived.
 
 It is in the file `keys.secret` of the home, or in the system's keyring; the file `keys.keyring` says in which entry.
-A secret that cannot be read is never replaced by a new one.
+Hubs that share a store take it from their configurations. A secret that cannot be read is never replaced by a new one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from .system_keyring import KeyringFailed, available_backend, delete_entry, read
 
 FILE: Final = "keys.secret"
 ENTRY: Final = "keys.keyring"
+MIN_BYTES: Final = 32
+MAKE_KEY: Final = "make one with `openssl rand -base64 32`; all hubs of a store have the same"
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 class BadHubSecret(Exception):
@@ -46,12 +49,30 @@ def hub_secret(home: Path) -> bytes:
     path = home / FILE
     try:
         if not has_secret(home):
-            secret = secrets.token_bytes(32)
+            secret = secrets.token_bytes(MIN_BYTES)
             write_atomically(path, secret)
             return secret
     except OSError as cause:
         raise _unusable(path, cause) from None
     return existing_secret(home)
+
+
+def sealing_secret(home: Path, configured: str | None) -> bytes:
+    """The secret of everything in the store: that of `[hub] sealing_key`, else the home's. Raises BadHubSecret."""
+    return hub_secret(home) if configured is None else configured_secret(configured)
+
+
+def configured_secret(text: str) -> bytes:
+    """The secret of `[hub] sealing_key`, written in base64. Raises BadHubSecret, which never quotes it."""
+    written = "".join(text.split()).rstrip("=").translate(_URL_SAFE)
+    try:
+        secret = base64.b64decode(written + "=" * (-len(written) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadHubSecret("`sealing_key` is not base64", MAKE_KEY) from None
+    if _is_weak(secret):
+        message = f"`sealing_key` is too weak: it needs {MIN_BYTES} random bytes, and has {len(secret)} bytes"
+        raise BadHubSecret(message, MAKE_KEY)
+    return secret
 
 
 def has_secret(home: Path) -> bool:
@@ -117,10 +138,14 @@ def _from_file(path: Path) -> bytes:
         raise _unusable(path, cause) from None
     if sys.platform != "win32" and mode & 0o077:
         raise BadHubSecret(f"other users can read or write {path}, the secret of all keys", f"run `chmod 600 {path}`")
-    # Random bytes have many different values; a typed word or a repeated byte has few.
-    if len(secret) < 32 or len(set(secret)) < 16 or secret.isalpha():
+    if _is_weak(secret):
         raise BadHubSecret(f"{path} is too weak to be a secret", "delete it, and create the keys again")
     return secret
+
+
+def _is_weak(secret: bytes) -> bool:
+    """Random bytes have many different values; a typed word or a repeated byte has few."""
+    return len(secret) < MIN_BYTES or len(set(secret)) < 16 or secret.isalpha()
 
 
 def _from_keyring(entry: KeyringEntry) -> bytes:

@@ -248,6 +248,10 @@ class Hub(msgspec.Struct, frozen=True):
     store: str | None = None
     """The database: a path, or a `postgresql:` URL that several hubs can share. Unset: `hub.db` in the hub's home. It
     may have variables and secrets, such as `${file:/run/secrets/postgres}`."""
+    sealing_key: str | None = None
+    """The key that seals logins and hashes keys, for hubs that share a store: base64 of 32 random bytes or more, from a
+    variable or a secret, such as `${file:/run/secrets/interlock-key}`. Only in your own configuration. Read at start.
+    Unset: a key of the hub's home."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, besides the hub's own."""
     allowed_hosts: tuple[str, ...] = ()

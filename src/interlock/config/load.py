@@ -20,6 +20,7 @@ from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
 from .expand import Expanded, all_variables, expand, literal, variables_in
 from .home import home_folder, user_config, user_home
+from .hub_secret import BadHubSecret, configured_secret
 from .imports import read_import
 from .live_tables import check_webhook_secrets
 from .model_tables import fill_models
@@ -153,7 +154,8 @@ class _Loading:
             self.servers[name] = replace(server, cwd=_absolute_cwd(server.cwd, document.path.parent))
         self.problems += report.problems
         self.problems += check_webhook_secrets(config, self.env, report)
-        config = self._with_models(self._with_store(config, document, report), document, report)
+        config = self._with_sealing_key(self._with_store(config, document, report), document, report, own=own)
+        config = self._with_models(config, document, report)
         for number, written in enumerate(config.imports):
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
@@ -170,12 +172,41 @@ class _Loading:
         written = config.hub.store
         if written is None or "${" not in written:
             return config
+        filled = self._filled_setting("store", written, document, report)
+        return config if filled is None else replace(config, hub=replace(config.hub, store=filled))
+
+    def _with_sealing_key(self, config: Config, document: Document, report: Report, *, own: bool) -> Config:
+        """The key is never in the file itself, and no project's file can choose it."""
+        written = config.hub.sealing_key
+        if written is None:
+            return config
+        at = ("hub", "sealing_key")
+        if not own:
+            message = "`sealing_key` may be set only in your own interlock.toml"
+            self.problems.append(report.add(at, message, "remove it from this file"))
+            return config
+        if "${" not in written:
+            message = "`sealing_key` has the key itself, which everyone who reads this file would know"
+            hint = "keep it elsewhere: ${file:PATH}, ${env:NAME}, ${secret:NAME}, ${cmd:…} or ${op://…}"
+            self.problems.append(report.add(at, message, hint))
+            return config
+        filled = self._filled_setting("sealing_key", written, document, report)
+        if filled is None:
+            return config
+        try:
+            configured_secret(filled)
+        except BadHubSecret as cause:
+            self.problems.append(report.add(at, cause.message, cause.hint))
+        return replace(config, hub=replace(config.hub, sealing_key=filled))
+
+    def _filled_setting(self, name: str, written: str, document: Document, report: Report) -> str | None:
+        """A setting of `[hub]` with its variables filled in; None, with a problem, where one cannot be."""
         result = expand(written, all_variables(self.env), self._secrets.get(str(document.path)))
         if result.text == written or result.missing or result.unreadable or result.foreign or result.failed:
-            message, hint = _why_unfilled("store", result)
-            self.problems.append(report.add(("hub", "store"), message.replace("server `store`", "`store`"), hint))
-            return config
-        return replace(config, hub=replace(config.hub, store=result.text))
+            message, hint = _why_unfilled(name, result)
+            self.problems.append(report.add(("hub", name), message.replace(f"server `{name}`", f"`{name}`"), hint))
+            return None
+        return result.text
 
     def _with_models(self, config: Config, document: Document, report: Report) -> Config:
         """Fill in the addresses and keys of models. One without its key is left out; the hub runs without it."""

@@ -30,6 +30,7 @@ from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
+from interlock.hub.sealing_key import SEALED_WITH, claim_store
 from interlock.hub.stored_documents import (
     CONVERSATIONS,
     HISTORY_HEADS,
@@ -46,13 +47,14 @@ from interlock.hub.upstreams.login_records import LOGINS
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.judge.secrets import redact
-from interlock.store import Collection, Store
+from interlock.store import Collection, Store, StoreError
 from interlock.transports.resolving import Resolver
 from interlock.wire.ids import Worker
 
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     KEYS,
     KEY_USES,
+    SEALED_WITH,
     GRANTS,
     DECISIONS,
     VIEWS,
@@ -109,6 +111,11 @@ class Foundation:
         """Open the store and the audit log. Returns the path of the head file."""
         where = store_of(self.config, self.home)
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        try:
+            await claim_store(self.store, self.config, self.home)
+        except StoreError:
+            await self.store.close()
+            raise
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         publisher = CommitPublisher(self.bus, None if self.config.hub.metrics == "off" else self.counts)

@@ -16,6 +16,8 @@ _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM records"
 _MAX_COLUMN_CHARS: Final = 200
 _NUMBERED: Final = "seq = CAST(seq AS BIGINT)"
 """Leaves out rows whose sequence number is not a whole number, which SQLite would store."""
+_NEWEST_FIRST: Final = "ORDER BY at DESC, chain DESC, seq DESC"
+_BEFORE: Final = " AND at <= ? AND (at, chain, seq) < (?, ?, ?)"
 PAGE: Final = 2000
 _ROW_BYTES: Final = 300
 """The approximate size of a row without its body."""
@@ -174,8 +176,14 @@ def page(database: Database, chain: str, after: int, limit: int) -> list[RecordR
     return [_row(row) for row in database.execute(sql, (chain, after, limit))]
 
 
-def newest_first(database: Database, search: Search, limit: int, before: RecordRow | None = None) -> list[RecordRow]:
-    """The newest matching rows; `before` is the last row of the previous page."""
+def newest_first(
+    database: Database,
+    search: Search,
+    limit: int,
+    before: RecordRow | None = None,
+    down_to: RecordRow | None = None,
+) -> list[RecordRow]:
+    """The newest matching rows; `before` is the last row of the previous page, `down_to` the last to look at."""
     sql, values = f"{_SELECT} WHERE 1 = 1", list[Value]()
     for name in ("event", "actor", "server", "name", "trace", "result", "chain"):
         if wanted := getattr(search, name):
@@ -189,10 +197,22 @@ def newest_first(database: Database, search: Search, limit: int, before: RecordR
         sql += " AND at < ?"
         values.append(search.until)
     if before is not None:
-        sql += " AND at <= ? AND (at, chain, seq) < (?, ?, ?)"
+        sql += _BEFORE
         values += [before.at, before.at, before.chain, before.seq]
-    sql += " ORDER BY at DESC, chain DESC, seq DESC LIMIT ?"
-    return [_row(row) for row in database.execute(sql, (*values, limit))]
+    if down_to is not None:
+        sql += " AND at >= ? AND (at, chain, seq) >= (?, ?, ?)"
+        values += [down_to.at, down_to.at, down_to.chain, down_to.seq]
+    return [_row(row) for row in database.execute(f"{sql} {_NEWEST_FIRST} LIMIT ?", (*values, limit))]
+
+
+def last_of_next(database: Database, count: int, before: RecordRow | None = None) -> RecordRow | None:
+    """The last of the next `count` rows, newest first; None if no row follows them. Reads only the index."""
+    sql, values = "SELECT at, chain, seq FROM records WHERE 1 = 1", list[Value]()
+    if before is not None:
+        sql += _BEFORE
+        values += [before.at, before.at, before.chain, before.seq]
+    found = database.execute(f"{sql} {_NEWEST_FIRST} LIMIT 2 OFFSET ?", (*values, count - 1))
+    return None if len(found) < 2 else get(database, _as_text(found[0][1]), _as_number(found[0][2]))
 
 
 def _row(values: Row) -> RecordRow:

@@ -62,15 +62,20 @@ def tail(lines: int, follow: bool, as_json: bool) -> None:
 @click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only this result.")
 @click.option("--trace", metavar="ID", help="Only this trace.")
 @click.option("--chain", metavar="NAME", help="Only entries of this hub, if several share a store.")
+@click.option("--before", metavar="NUMBER", type=click.IntRange(1), help="Only entries before this one.")
+@click.option("--before-chain", metavar="NAME", help="The hub of that entry, if several share a store.")
 @click.option("-n", "--lines", "most", default=100, show_default=True, type=click.IntRange(1, 10_000))
 def search(found: Json, **given: Any) -> None:
-    """Find entries.
+    """Find entries. A search looks at the newest 50,000 entries, and says how to continue before them.
 
     \b
     Example:
       interlock audit search --agent cursor --result BLOCKED
     """
     _print(found["entries"])
+    if (last := found.get("searched_to")) is not None:
+        place = f"--before {last['seq']} --before-chain {plain(last['chain'])}"
+        say(f"Older entries were not searched. → continue with `{place}`")
 
 
 @audit.command()

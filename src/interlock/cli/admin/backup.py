@@ -123,7 +123,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
             say(f"  {done.missing} audit log entries are not in the backup; the audit log notes this")
         if done.keys_back:
             say(f"  → {done.keys_back} keys that were revoked since are valid again; check `interlock keys list`")
-        if not has_secret(home):
+        if loaded.hub.sealing_key is None and not has_secret(home):
             say(f"  → the keys of the backup need their {plain(str(home / 'keys.secret'))}")
         for finding in done.findings:
             say(f"  {plain(finding)}")

@@ -159,8 +159,10 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
     """The checks that a hub makes before it starts: settings, the secret of the keys, and the store."""
     if not loaded.usable:
         return
+    from interlock.config.hub_secret import BadHubSecret
     from interlock.hub.cannot_start import CannotStart
     from interlock.hub.foundation import store_of
+    from interlock.hub.sealing_key import check_stored
     from interlock.store import StoreError, check_store
     from interlock.web.run import check_start
 
@@ -168,17 +170,24 @@ def _start(home: Path, loaded: Loaded) -> Iterator[Check]:
         check_start(loaded.config)
     except CannotStart as cause:
         yield Check("start", "wrong", cause.message, cause.hint)
-    yield from _key(home)
+    yield from _key(home, loaded)
+    where = store_of(loaded.config, home)
     try:
-        check_store(store_of(loaded.config, home))
+        check_store(where)
+        check_stored(where, loaded.config, home)
     except StoreError as cause:
         yield Check("store", "wrong", cause.message, cause.hint)
+    except BadHubSecret:
+        return  # `_key` reports it.
 
 
-def _key(home: Path) -> Iterator[Check]:
+def _key(home: Path, loaded: Loaded) -> Iterator[Check]:
     """Where the key is that seals tokens and secrets, and whether it can be read."""
     from interlock.config.hub_secret import FILE, BadHubSecret, existing_secret, has_secret, keyring_entry
 
+    configured = loaded.config.hub.sealing_key is not None
+    if configured:
+        yield Check("key", "ok", f"the key for tokens is `sealing_key` of {loaded.config.origin.path}")
     if not has_secret(home):
         return
     try:
@@ -188,7 +197,7 @@ def _key(home: Path) -> Iterator[Check]:
         yield Check("key", "wrong", cause.message, cause.hint)
         return
     place = f"in the file {home / FILE}" if entry is None else f"in {entry.backend}"
-    yield Check("key", "ok", f"the key for tokens and secrets is {place}")
+    yield Check("key", "ok", f"the key for {'secrets' if configured else 'tokens and secrets'} is {place}")
     if entry is not None and (home / FILE).exists():
         yield Check("key", "warning", f"{home / FILE} is left over", "run `interlock secrets key keyring` again")
 

@@ -100,12 +100,16 @@ def key(place: str | None, as_json: bool) -> None:
     """Show where the key is that seals tokens and secrets, or move it.
 
     PLACE is `keyring`, the keyring of this system (Secret Service, KWallet, macOS Keychain, Windows Credential Locker),
-    or `file`, a file of mode 0600 in the hub's home. A running hub continues to work.
+    or `file`, a file of mode 0600 in the hub's home. A running hub continues to work. If `sealing_key` is set in [hub],
+    that key seals tokens, and the one in PLACE only the values of `interlock secrets`.
 
     \b
     Example:
       interlock secrets key keyring
     """
+    from pathlib import Path
+
+    from interlock.config import load
     from interlock.config.home import home_folder
     from interlock.config.hub_secret import FILE, BadHubSecret, hub_secret, keyring_entry, move_to_file, move_to_keyring
 
@@ -125,7 +129,13 @@ def key(place: str | None, as_json: bool) -> None:
         "place": "file" if entry is None else "keyring",
         "in": str(home / FILE) if entry is None else entry.backend,
     }
-    _show(outcome, f"The key is in {plain(outcome['in'])}.", as_json)
+    config = load(home=home, folder=Path.cwd()).config
+    if config.hub.sealing_key is None:
+        _show(outcome, f"The key is in {plain(outcome['in'])}.", as_json)
+        return
+    text = f"The key for tokens is `sealing_key` of {plain(str(config.origin.path))}; for secrets, in "
+    outcome["tokens"] = str(config.origin.path)
+    _show(outcome, f"{text}{plain(outcome['in'])}.", as_json)
 
 
 def _store() -> SecretStore:

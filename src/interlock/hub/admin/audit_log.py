@@ -40,8 +40,9 @@ class AuditLogOperations:
         chain = params.before_chain or params.chain or self._hub_app.node
         before = None if params.before is None else (chain, params.before)
         await self._hub_app.recorder.flushed()
-        found = await self._hub_app.store.read(lambda database: records.search(database, wanted, params.most, before))
-        return Entries(found[::-1])
+        most = params.most
+        found = await self._hub_app.store.read(lambda database: records.search_part(database, wanted, most, before))
+        return Entries(found.entries[::-1], found.searched_to)
 
     async def show(self, by: Principal, params: ShowRecord, trace: str) -> OneEntry:
         """One record, and those of its trace."""
@@ -109,10 +110,12 @@ class ToFile(msgspec.Struct):
     file: str
 
 
-class Entries(msgspec.Struct):
+class Entries(msgspec.Struct, omit_defaults=True):
     """Records, the oldest first."""
 
     entries: list[records.Entry]
+    searched_to: records.Place | None = None
+    """Set if the search stopped at its bound. It continues there with `before` and `before_chain`."""
 
 
 class OneEntry(msgspec.Struct):

@@ -20,6 +20,8 @@ from interlock.store.database import Database
 from interlock.store.records import RecordRow, Search
 
 MAX_RESULTS: Final = 10_000
+MAX_SCANNED: Final = 50_000
+"""Records that one part of a search looks at, about 15 ms of work. A filter that matches nothing ends there."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -34,17 +36,50 @@ class Entry(msgspec.Struct, frozen=True):
     """Why the stored record cannot be read; then only its columns are shown."""
 
 
+class Place(msgspec.Struct, frozen=True):
+    """The chain and sequence number of a record."""
+
+    chain: str
+    seq: int
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Records that match, newest first."""
+
+    entries: list[Entry]
+    searched_to: Place | None = None
+    """Where the search stopped because it looked at `MAX_SCANNED` records: the next part begins before it."""
+
+
 def tail(database: Database, limit: int) -> list[Entry]:
     """The newest records, oldest of them first."""
     return [_entry(row) for row in reversed(rows.newest_first(database, Search(), min(limit, MAX_RESULTS)))]
 
 
-def search(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> list[Entry]:
+def search(
+    database: Database,
+    wanted: Search,
+    limit: int,
+    before: tuple[str, int] | None = None,
+    down_to: RecordRow | None = None,
+) -> list[Entry]:
     """The newest records that match, newest first; `before` names the last of an earlier page."""
     if wanted.trace:
         wanted = msgspec.structs.replace(wanted, trace=trace_id_from(wanted.trace))
     last = None if before is None else rows.get(database, *before)
-    return [_entry(row) for row in rows.newest_first(database, wanted, min(limit, MAX_RESULTS), last)]
+    return [_entry(row) for row in rows.newest_first(database, wanted, min(limit, MAX_RESULTS), last, down_to)]
+
+
+def search_part(database: Database, wanted: Search, limit: int, before: tuple[str, int] | None = None) -> Part:
+    """The same, among the next `MAX_SCANNED` records."""
+    if wanted == Search():
+        return Part(search(database, wanted, limit, before))  # Every record matches.
+    last = None if before is None else rows.get(database, *before)
+    down_to = rows.last_of_next(database, MAX_SCANNED, last)
+    found = search(database, wanted, limit, before, down_to)
+    if down_to is None or len(found) >= min(limit, MAX_RESULTS):
+        return Part(found)
+    return Part(found, Place(down_to.chain, down_to.seq))
 
 
 def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry]] | None:

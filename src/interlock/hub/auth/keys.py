@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.hub_secret import BadHubSecret, derived_key, hub_secret
+from interlock.config.hub_secret import BadHubSecret, derived_key, sealing_secret
 from interlock.config.settings import Rate
 from interlock.hub.auth.principals import SERVER, Kind, Principal
 from interlock.hub.cannot_start import CannotStart
@@ -65,9 +65,14 @@ KEY_USES: Final = Collection("key_uses", KeyUse, key="hash")
 class Keys:
     """The keys of one hub. A lookup is one dictionary access; a change holds once it is stored."""
 
-    def __init__(self, home: Path, token_key: Callable[[str], Key | None] = lambda hash_: None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        token_key: Callable[[str], Key | None] = lambda hash_: None,
+        sealing_key: str | None = None,
+    ) -> None:
         self._old_file = home / "keys.json"
-        self._secret = _secret(home)
+        self._secret = _secret(home, sealing_key)
         self._store: Store
         self._keys: Mirror[Key] | None = None
         self._uses: Mirror[KeyUse]
@@ -251,9 +256,9 @@ def expired() -> Fault:
     return Fault("AUTH_EXPIRED", "this key has expired", hint="`interlock keys rotate NAME` makes a new one")
 
 
-def _secret(home: Path) -> bytes:
+def _secret(home: Path, sealing_key: str | None) -> bytes:
     """The secret of the keyed hashes, made if there is none. Raises CannotStart for one that cannot be used."""
     try:
-        return hub_secret(home)
+        return sealing_secret(home, sealing_key)
     except BadHubSecret as cause:
         raise CannotStart(cause.message, cause.hint) from None

@@ -32,7 +32,7 @@ class AuthenticationParts:
     def __init__(self, foundation: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
         self._foundation = foundation
         self._listen = listen
-        self.keys = Keys(foundation.home, self._token_key)
+        self.keys = Keys(foundation.home, self._token_key, foundation.config.hub.sealing_key)
         self.grants = Grants()
         self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal, catalog)

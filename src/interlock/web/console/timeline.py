@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from interlock.hub.admin.audit_log import Entries, OneEntry
 from interlock.hub.admin.tools import ToolRows, Why
 from interlock.hub.audit.record import DECISION, RETRIED, Record
-from interlock.hub.audit.search import Entry
+from interlock.hub.audit.search import Entry, Place
 from interlock.web.console.page import Visit
 from interlock.wire.errors import Fault
 
@@ -21,6 +21,8 @@ PAGE: Final = 50
 EXPORT_PAGE: Final = 200
 MAX_EXPORT: Final = 100_000
 """Entries in one export."""
+MAX_EXPORT_PAGES: Final = 1000
+"""Searches of one export. Where few entries match, each looks at a bounded part of the log."""
 MAX_RELATED: Final = 200
 """Entries of one trace on a page."""
 OUTCOMES: Final = ("SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED")
@@ -45,17 +47,21 @@ async def export(visit: Visit) -> Response:
     return StreamingResponse(_lines(visit, first), media_type="application/x-ndjson", headers=headers)
 
 
-async def _lines(visit: Visit, entries: list[Entry]) -> AsyncIterator[bytes]:
+async def _lines(visit: Visit, found: Entries) -> AsyncIterator[bytes]:
     """The lines of one page after the other: the hub never holds a long log in memory."""
     written = 0
-    while entries:
-        yield b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        written += len(entries)
-        if len(entries) < EXPORT_PAGE or written >= MAX_EXPORT or not visit.console.sessions.holds(visit.session):
+    for _ in range(MAX_EXPORT_PAGES):
+        yield b"".join(msgspec.json.encode(entry) + b"\n" for entry in reversed(found.entries))
+        written += len(found.entries)
+        if written >= MAX_EXPORT or not visit.console.sessions.holds(visit.session):
             return
-        last = entries[-1]
+        last = found.searched_to
+        if last is None:
+            if len(found.entries) < EXPORT_PAGE:
+                return
+            last = Place(found.entries[0].chain, found.entries[0].seq)
         params = {**_wanted(visit.request), "most": EXPORT_PAGE, "before": last.seq, "before_chain": last.chain}
-        entries = (await visit.perform("audit.search", Entries, **params)).entries[::-1]
+        found = await visit.perform("audit.search", Entries, **params)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -89,33 +95,34 @@ def _approvals(entries: list[Entry]) -> list[tuple[str, str]]:
 
 
 async def _found(visit: Visit) -> dict[str, object]:
-    entries = await _search(visit, PAGE + 1)
+    found = await _search(visit, PAGE + 1)
     wanted = _wanted(visit.request)
-    shown = entries[:PAGE]
-    older = ""
-    if len(entries) > PAGE:
-        older = urlencode({**wanted, "before": shown[-1].seq, "before_chain": shown[-1].chain})
+    shown = found.entries[::-1][:PAGE]
+    last = found.searched_to
+    if len(found.entries) > PAGE:
+        last = Place(shown[-1].chain, shown[-1].seq)
+    older = "" if last is None else urlencode({**wanted, "before": last.seq, "before_chain": last.chain})
     return {
         "entries": shown,
         "wanted": {name: wanted.get(name, "") for name in FILTERS},
         "filtered": bool(wanted),
         "outcomes": OUTCOMES,
         "older": older,
+        "stopped": found.searched_to is not None,
         "newest": "before" not in visit.request.query_params,
         "here_query": urlencode(dict(visit.request.query_params)),
         "first_query": urlencode(wanted),
     }
 
 
-async def _search(visit: Visit, most: int) -> list[Entry]:
+async def _search(visit: Visit, most: int) -> Entries:
     params: dict[str, object] = {**_wanted(visit.request), "most": most}
     query = visit.request.query_params
     if before := query.get("before"):
         if not before.isdecimal() or len(before) > 18:
             raise Fault("INVALID_PARAMS", "`before` must be a number")
         params |= {"before": int(before), "before_chain": query.get("before_chain", "")}
-    found = await visit.perform("audit.search", Entries, **params)
-    return found.entries[::-1]
+    return await visit.perform("audit.search", Entries, **params)
 
 
 def _wanted(request: Request) -> dict[str, str]:
