@@ -221,6 +221,45 @@ async def test_events_reach_the_client_that_selected_them_once_and_nobody_else(t
             assert other.asked.empty()
 
 
+async def test_events_that_were_not_pushed_when_the_hub_stops_wait_for_the_next_run(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=True).running() as client:
+        first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        async def never(message: dict[str, Any]) -> dict[str, Any]:
+            first.set_result(message["params"])
+            return await asyncio.get_running_loop().create_future()
+
+        client.answers["push/event"] = never
+        await drive(hub, "a", "push", events=[event("e1"), event("e2"), event("e3")])
+        await client.select("a.note.push")
+        assert (await asyncio.wait_for(first, 60))["eventId"] == "a/e1"
+        await hub.host.close()
+        waiting = [each.event for each in hub.hub_app.live.deliveries.waiting("mine")]
+        assert waiting == ["e2", "e3"], "the first may have arrived, and each is pushed once"
+
+
+async def test_a_client_that_comes_while_another_has_not_answered_gets_the_next_event(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as old:
+        first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        gives_up = asyncio.Event()
+
+        async def fails(message: dict[str, Any]) -> dict[str, Any]:
+            first.set_result(message["params"]["eventId"])
+            await gives_up.wait()
+            return {"error": {"code": -32603, "message": "no time"}}
+
+        old.answers["push/event"] = fails
+        await drive(hub, "a", "push", events=[event("e1"), event("e2")])
+        await old.select("a.note.push")
+        assert await asyncio.wait_for(first, 60) == "a/e1"
+        async with HostClient(hub, "mine", modern=False).running() as new:
+            new.answers["push/event"] = {"accepted": True}
+            await new.select("a.note.push")
+            await new.result("context/beforeInference", TURN)  # its selection was taken
+            gives_up.set()
+            assert (await asked(new))["params"]["eventId"] == "a/e2"
+
+
 @pytest.mark.parametrize("modern", [False, True])
 async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(tmp_path: Path, modern: bool) -> None:
     async with between(tmp_path) as hub, HostClient(hub, "mine", modern=modern).running() as client:
