@@ -290,6 +290,9 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
         assert said["preferences"]["maxTokens"] > 0
         info = await drive(hub, "a", "send", method="model/info", params={})
         assert info["result"] == {"id": "m-1", "vendor": "v"}
+        denied = {"entry_type": "server_grant", "agent_id": "mine", "server_id": "a", "permission": "deny"}
+        await hub.operate("grants.grant", **denied)
+        assert "error" in await drive(hub, "a", "send", method="model/info", params={}), "the agent lost the server"
         (row,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_inference")]
         assert row.rule == "the conversation's host, mine"
         assert (row.details or {})["model"] == "m-1"
