@@ -11,7 +11,7 @@ import pytest
 import interlock.cli
 from interlock.hub.admin.table import OPERATIONS
 
-SOURCES = sorted(Path(interlock.cli.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(interlock.cli.__file__).parent.rglob("*.py"))
 _CALLS = {"performs": "", "perform": "", "ask": "hub/", "_ask_quickly": "hub/"}
 
 

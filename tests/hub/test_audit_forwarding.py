@@ -170,6 +170,7 @@ async def test_t18_a_server_gets_no_entry_from_before_the_operator_named_it(tmp_
         hub.hub_app.recorder.event("com.example.between")
         await last_place(hub)
     async with running_hub(tmp_path, {"s": auditor(file)}) as hub:
+        await begun(hub, "s")
         hub.hub_app.recorder.event("com.example.again")
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))

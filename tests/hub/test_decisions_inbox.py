@@ -102,7 +102,7 @@ class InboxLife(RuleBasedStateMachine):
         by = msgspec.structs.replace(by, key="a key" if where == "api" else "")
         try:
             operations = ApprovalOperations(self.inbox, Passphrase(lambda: "if-set"))
-            self.run(operations.answer(by, GiveAnswer(id_, said, attended), ""))
+            self.run(operations.answer(by, GiveAnswer(id_, said, terminal=attended), ""))
         except Fault:
             assert not allowed or known.key != self.keys[known.asker]
             if allowed:

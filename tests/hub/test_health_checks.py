@@ -17,7 +17,7 @@ from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.health import Health, read_ping
 from interlock.server import Server as ToolServer
 from interlock.server import ToolError
-from interlock.server.mgp.agreement import health as server_health
+from interlock.server.mgp import health as server_health
 from interlock.wire.errors import Fault
 
 from .raw_server import RawHttpServer

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.discovery.tokens import TokenCounter, at_most
-from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS, LOADED_TOKENS, NOT_MADE
+from interlock.hub.tool_search.creations import NOT_ALLOWED
+from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS, LOADED_TOKENS
 from interlock.hub.tool_search.instructions import merged
 from interlock.hub.tool_search.tokens import TokenCounts, joint
 from interlock.hub.tool_search.tool_summaries import SCORE_TOKENS, cost_of
@@ -91,7 +92,7 @@ def test_an_answer_to_a_request_costs_no_more_than_its_parts(missing: list[tuple
     answer: dict[str, Any] = {"status": "pending_approval", "tools_loaded": [], "tools_unavailable": entries}
     answer |= {"session_tools_count": 1_000, "context_tokens_added": 100_000}
     most = LOADED_TOKENS + sum(map(cost_of, entries))
-    assert count(msgspec.json.encode({**answer, "note": NOT_MADE}).decode()) <= most
+    assert count(msgspec.json.encode({**answer, "note": NOT_ALLOWED}).decode()) <= most
     pending = [{"tool": need, "decision": "abc"} for need, _ in missing]
     answer |= {"request_id": "0123456789abcdef", "tools_pending": pending}
     assert count(msgspec.json.encode(answer).decode()) <= most + sum(map(cost_of, pending))

@@ -14,7 +14,7 @@ from interlock.client.connection import Connection
 from interlock.client.dial import to_url
 from interlock.client.peer import Identity
 from interlock.server import Server
-from interlock.server.mgp.agreement import health as health_module
+from interlock.server.mgp import health as health_module
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 

@@ -26,6 +26,7 @@ MAX_OPEN_PER_AGENT: Final = 8
 MAX_ATTEMPTS: Final = 8
 """Sources that the hub judges for one request. The agent corrects those that are refused."""
 MAX_SOURCE_CHARS: Final = 10_000
+NOT_ALLOWED: Final = "the operator does not let you create tools"
 NAME: Final = "^[a-z][a-z0-9_]{0,30}$"
 
 CREATE_SCHEMA: Final[dict[str, Any]] = {
@@ -110,7 +111,7 @@ class Creations:
     async def offer(self, caller: Caller, request_id: str) -> tuple[dict[str, object] | None, str]:
         """How the agent can write the missing tool, or None and why it cannot."""
         if self._mode(caller) == "off":
-            return None, "the operator does not let you create tools"
+            return None, NOT_ALLOWED
         if uncontained := await self._registrar.why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
         now = time.monotonic()
