@@ -18,6 +18,8 @@ from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Server as Settings
+from interlock.host.client_turns import OpenTurns
+from interlock.hub.auth.principals import Principal
 from interlock.hub.live import inference_hooks
 from interlock.server import AfterInference, BeforeInference, Injection, Lifecycle, Server
 from interlock.wire.errors import Fault
@@ -198,8 +200,6 @@ async def test_a_blocking_hook_that_fails_withholds_the_answer_only_where_the_op
 async def test_hooks_end_when_the_feature_set_is_disabled_and_reach_no_other_agent(tmp_path: Path) -> None:
     async with hooked_hub(tmp_path, {"s": before("Recalled.")}) as hub:
         assert "Recalled." in await say(hub, "Hello.")
-        from interlock.hub.auth.principals import Principal
-
         other = await hub.host.create(Principal("other", "agent"))
         assert "Recalled." not in await say(hub, "Hello.", other)
         await hub.operate("features.disable", server="s", features=["on.**"], agent="local")
@@ -324,3 +324,10 @@ async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enable
         assert "contextInjections" not in (await code.modern("context/beforeInference", prompt))["result"]
         large = await code.modern("context/beforeInference", {**prompt, "userMessage": "x" * 600_000})
         assert large["error"]["data"]["name"] == "TOO_LARGE"
+
+
+def test_turns_of_an_agent_and_of_a_service_with_the_same_name_are_apart() -> None:
+    turns = OpenTurns()
+    turns.begin(Principal("ci", "agent"), "c1", "Hello.", None)
+    assert turns.last(Principal("ci", "service"), "c1") is None
+    assert turns.begin(Principal("ci", "agent"), "c1", "And?", None).index == 1

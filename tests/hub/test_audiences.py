@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.client.connection import Connection
+from interlock.config.settings import Config, Server
+from interlock.hub.catalog import remembered_audiences
+from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.private_lists import PrivateLists
+from interlock.hub.upstreams.states import ServerState
+from interlock.store import StoreFull
 
 from .instructed_server import VERSION, InstructedServer, Say
 from .running_hub import PREFIX, RawClient, RunningHub, running_hub, until
@@ -25,6 +31,7 @@ class Conditional(InstructedServer):
     def __init__(self) -> None:
         super().__init__()
         self.declared: dict[str, dict[str, Any]] = {}
+        self.broken = False
 
     async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
         params = message.get("params", {})
@@ -33,6 +40,8 @@ class Conditional(InstructedServer):
             self.declared[self.session] = params["capabilities"]
         elif message["method"] == "tools/list":
             declared = meta[PREFIX + "clientCapabilities"] if VERSION in meta else self.declared[self.session]
+            if self.broken and "sampling" in declared:
+                return {"error": {"code": -32603, "message": "try again later"}}
             names = ["do", *(f"with-{name}" for name in ("sampling", "roots") if name in declared)]
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
             more = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if VERSION in meta else {}
@@ -87,6 +96,57 @@ async def test_a_hub_that_starts_again_does_not_ask_again(tmp_path: Path) -> Non
                 await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
             sessions.append(sum("sampling" in params["capabilities"] for params in server.asked("initialize")))
         assert sessions == [1, 1]
+
+
+async def test_known_tools_stay_while_the_server_cannot_list_them(tmp_path: Path) -> None:
+    async with Conditional().http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="modern")}) as hub:
+            client, upstream = RawClient(hub.url + "/mcp"), hub.hub_app.upstreams["a"]
+            await until(lambda: upstream.lists.known)
+            await sees(client, SAMPLING, "a__do", "a__with-sampling")
+            server.broken = True
+            await upstream.audience_lists.ask("declares:sampling")
+            assert await names(client, SAMPLING) == {"a__do", "a__with-sampling"}
+
+
+async def test_a_full_disk_hides_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: object) -> None:
+        raise StoreFull("the disk is full")
+
+    async with Conditional().http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+            await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+            monkeypatch.setattr(remembered_audiences, "read", full)
+            monkeypatch.setattr(remembered_audiences, "write", full)
+            await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
+
+
+async def test_the_end_of_a_server_waits_for_the_sessions_that_only_listed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On standard streams such a session is a process, which must not outlive the hub."""
+    close, released, closed = Connection.close, asyncio.Event(), asyncio.Event()
+
+    async def late(self: Connection) -> None:
+        if b"sampling" in self.identity.capabilities:
+            await released.wait()
+            closed.set()
+        await close(self)
+
+    monkeypatch.setattr(Connection, "close", late)
+    async with Conditional().http() as server:
+        async with running_hub(tmp_path, {"a": Server(url=server.url, era="legacy")}) as hub:
+            await until(lambda: hub.hub_app.upstreams["a"].lists.known)
+            await sees(RawClient(hub.url + "/mcp"), SAMPLING, "a__do", "a__with-sampling")
+            upstream = hub.hub_app.upstreams["a"]
+            ending = asyncio.ensure_future(hub.hub_app.apply(Config()))
+            await until(lambda: upstream.state is ServerState.DISCONNECTED)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not ending.done()
+            released.set()
+            await ending
+            assert closed.is_set()
 
 
 async def sessions_see_the_same(hub: RunningHub) -> None:
@@ -151,3 +211,27 @@ def offered(hub: RunningHub) -> set[str]:
 
 async def seen(client: RawClient) -> set[str]:
     return {tool["name"] for tool in (await client.legacy("tools/list"))["result"]["tools"]}
+
+
+class NoLists:
+    """Lists that nothing is read from."""
+
+    def forget(self, audience: str) -> None: ...
+
+    async def again(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Owner:
+    connection_key = "session:1"
+    connection = None
+
+
+async def test_nothing_is_kept_of_a_private_connection_that_changed_its_list_and_closed() -> None:
+    lists = PrivateLists(cast(Any, None), cast(Lists, NoLists()), cast(Any, None))
+    for _ in range(2):
+        lists.on_changed(cast(Any, Owner))
+        await asyncio.sleep(0)
+    lists.on_closed(cast(Any, Owner))
+    await until(lambda: not lists._reading)
+    assert not lists._changed

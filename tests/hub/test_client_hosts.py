@@ -7,12 +7,16 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Server
+from interlock.config.settings import Config, Server
+from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.features import FEATURES, Features
+from interlock.store import Mirror, StoreDamaged
 
 from .host_client import HostClient
 from .running_hub import RawClient, RunningHub, child, running_hub
@@ -221,6 +225,45 @@ async def test_events_reach_the_client_that_selected_them_once_and_nobody_else(t
             assert other.asked.empty()
 
 
+async def test_events_that_were_not_pushed_when_the_hub_stops_wait_for_the_next_run(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=True).running() as client:
+        first: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+        async def never(message: dict[str, Any]) -> dict[str, Any]:
+            first.set_result(message["params"])
+            return await asyncio.get_running_loop().create_future()
+
+        client.answers["push/event"] = never
+        await drive(hub, "a", "push", events=[event("e1"), event("e2"), event("e3")])
+        await client.select("a.note.push")
+        assert (await asyncio.wait_for(first, 60))["eventId"] == "a/e1"
+        await hub.host.close()
+        waiting = [each.event for each in hub.hub_app.live.deliveries.waiting("mine")]
+        assert waiting == ["e2", "e3"], "the first may have arrived, and each is pushed once"
+
+
+async def test_a_client_that_comes_while_another_has_not_answered_gets_the_next_event(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub, HostClient(hub, "mine", modern=False).running() as old:
+        first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        gives_up = asyncio.Event()
+
+        async def fails(message: dict[str, Any]) -> dict[str, Any]:
+            first.set_result(message["params"]["eventId"])
+            await gives_up.wait()
+            return {"error": {"code": -32603, "message": "no time"}}
+
+        old.answers["push/event"] = fails
+        await drive(hub, "a", "push", events=[event("e1"), event("e2")])
+        await old.select("a.note.push")
+        assert await asyncio.wait_for(first, 60) == "a/e1"
+        async with HostClient(hub, "mine", modern=False).running() as new:
+            new.answers["push/event"] = {"accepted": True}
+            await new.select("a.note.push")
+            await new.result("context/beforeInference", TURN)  # its selection was taken
+            gives_up.set()
+            assert (await asked(new))["params"]["eventId"] == "a/e2"
+
+
 @pytest.mark.parametrize("modern", [False, True])
 async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(tmp_path: Path, modern: bool) -> None:
     async with between(tmp_path) as hub, HostClient(hub, "mine", modern=modern).running() as client:
@@ -251,12 +294,81 @@ async def test_an_inference_of_a_server_is_done_by_the_client_that_selected_it(t
         assert said["preferences"]["maxTokens"] > 0
         info = await drive(hub, "a", "send", method="model/info", params={})
         assert info["result"] == {"id": "m-1", "vendor": "v"}
+        denied = {"entry_type": "server_grant", "agent_id": "mine", "server_id": "a", "permission": "deny"}
+        await hub.operate("grants.grant", **denied)
+        assert "error" in await drive(hub, "a", "send", method="model/info", params={}), "the agent lost the server"
         (row,) = [entry.record for entry in await entries(hub, event="dev.interlock.live_inference")]
         assert row.rule == "the conversation's host, mine"
         assert (row.details or {})["model"] == "m-1"
 
 
 GENERAL: dict[str, Any] = {"id": "chat:#general", "type": "chat", "label": "General", "direction": "bidirectional"}
+
+
+async def test_a_client_gets_plain_mcp_where_the_feature_sets_cannot_be_read(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        features = hub.hub_app.live.features
+        assert features._mirror is not None
+        features._mirror.problem = StoreDamaged("an entry cannot be read")
+        features._of.clear()
+        client = HostClient(hub, "mine", modern=False)
+        answer = await client.initialize(client.capabilities)
+        assert "mcpl" not in json.dumps(answer["result"])
+        assert "result" in await client.legacy("tools/list")
+        features._mirror.problem = None
+
+
+async def test_a_hook_waits_for_all_servers_at_once_until_they_were_told() -> None:
+    both = asyncio.Barrier(2)
+
+    class Connections:
+        def of_agent(self, agent: str) -> list[Any]:
+            return [SimpleNamespace(server=name, updates=[1]) for name in ("a", "b")]
+
+        async def settled(self, server: str, timeout_s: float) -> None:
+            await both.wait()
+
+    access = SimpleNamespace(reaches=lambda principal, server: True)
+    hosts = ClientHosts(cast(Any, None), cast(Any, Connections()), cast(Any, access))
+    async with asyncio.timeout(60):
+        await hosts.settled(cast(ClientHost, SimpleNamespace(server=None, principal=SimpleNamespace(id="mine"))))
+
+
+def test_a_client_leaves_also_where_the_feature_sets_cannot_be_read() -> None:
+    """A session that could not end would keep its subscriptions."""
+    features, changed = Features(Config), list[str]()
+    features._on_change = changed.append
+    features._mirror = Mirror(FEATURES)
+    features._mirror.problem = StoreDamaged("an entry cannot be read")
+    for supported in (frozenset({"channels"}), frozenset[str]()):
+        features.host("mine", supported)
+    assert (changed, features._hosted) == ([], {})
+
+
+async def test_a_client_that_does_not_answer_takes_no_place_from_others(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await enable(hub, "a", "note.talk", "note.recall", agent="other")
+        async with (
+            HostClient(hub, "mine", modern=False).running() as silent,
+            HostClient(hub, "other", modern=False).running() as other,
+        ):
+            for client in (silent, other):
+                client.answers["channels/register"] = {"results": []}
+                await client.select("a.note.talk", "a.note.recall")
+                await client.result("context/beforeInference", TURN)  # the server was told by now
+            await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
+
+            async def never(message: dict[str, Any]) -> dict[str, Any]:
+                return await asyncio.get_running_loop().create_future()
+
+            silent.answers["channels/register"] = never
+            for _ in range(70):
+                await silent.select("a.note.talk")
+            said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
+            await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
+            async with asyncio.timeout(60):
+                while not await heard(hub, "a", "channels/outgoing/chunk"):
+                    await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("modern", [False, True])

@@ -24,11 +24,11 @@ class AsksInSessions(InstructedServer):
 
     def __init__(self, *, handshake: bool = True) -> None:
         super().__init__()
-        self._handshake = handshake
+        self.handshake = handshake
 
     async def _serve(self, message: Any, say: Say, beside: Say) -> Any:
         method, params = message["method"], message.get("params", {})
-        if method == "initialize" and not self._handshake:
+        if method == "initialize" and not self.handshake:
             return {"error": {"code": -32022, "message": "unsupported version", "data": {"supported": ["2026-07-28"]}}}
         if method == "tools/call" and VERSION in params["_meta"]:
             return {"result": {"resultType": "complete", "content": [{"type": "text", "text": "cannot ask"}]}}
@@ -58,6 +58,17 @@ async def test_a_server_that_takes_no_handshake_is_spoken_to_without(tmp_path: P
                 assert text_of(await able.call("a__do", ASK)) == "cannot ask"
             assert len(server.asked("initialize")) == 1
             assert (await shown(hub))["era_reason"] == "the server speaks the stateless era alone"
+
+
+async def test_a_handshake_that_fails_once_is_no_refusal_of_all(tmp_path: Path) -> None:
+    async with AsksInSessions().http() as server, running_hub(tmp_path, {"a": Server(url=server.url)}) as hub:
+        for expected in ("ada", None, "ada"):
+            server.handshake = expected is not None
+            able = LegacyClient(hub.url + "/mcp", answers("ada"))
+            await able.initialize({"elicitation": {}})
+            answer = await able.call("a__do", ASK)
+            assert ("error" in answer) if expected is None else (expected in text_of(answer)), answer
+        assert "use the handshake era" in (await shown(hub))["era_reason"]
 
 
 async def shown(hub: Any) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from interlock.events.types import AgentWoken, Gap
 from interlock.hub.live import connections, refusals, webhook_sender
 from interlock.hub.live.connections import LiveConnection
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.events import Pending, pending_id, seen_id
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.wake_webhook import WakeWebhook
 from interlock.hub.live.webhook_sender import WebhookSender
@@ -100,6 +101,19 @@ async def test_t114_a_server_cannot_open_more_requests_than_the_bound(
         await until(lambda: not live.open and not len(live.requests))
         recorded = [found.record for found in await entries(hub, event="dev.interlock.live_refused")]
         assert len(recorded) == 15, "a server cannot fill the audit log with what was refused"
+
+
+def test_an_event_that_is_committed_takes_its_room_once() -> None:
+    deliveries, seen = Deliveries(cast(Any, None), cast(Any, None), Bus()), seen_id("s", "e1")
+    deliveries._mirror = cast(Any, {})
+    event = Pending(
+        pending_id("mine", 1.0), "mine", "s", "e1", "news", 1.0, [], "held", "", "", "", {}, (), False, "", 10
+    )  # fmt: skip
+    deliveries.reserve("mine", seen, 10)
+    deliveries._changed(event.id, event)
+    queue = deliveries._agents["mine"]
+    assert (len(queue.events), queue.size, queue.reserved) == (1, 10, {}), "before its answer is given"
+    deliveries.release("mine", seen)
 
 
 async def test_a_push_that_the_store_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

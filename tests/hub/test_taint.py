@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
 from interlock.hub.auth.principals import Principal, local_person
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.target import Target
 from interlock.server import Server, ToolError, ToolHints
 from interlock.wire.errors import Fault
 
@@ -195,9 +198,10 @@ async def test_a_result_waits_until_its_taint_is_stored(tmp_path: Path, monkeypa
     held = asyncio.Event()
     async with tainting_hub(tmp_path) as hub:
         taints = hub.hub_app.taints
-        keep = taints._keep
+        keep, begun = taints._keep, list[Any]()
 
         async def slow(*given: Any) -> None:
+            begun.append(given)
             await held.wait()
             await keep(*given)
 
@@ -206,5 +210,31 @@ async def test_a_result_waits_until_its_taint_is_stored(tmp_path: Path, monkeypa
         await until(lambda: taints.of("agent:mine") is not None)
         assert await call(client(hub, "mine"), "notes__save") == "APPROVAL_PENDING", "it counts before"
         assert not fetching.done()
+        again = asyncio.create_task(call(client(hub, "mine"), "web__fetch"))
+        await until(lambda: len(begun) == 2 or again.done())
+        assert not again.done(), "the same text a second time waits too"
         held.set()
         assert (await fetching).startswith("Now")
+        assert (await again).startswith("Now")
+
+
+async def test_t129_text_that_comes_while_a_person_clears_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tainting_hub(tmp_path) as hub:
+        taints, journal = hub.hub_app.taints, hub.hub_app.journal
+        await call(client(hub, "mine"), "web__fetch")
+        mine = cast(Caller, SimpleNamespace(owner="agent:mine", principal=Principal("mine", "agent")))
+        stored, record = asyncio.Event(), journal.taint_cleared
+
+        def meanwhile(*given: Any) -> Any:
+            taints.add(mine, Target("tool", "web", "fail"), asking=True, then=stored.set)
+            return record(*given)
+
+        monkeypatch.setattr(journal, "taint_cleared", meanwhile)
+        await hub.operate("taints.clear", agent="mine", terminal=True)
+        for _ in range(2):
+            found = taints.of("agent:mine")
+            assert found is not None
+            assert found.sources[0].name == "fail"
+            await stored.wait()

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Hub, Timeouts
 from interlock.containment.backends import reports
+from interlock.hub.calls.call import Caller
+from interlock.hub.tool_search.requests import MAX_WAITING_PER_CALLER, Requests, Waiting
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS
 from interlock.hub.upstreams.states import ServerState
 
@@ -134,6 +137,17 @@ async def test_auto_approve_needs_no_person_and_a_model_corrects_refused_code_th
     call = {"name": pending["tool"], "arguments": {"values": [2, 4]}}
     assert text_of(await client.modern("tools/call", call)) == "3.0"
     assert (await only(hub, "CODE_REJECTED")).result == "BLOCKED"
+
+
+async def test_every_created_tool_is_followed_and_none_for_ever() -> None:
+    requests = Requests(*[cast(Any, None)] * 6)
+    caller = cast(Caller, SimpleNamespace(owner="agent:free"))
+    for number in range(MAX_WAITING_PER_CALLER + 1):
+        requests.wait(Waiting(caller, None, "r", None, f"made-{number}__mean", "", False))
+    told: list[str] = []
+    requests.settled = lambda waiting, refusal: not told.append(waiting.name)
+    requests.recheck()
+    assert told == [f"made-{number}__mean" for number in range(1, MAX_WAITING_PER_CALLER + 1)]
 
 
 async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers_request(hub: RunningHub) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hub.running_hub import MGP, RawClient, running_hub, until
 from hub.test_changes import listening, opened
 from interlock.client import Client
+from interlock.client.event_stream import EventStream
 from interlock.client.handlers import Handlers
 from interlock.config.settings import Server as ServerSettings
+from interlock.protocols.mgp.events import SubscribeParams
 from interlock.server import Server
+from interlock.server.handlers.events import ServerEvents
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 
@@ -91,3 +94,56 @@ async def test_behind_the_hub_events_of_a_server_of_either_era_reach_clients_of_
                             == {"modern", "legacy"}
                         )
                     )
+
+
+async def test_events_go_on_while_a_wider_subscription_cannot_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(self: EventStream, params: object, timeout: float) -> None:
+        raise Fault("UPSTREAM_TIMEOUT", "the server is busy")
+
+    async with disks().http() as address:
+        async with running_hub(tmp_path, {"disks": ServerSettings(url=address.url, era="modern")}) as hub:
+            client = RawClient(f"{hub.url}/mcp", hub.key("one"))
+            await client.initialize(MGP)
+            async with opened(client, "GET", b"", {}) as session:
+                await client.legacy(SUBSCRIBE, {"channels": ["system.disk"]})
+                await until(lambda: hub.hub_app.event_feeds.settled("disks"))
+                monkeypatch.setattr(EventStream, "open", never)
+                await client.legacy(SUBSCRIBE, {"channels": ["model.usage"]}, id=2)
+                await until(lambda: "could not subscribe" in str(hub.hub_app.logs.tail("disks", 100)))
+                await client.legacy("tools/call", {"name": "disks__tell", "arguments": {"free": 7}}, id=3)
+                await until(lambda: any(said.get("method") == EVENT for said in session.heard))
+
+
+async def test_a_session_that_ends_while_it_is_told_ends_no_event_of_others() -> None:
+    events = ServerEvents("disks", cast(Any, None))
+    channel, heard, over, session = events.channel("system.disk"), list[str](), list[bool](), cast(Any, object())
+    wanted = SubscribeParams(channels=["system.disk"])
+
+    def ends(method: str, params: bytes) -> None:
+        over.append(True)
+        events.leave(session)
+
+    for _ in range(2):
+        events._add(wanted, ends, lambda: not over, session)
+    events._add(wanted, lambda method, params: heard.append(method), lambda: True, cast(Any, object()))
+    channel.send({"free": 1})
+    assert heard == [EVENT]
+
+
+async def test_a_stream_whose_opener_gave_up_is_closed() -> None:
+    cancelled: list[object] = []
+
+    class Silent:
+        def send(self, outgoing: object, sink: object) -> int:
+            return 7
+
+        def cancel(self, handle: object, reason: str) -> None:
+            cancelled.append(handle)
+
+    opening = asyncio.ensure_future(EventStream(cast(Any, Silent()), lambda method, params: None).open({}, 60))
+    await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert cancelled == [7]

@@ -62,14 +62,16 @@ class EventStream:
         """Open it. None if the server has no events on streams. Raises Fault."""
         body = msgspec.json.encode({"notifications": {EXTENSION_KEY: {"events": params}}})
         self._handle = self._connection.send(Outgoing(LISTEN, body, math.inf), self)
+        agreed = None
         try:
             async with asyncio.timeout(timeout):
                 agreed = await asyncio.shield(self._agreed)
         except TimeoutError:
-            self.close()
             raise Fault("UPSTREAM_TIMEOUT", "the server did not acknowledge a stream of events") from None
-        if agreed is None:
-            self.close()
+        finally:
+            # Also for a caller that was cancelled: nobody else could close it.
+            if agreed is None:
+                self.close()
         return agreed
 
     def close(self) -> None:

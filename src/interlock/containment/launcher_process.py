@@ -45,7 +45,7 @@ _SET_PARENT_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 
 
 class Kind(NamedTuple):
-    """What a waiting process must know of its server beforehand."""
+    """The facts about its server that a waiting process needs beforehand."""
 
     backend: str
     network: bool

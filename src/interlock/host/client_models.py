@@ -27,6 +27,8 @@ METHOD: Final = "inference/request"
 INFO: Final = "model/info"
 ANSWER_S: Final = 600.0
 MOST_CHUNKS: Final = 100_000
+MOST_CHARS: Final = 1024 * 1024
+"""Characters of all chunks. No answer that they could belong to is longer."""
 UNNAMED: Final = "the client's model"
 
 
@@ -54,8 +56,9 @@ class HostModels:
         hosts = self._hub_app.live.hosts
         for agent in hosts.agents if live.agent is None else [live.agent]:
             for host in hosts.for_agent(agent):
-                rights = hosts.rights(host, live)
-                if rights.active.grant.allows(MODEL_INFO) and hosts.reachable(host, INFO):
+                if live not in hosts.connections(host) or not host.can(MODEL_INFO) or not hosts.reachable(host, INFO):
+                    continue
+                if hosts.rights(host, live).active.grant.allows(MODEL_INFO):
                     return host
         return None
 
@@ -100,6 +103,8 @@ class HostModel:
         try:
             while (piece := await pieces.get()) is not None:
                 written += piece
+                if len(written) > MOST_CHARS:
+                    raise Fault("TOO_LARGE", f"an answer has at most {MOST_CHARS} characters")
                 yield TextDelta(piece)
             result = decode(InferenceResult, await asking, "result")
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ from interlock.protocols.mcpl.decoding import decode
 from interlock.protocols.mcpl.events import PushResult
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.injections import Sourced
+from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 METHOD: Final = "push/event"
@@ -42,6 +44,8 @@ class ClientPushes:
         self._wakes: SubscriberTask | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         """By agent."""
+        self._again: set[str] = set()
+        """Agents whose task began before their last event, or their last client."""
 
     def start(self) -> None:
         """Push events from now on, also those that an earlier run left."""
@@ -62,10 +66,19 @@ class ClientPushes:
         """A client of an agent may take events now."""
         config, deliveries = self._hub_app.config, self._hub_app.live.deliveries
         taken = bool(config.models) and any(table.agent == agent for table in config.channels.values())
+        if agent in self._running:
+            self._again.add(agent)
         # The conversations of [channels] have the events of their agents.
-        if agent not in self._running and not taken and deliveries.is_woken(agent):
+        elif not taken and deliveries.is_woken(agent):
             task = self._running[agent] = asyncio.ensure_future(self._run(agent))
-            task.add_done_callback(lambda _: self._running.pop(agent, None))
+            task.add_done_callback(partial(self._done, agent))
+
+    def _done(self, agent: str, task: asyncio.Task[None]) -> None:
+        del self._running[agent]
+        if agent in self._again:
+            self._again.discard(agent)
+            if not task.cancelled():
+                self.on_host(agent)
 
     async def _on_wakes(self, batch: Sequence[Delivery]) -> None:
         for event in batch:
@@ -83,8 +96,8 @@ class ClientPushes:
                     events, _ = await deliveries.take(agent, MOST_EVENTS, MOST_BYTES, wanted)
                     if not events or not await self._push_all(host, events):
                         break
-        except Fault as fault:
-            self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {fault.message}"[:500])
+        except (Fault, StoreError) as cause:
+            self._hub_app.logs.add("hub", "hub", f"events were not pushed to {agent}: {cause.message}"[:500])
 
     def _wanted(self, host: ClientHost) -> set[tuple[str, str]]:
         """The feature sets whose events a client takes now, with their servers."""
@@ -97,17 +110,22 @@ class ClientPushes:
         }
 
     async def _push_all(self, host: ClientHost, events: list[Pending]) -> bool:
-        """Push events one after the other. Those after one that did not arrive wait again."""
-        for place, event in enumerate(events):
-            try:
-                await self._push(host, event)
-            except Fault as fault:
-                left = events[place:] if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT") else events[place + 1 :]
-                self._record(host, event, "failed", f"{fault.name}: {fault.message}"[:500])
-                if left:
-                    await self._hub_app.live.deliveries.put_back(event.agent, left)
-                return False
-        return True
+        """Push events one after the other. Those after one that did not arrive wait again, also when the hub stops."""
+        left = events
+        try:
+            for place, event in enumerate(events):
+                left = events[place + 1 :]
+                try:
+                    await self._push(host, event)
+                except Fault as fault:
+                    if fault.name in ("UPSTREAM_UNAVAILABLE", "TIMEOUT"):
+                        left = events[place:]
+                    self._record(host, event, "failed", f"{fault.name}: {fault.message}"[:500])
+                    return False
+            return True
+        finally:
+            if left:
+                await self._hub_app.live.deliveries.put_back(events[0].agent, left)
 
     async def _push(self, host: ClientHost, event: Pending) -> None:
         hosts, maskers = self._hub_app.live.hosts, self._hub_app.inference_hooks.maskers()

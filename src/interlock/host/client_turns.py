@@ -6,7 +6,6 @@ conversations it is. An answer has been shown when the hub hears of it, so no se
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, OrderedDict
 from typing import Final
 
@@ -17,6 +16,7 @@ from interlock.host.server_hooks import ServerHooks
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.handlers.client_hooks import ClientAnswer, ClientPrompt
+from interlock.hub.stored_documents import inference_id
 from interlock.protocols.mcpl.between import private_id
 from interlock.protocols.mcpl.hooks import Injection
 from interlock.protocols.mcpl.inference import ModelInfo
@@ -46,24 +46,23 @@ class OpenTurns:
     """The last turn of each conversation. The one that was used least lately gives way."""
 
     def __init__(self) -> None:
-        self._turns: OrderedDict[tuple[str, str], ClientTurn] = OrderedDict()
+        self._turns: OrderedDict[str, ClientTurn] = OrderedDict()
+        """By the conversation's id for servers."""
 
     def begin(self, principal: Principal, conversation: str, text: str | None, model: ModelInfo | None) -> ClientTurn:
         """The next turn of a conversation."""
-        key = (principal.id, conversation)
-        before = self._turns.pop(key, None)
+        known = _known(principal, conversation)
+        before = self._turns.pop(known, None)
         index = 0 if before is None else before.index + 1
-        # A client cannot name another's conversation: servers get a digest with its principal.
-        known = private_id("conv", f"{principal.kind}:{principal.id}", conversation)
-        turn = ClientTurn(f"inf_{secrets.token_hex(12)}", known, principal, index, text, model)
-        self._turns[key] = turn
+        turn = ClientTurn(inference_id(), known, principal, index, text, model)
+        self._turns[known] = turn
         if len(self._turns) > MOST_OPEN:
             self._turns.popitem(last=False)
         return turn
 
     def last(self, principal: Principal, conversation: str) -> ClientTurn | None:
         """The turn of a conversation that began last."""
-        return self._turns.get((principal.id, conversation))
+        return self._turns.get(_known(principal, conversation))
 
 
 class ClientTurns:
@@ -119,6 +118,11 @@ class ClientTurns:
         self._busy[principal.id] -= 1
         if not self._busy[principal.id]:
             del self._busy[principal.id]
+
+
+def _known(principal: Principal, conversation: str) -> str:
+    """The id of a conversation for servers. A client cannot name another's: the digest has its principal."""
+    return private_id("conv", f"{principal.kind}:{principal.id}", conversation)
 
 
 def _shown(placed: Placed) -> Injection:

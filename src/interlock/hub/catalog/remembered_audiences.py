@@ -41,7 +41,10 @@ async def write(store: Store, server: str, audience: str, stamp: str, definition
     """Replace the answer of a server for an audience."""
     if sum(map(len, definitions)) > MAX_BYTES:
         return
-    texts = [definition.decode() for definition in definitions]
+    try:
+        texts = [definition.decode() for definition in definitions]
+    except UnicodeDecodeError:
+        return  # the offer leaves such a definition out
     async with store.transaction() as change:
         change.put(FOR_SOME, ForSome(_key(server, audience), stamp, texts))
 

@@ -69,9 +69,11 @@ class LiveParts:
 
     async def start(self, inbox: Inbox, list_changed: Callable[[], None]) -> None:
         """Load everything that an earlier run left. `list_changed` hears that some agents' lists may have changed."""
-        store = self._foundation.store
-        config = self._foundation
-        elevations = Elevations(inbox, lambda: config.config.hub.approvals.hold_s, lambda: config.config.servers)
+        foundation = self._foundation
+        store = foundation.store
+        elevations = Elevations(
+            inbox, lambda: foundation.config.hub.approvals.hold_s, lambda: foundation.config.servers
+        )
         self.connections.decide_scopes_with(elevations)
         await self.features.start(store, self._on_features)
         await self.deliveries.start(store, self)

@@ -6,6 +6,7 @@ of the hub's own conversations. Refusals have MCPL's codes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -26,14 +27,15 @@ from interlock.protocols.mcpl.feature_sets import Receipt
 from interlock.protocols.mcpl.inference import InferenceChunk
 from interlock.protocols.mcpl.live import ANSWER
 from interlock.protocols.mcpl.methods import METHODS, find
+from interlock.transports.live_requests import HostKey
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Notification
 
 UPDATE: Final = "featureSets/update"
 MANIFEST: Final = "mcpl/manifest"
 CHUNK: Final = "inference/chunk"
-MOST_RUNNING: Final = 64
-"""Notifications of clients that are being passed on."""
+MOST_RUNNING: Final = 16
+"""Notifications of one client that are being passed on. Further ones of this client are dropped."""
 
 Answering = Callable[[ClientHost, bytes], Awaitable[object]]
 
@@ -54,7 +56,8 @@ class HostMethods:
         self._hosts = hosts
         self._requests = requests
         self._background = background
-        self._notified = BackgroundTasks()
+        self._running: Counter[HostKey] = Counter()
+        """Notifications that are being passed on, by client."""
         inferences = ClientInferences(hosts, hooks)
         channels = self._channels = ClientChannels(hosts, journal)
         self._served: dict[str, Answering] = {
@@ -97,9 +100,9 @@ class HostMethods:
                 self._update(host, said.params, request=False)
             elif said.method == CHUNK:
                 self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
-            elif said.method in self._served and len(self._notified) < MOST_RUNNING:
+            elif said.method in self._served:
                 self._requests.count(caller)
-                self._notified.begin(self._take(self._served[said.method], host, said.params), None)
+                self._begin(self._served[said.method], host, said.params)
         except Fault:
             return
 
@@ -127,9 +130,14 @@ class HostMethods:
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         receipt = self._hosts.update(host, params, request=request)
-        if len(self._notified) < MOST_RUNNING:
-            self._notified.begin(self._channels.register(host), None)
+        self._begin(self._channels.register, host, params)
         return receipt
+
+    def _begin(self, serve: Answering, host: ClientHost, params: bytes) -> None:
+        """Serve a notification in the background, unless too many of this client are under way."""
+        if self._running[host.key] < MOST_RUNNING:
+            self._running[host.key] += 1
+            self._background.begin(self._take(serve, host, params), None)
 
     def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a client that is no host: its hooks may tell of its turns."""
@@ -149,6 +157,10 @@ class HostMethods:
             await serve(host, params)
         except Fault:
             return  # A notification has no answer; the servers' parts are recorded.
+        finally:
+            self._running[host.key] -= 1
+            if not self._running[host.key]:
+                del self._running[host.key]
 
 
 def _answer(exchange: Exchange, result: object) -> None:

@@ -109,8 +109,8 @@ class ClientChannels:
                     return await self._roll_back(host, live, feature, said.checkpoint)
         raise unknown_feature_set(said.feature_set)
 
-    async def register(self, host: ClientHost) -> None:
-        """Tell a client of the channels that it may have."""
+    async def register(self, host: ClientHost, update: bytes) -> None:
+        """Tell a client of the channels that it may have after its `featureSets/update`."""
         await self._hosts.settled(host)
         found = tuple(self._all(host))[: channels.MOST_CHANNELS]
         if not found or not host.can(CHANNELS_REGISTER):

@@ -226,10 +226,9 @@ class ClientHosts:
         return active.enabled(feature) and active.grant.allows(path) and active.declared[feature].covers(path)
 
     async def settled(self, host: ClientHost) -> None:
-        """Wait a little until the servers of a client were told which feature sets are on."""
-        for live in self.connections(host):
-            if len(live.updates):
-                await self._connections.settled(live.server, SETTLE_S)
+        """Wait a little until the servers of a client were told which feature sets are on, for all at once."""
+        behind = [live.server for live in self.connections(host) if len(live.updates)]
+        await asyncio.gather(*(self._connections.settled(server, SETTLE_S) for server in behind))
 
     def refresh(self) -> None:
         """Feature sets may have changed: tell the clients for which they did."""
@@ -283,12 +282,12 @@ class ClientHosts:
             return None
         try:
             found = read_offer(dialect.capabilities.raw)
+            if found is None:
+                return None
+            host = ClientHost(key, caller, found[0], found[1], found[0].dialect)
+            host.dialect = between.spoken_with(found[0], [each for _, each in self._sets(host)])
         except Fault:
-            return None
-        if found is None:
-            return None
-        host = ClientHost(key, caller, found[0], found[1], found[0].dialect)
-        host.dialect = between.spoken_with(found[0], [each for _, each in self._sets(host)])
+            return None  # plain MCP, also where the feature sets cannot be read
         return host
 
     def _remember(self, host: ClientHost) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from interlock.events import Bus
 from interlock.events.types import ResourceUpdated, now_us
 from interlock.hub.journal import Journal
-from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now
+from interlock.hub.live.events import LIVE_PENDING, Pending, agent_of, now, seen_id
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -49,16 +49,15 @@ class TouchListener(Protocol):
 class AgentQueue:
     """The events of one agent: those that wait and those that it got lately."""
 
-    __slots__ = ("changed", "delivered", "events", "lock", "reserved", "reserved_bytes", "size", "woken")
+    __slots__ = ("changed", "delivered", "events", "lock", "reserved", "size", "woken")
 
     def __init__(self) -> None:
         self.events: dict[str, Pending] = {}
         self.delivered: dict[str, Pending] = {}
         """Those that it got, to be read again."""
         self.size = 0
-        self.reserved = 0
-        self.reserved_bytes = 0
-        """Events that are being committed, and their bytes."""
+        self.reserved: dict[str, int] = {}
+        """Events that are being committed, by `seen_id`, and their bytes. A committed one is in `events` alone."""
         self.woken: set[str] = set()
         """Events for which it was woken and that it has not got yet."""
         self.changed: set[asyncio.Future[None]] = set()
@@ -90,25 +89,22 @@ class Deliveries:
 
     # Waiting events
 
-    def reserve(self, agent: str, size: int) -> None:
+    def reserve(self, agent: str, seen: str, size: int) -> None:
         """Take room for an event that is about to be committed. Raises RESOURCE_EXHAUSTED if too much waits.
 
-        `release` gives it back, once the event is there or was not committed.
+        `seen` is its `seen_id`. The event itself takes the room when it is there; `release` gives back the rest.
         """
         waiting = self._agents.setdefault(agent, AgentQueue())
-        count = len(waiting.events) + waiting.reserved
-        if count >= MAX_PER_AGENT or waiting.size + waiting.reserved_bytes + size > MAX_BYTES_PER_AGENT:
+        count = len(waiting.events) + len(waiting.reserved)
+        if count >= MAX_PER_AGENT or waiting.size + sum(waiting.reserved.values()) + size > MAX_BYTES_PER_AGENT:
             raise Fault("RESOURCE_EXHAUSTED", f"{count} events wait for {agent}", retry_after_ms=60_000)
         if len(self._mirror) >= MAX_IN_ALL:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_IN_ALL} events wait", retry_after_ms=60_000)
-        waiting.reserved += 1
-        waiting.reserved_bytes += size
+        waiting.reserved[seen] = size
 
-    def release(self, agent: str, size: int) -> None:
-        """Give back what `reserve` took."""
-        waiting = self._agents[agent]
-        waiting.reserved -= 1
-        waiting.reserved_bytes -= size
+    def release(self, agent: str, seen: str) -> None:
+        """Give back the room that `reserve` took, unless the event has it."""
+        self._agents[agent].reserved.pop(seen, None)
 
     def waiting(self, agent: str) -> list[Pending]:
         """The events that an agent may have and has not got, oldest first."""
@@ -264,6 +260,7 @@ class Deliveries:
             waiting.delivered[key] = event
             self._touch(agent, event.delivered)
         else:
+            waiting.reserved.pop(seen_id(event.server, event.event), None)
             waiting.events[key] = event
             waiting.size += event.size
             if self._bus.wants(ResourceUpdated):

@@ -79,10 +79,13 @@ class Features:
         """The clients of an agent are hosts that can do this. Feature sets that need it may be on from now on."""
         if self._hosted.get(agent, frozenset()) == supported:
             return
-        self._hosted = {**self._hosted, agent: supported}
-        if self._on_change is not None:
-            for server in {entry.server for entry in self._ready().values() if entry.agent == agent}:
-                self._on_change(server)
+        others = {name: known for name, known in self._hosted.items() if name != agent}
+        self._hosted = {**others, agent: supported} if supported else others
+        # Sessions end here too, so entries that cannot be read are no reason to fail: no feature set is on then.
+        if self._on_change is None or self._mirror is None or self._mirror.problem is not None:
+            return
+        for server in {entry.server for entry in self._mirror.values() if entry.agent == agent}:
+            self._on_change(server)
 
     def policy(
         self,

@@ -181,12 +181,12 @@ class Intake:
         reserved: list[str] = []
         try:
             for agent in agents:
-                self._deliveries.reserve(agent, event.size)
+                self._deliveries.reserve(agent, key, event.size)
                 reserved.append(agent)
             return await self._commit(key, event, agents)
         finally:
             for agent in reserved:
-                self._deliveries.release(agent, event.size)
+                self._deliveries.release(agent, key)
 
     async def _commit(self, key: str, event: Incoming, agents: tuple[str, ...]) -> PushResult:
         """Decide what becomes of an event, and commit that with its answer and its wakes."""

@@ -97,11 +97,14 @@ class Requests:
     def wait(self, waiting: Waiting) -> None:
         """Notify a caller when its tool is granted or refused."""
         own = [other for other in self._waiting if other.caller.owner == waiting.caller.owner]
-        if len(self._waiting) >= MAX_WAITING or len(own) >= MAX_WAITING_PER_CALLER:
+        if len(own) >= MAX_WAITING_PER_CALLER and (undecided := [other for other in own if not other.decision]):
+            # A tool that needed no approval may never start, and no decision would end that.
+            self._waiting.remove(undecided[0])
+        elif len(self._waiting) >= MAX_WAITING or len(own) >= MAX_WAITING_PER_CALLER:
             raise Fault("RESOURCE_EXHAUSTED", "too many requested tools wait for approval", retry_after_ms=30_000)
-        same = (waiting.session, waiting.decision)
+        same = (waiting.session, waiting.decision, waiting.name)
         self._waiting = [
-            other for other in self._waiting if (other.session, other.decision) != same or other not in own
+            other for other in self._waiting if (other.session, other.decision, other.name) != same or other not in own
         ]
         self._waiting.append(waiting)
 

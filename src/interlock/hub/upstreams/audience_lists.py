@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.catalog.audiences import capabilities_of
+from interlock.hub.catalog.audiences import DECLARES, capabilities_of
 from interlock.hub.upstreams.connection_owner import MOST_EARLY
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
@@ -29,7 +29,7 @@ from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 AGAIN_AFTER_S: Final = 60.0
-"""The hub asks again for a changed list at most this often, since each time may start a process."""
+"""The hub asks again for a changed list, or one that it could not read, at most this often: it may start a process."""
 
 
 class AudienceLists:
@@ -52,8 +52,11 @@ class AudienceLists:
         self._lists = lists
         self._starts = starts
         self._logs = logs
-        self._asked: dict[str, tuple[frozenset[str], float, Connection]] = {}
-        """By audience, the list for everybody when it was asked for, when that was, and the shared connection then."""
+        self._asked: dict[str, tuple[frozenset[str] | None, float, Connection]] = {}
+        """By audience, the list for everybody when it was asked for, when that was, and the shared connection then.
+
+        The list is None where the server did not answer.
+        """
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Future[None]] = set()
 
@@ -82,6 +85,12 @@ class AudienceLists:
         for task in self._asking.values():
             task.cancel()
 
+    async def close(self) -> None:
+        """Ask no further, and wait until the processes that were started to be listed have ended."""
+        self.stop()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
     async def _ask(self, audience: str) -> None:
         shared = self._pool.shared
         if shared is None:
@@ -89,10 +98,12 @@ class AudienceLists:
         everybody = self._lists.for_everybody
         try:
             listed = await self._listed(shared.connection, audience)
-        except (Fault, StoreError, TimeoutError) as cause:
-            reason = cause.message if isinstance(cause, Fault | StoreError) else "no answer in time"
-            self._logs.add(self._current.id, "hub", f"its tools for clients that {audience} are unknown: {reason}")
-            listed = []
+        except (Fault, TimeoutError) as cause:
+            reason = cause.message if isinstance(cause, Fault) else "no answer in time"
+            declared = audience.removeprefix(DECLARES)
+            self._log(f"its tools for clients that declare {declared} could not be read, the last known stay: {reason}")
+            self._asked[audience] = (None, _now(), shared.connection)
+            return
         self._asked[audience] = (everybody, _now(), shared.connection)
         await self._lists.set_for_some(audience, listed)
 
@@ -103,8 +114,8 @@ class AudienceLists:
         if shared.modern:
             listing = await shared.list_all("tools/list", timeout=within_s, declaring=capabilities)
             return [bytes(item) for item in listing.items]
-        server, stamp = self._current.id, self._stamp(shared)
-        remembered = await self._host.remembered_tools(server, audience, stamp)
+        stamp = self._stamp(shared)
+        remembered = await self._remembered(audience, stamp)
         if remembered is not None:
             return remembered
         turn = self._starts.ask(0, called=False)
@@ -113,8 +124,24 @@ class AudienceLists:
             listed = await self._listed_by_session(capabilities, within_s)
         finally:
             turn.end()
-        await self._host.remember_tools(server, audience, stamp, self._lists.beyond(listed))
+        await self._remember(audience, stamp, self._lists.beyond(listed))
         return listed
+
+    async def _remembered(self, audience: str, stamp: str) -> list[bytes] | None:
+        try:
+            return await self._host.remembered_tools(self._current.id, audience, stamp)
+        except StoreError:
+            return None  # the server knows them
+
+    async def _remember(self, audience: str, stamp: str, definitions: list[bytes]) -> None:
+        try:
+            await self._host.remember_tools(self._current.id, audience, stamp, definitions)
+        except StoreError as cause:
+            # They are offered all the same, and the next start asks again.
+            self._log(f"its tools for some clients could not be stored: {cause.message}")
+
+    def _log(self, text: str) -> None:
+        self._logs.add(self._current.id, "hub", text)
 
     def _stamp(self, shared: Connection) -> str:
         """A digest of everything that the answer for an audience depends on."""

@@ -139,8 +139,7 @@ class EventFeeds:
         async with feed.lock:
             if feed.wanted == feed.asked or self._feeds.get(server) is not feed:
                 return
-            wanted, before = feed.wanted, feed.id
-            stream, feed.stream = feed.stream, None
+            wanted, before, stream = feed.wanted, feed.id, feed.stream
             try:
                 await self._subscribe(server, feed, wanted)
                 if stream is not None:
@@ -148,6 +147,8 @@ class EventFeeds:
                 elif before and before != feed.id:
                     await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
             except Fault as fault:
+                if feed.asked != wanted:
+                    feed.stream = stream  # the subscription so far goes on
                 self._log(server, f"could not subscribe to its events: {fault.message}")
                 if fault.kind.retryable:
                     self._begin(self._reopen(server, feed))
@@ -156,7 +157,7 @@ class EventFeeds:
 
     async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
         if not wanted:
-            feed.asked, feed.id, feed.channels, feed.patterns = wanted, "", frozenset(), []
+            feed.asked, feed.id, feed.channels, feed.patterns, feed.stream = wanted, "", frozenset(), [], None
             return
         answer = await self._streamed(server, feed, wanted) or await self._asked(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
@@ -171,7 +172,7 @@ class EventFeeds:
             return None
 
         def notified(method: str, params: bytes) -> None:
-            if method == EVENT and feed.stream is stream:
+            if method == EVENT:
                 self.on_event(server, params)
 
         def ended() -> None:

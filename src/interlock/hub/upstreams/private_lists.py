@@ -39,6 +39,7 @@ class PrivateLists:
         key = owner.connection_key
         if (reading := self._reading.get(key)) is not None:
             reading.cancel()
+        self._changed.discard(key)
         self._lists.forget(key)
 
     async def _read(self, owner: ConnectionOwner) -> None:

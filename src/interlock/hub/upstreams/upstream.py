@@ -220,7 +220,7 @@ class Upstream:
         try:
             return await self.pool.open_private(key)
         except Fault as fault:
-            if not key.handshake or fault.name in _NOT_ABOUT_ERAS:
+            if not key.handshake or self.pool.handshake or fault.name in _NOT_ABOUT_ERAS:
                 raise
             self.pool.refuses_handshake(fault)
             return shared

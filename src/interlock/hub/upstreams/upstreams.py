@@ -67,7 +67,9 @@ class Upstreams:
 
 
 async def _end(upstreams: Iterable[Upstream], reason: Reason) -> None:
-    await asyncio.gather(*(upstream.command(Command("drain", reason, final=True)) for upstream in upstreams))
+    ended = list(upstreams)
+    await asyncio.gather(*(upstream.command(Command("drain", reason, final=True)) for upstream in ended))
+    await asyncio.gather(*(upstream.audience_lists.close() for upstream in ended))
 
 
 def _without_judging(settings: Server) -> Server:

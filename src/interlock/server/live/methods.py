@@ -25,7 +25,7 @@ Direction = Literal["outbound", "inbound", "bidirectional"]
 
 
 class LiveMethods:
-    """The abilities of a server that needs no call. All of it is off until a host enables it."""
+    """The abilities of a server beyond answering calls. Each is off until a host enables it."""
 
     _live: Live
 

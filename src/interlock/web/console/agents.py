@@ -27,8 +27,9 @@ MAX_GRANTS: Final = 200
 MAX_SERVERS: Final = 50
 PAGE: Final = 100
 MAX_ROWS: Final = 200
+"""Sessions of one agent on its page, and rows of its usage."""
 DAYS: Final = 7
-"""Sessions of one agent on its page."""
+"""The days that usage is counted for."""
 
 
 class AgentRow(msgspec.Struct):

@@ -71,6 +71,8 @@ class Taints:
         self._journal = journal
         self._log = log
         self._known: dict[str, Taint] = {}
+        self._unstored: set[str] = set()
+        """The ids of taints that are not in the store yet as this process knows them."""
         self._tasks = BackgroundTasks()
         self._store: Store
         self._mirror: Mirror[Taint]
@@ -112,7 +114,8 @@ class Taints:
         source = Source(target.server, target.name, time.time())
         before = self.of(caller.owner)
         asking = asking or (before is not None and before.asking)
-        if before is not None and asking == before.asking and _is_renewed(before, source):
+        stored = before is not None and before.id not in self._unstored
+        if before is not None and stored and asking == before.asking and _is_renewed(before, source):
             if then is not None:
                 then()
             return
@@ -120,6 +123,7 @@ class Taints:
         others = tuple(each for each in known if (each.server, each.name) != (source.server, source.name))
         taint = Taint(_id(caller.owner), caller.owner, (source, *others)[:MOST_SOURCES], asking)
         self._known[taint.id] = taint
+        self._unstored.add(taint.id)
         record = self._journal.tainted(caller.principal, target) if len(others) == len(known) else None
         self._tasks.begin(self._keep(taint, record, then), call)
 
@@ -133,7 +137,7 @@ class Taints:
         async with self._store.transaction() as transaction:
             transaction.delete(TAINTS, found.id)
             transaction.record(self._journal.taint_cleared(by, owner, because, trace))
-        self._known.pop(found.id, None)
+        self._forget(found)
         return found
 
     async def sweep(self) -> None:
@@ -149,6 +153,9 @@ class Taints:
                     transaction.delete(TAINTS, taint.id)
         except StoreError as cause:
             self._log("hub", f"old taints could not be deleted: {cause}")
+            return
+        for taint in gone[:1000]:
+            self._forget(taint)
 
     async def _keep(self, taint: Taint, record: Record | None, then: Callable[[], None] | None) -> None:
         try:
@@ -157,7 +164,7 @@ class Taints:
                 if record is not None:
                     transaction.record(record)
         except StoreError as cause:
-            # It counts in this process all the same, and the next result is stored again.
+            # It counts in this process all the same, and the next result stores it.
             self._log("hub", f"the taint of {taint.owner} could not be stored: {cause}")
         if then is not None:
             then()
@@ -166,9 +173,18 @@ class Taints:
         """The store has another state of a taint. An older one does not replace what this process knows."""
         known = self._known.get(id_)
         if taint is None:
-            self._known.pop(id_, None)
+            # One that came while a person cleared another is stored next.
+            if id_ not in self._unstored:
+                self._known.pop(id_, None)
         elif known is None or known.at <= taint.at:
             self._known[id_] = taint
+            self._unstored.discard(id_)
+
+    def _forget(self, taint: Taint) -> None:
+        """Forget a taint, unless a newer one came meanwhile."""
+        if self._known.get(taint.id) == taint:
+            del self._known[taint.id]
+            self._unstored.discard(taint.id)
 
 
 def _is_renewed(before: Taint, source: Source) -> bool:

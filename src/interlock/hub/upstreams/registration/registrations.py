@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.auth.access import Access
+from interlock.hub.auth.access_methods import GrantRecord
 from interlock.hub.auth.grants import GRANTS, Grant, grant_id
 from interlock.hub.auth.principals import Principal
 from interlock.hub.upstreams.contained_servers import FOLDER
@@ -45,16 +46,6 @@ from interlock.wire.errors import Fault
 MAX_REGISTRATIONS: Final = 1000
 MAX_PER_CREATOR: Final = 16
 _PYTHON: Final = ("python", "python3")
-
-
-class GrantRecord(Protocol):
-    """Makes the audit records of grants."""
-
-    def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
-        """An agent may call a server."""
-
-    def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
-        """It no longer may."""
 
 
 class Registrations:
