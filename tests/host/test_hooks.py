@@ -18,6 +18,8 @@ from interlock.config.live_settings import ServerLive
 from interlock.config.model_settings import Host as HostSettings
 from interlock.config.model_settings import Model
 from interlock.config.settings import Server as Settings
+from interlock.host.client_turns import OpenTurns
+from interlock.hub.auth.principals import Principal
 from interlock.hub.live import inference_hooks
 from interlock.server import AfterInference, BeforeInference, Injection, Lifecycle, Server
 from interlock.wire.errors import Fault
@@ -324,3 +326,13 @@ async def test_t43_turns_of_a_client_reach_only_the_servers_that_a_person_enable
         assert "contextInjections" not in (await code.modern("context/beforeInference", prompt))["result"]
         large = await code.modern("context/beforeInference", {**prompt, "userMessage": "x" * 600_000})
         assert large["error"]["data"]["name"] == "TOO_LARGE"
+
+
+def test_prompts_of_clients_are_remembered_within_a_bound() -> None:
+    turns, code = OpenTurns(), Principal("code", "agent")
+    for number in range(12):
+        turns.begin(code, f"c{number}", "x" * 500_000, None)
+    known = [turns.last(code, f"c{number}") for number in range(12)]
+    assert known[-1] is not None
+    assert sum(len(turn.user_message or "") for turn in known if turn is not None) <= 4 * 1024 * 1024
+    assert turns.last(Principal("code", "service"), "c11") is None
