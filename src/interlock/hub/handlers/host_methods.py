@@ -6,7 +6,8 @@ of the hub's own conversations. Refusals have MCPL's codes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 import msgspec
@@ -33,7 +34,7 @@ UPDATE: Final = "featureSets/update"
 MANIFEST: Final = "mcpl/manifest"
 CHUNK: Final = "inference/chunk"
 MOST_RUNNING: Final = 64
-"""Notifications of clients that are being passed on."""
+"""Notifications of one principal's clients that are being passed on. Further ones are dropped."""
 
 Answering = Callable[[ClientHost, bytes], Awaitable[object]]
 
@@ -55,6 +56,8 @@ class HostMethods:
         self._requests = requests
         self._background = background
         self._notified = BackgroundTasks()
+        self._running: Counter[str] = Counter()
+        """How many of them are under way, by owner."""
         inferences = ClientInferences(hosts, hooks)
         channels = self._channels = ClientChannels(hosts, journal)
         self._served: dict[str, Answering] = {
@@ -97,9 +100,9 @@ class HostMethods:
                 self._update(host, said.params, request=False)
             elif said.method == CHUNK:
                 self._hosts.requests.on_chunk(host.key, decode(InferenceChunk, said.params))
-            elif said.method in self._served and len(self._notified) < MOST_RUNNING:
+            elif said.method in self._served and self._running[host.owner] < MOST_RUNNING:
                 self._requests.count(caller)
-                self._notified.begin(self._take(self._served[said.method], host, said.params), None)
+                self._begin(host, self._take(self._served[said.method], host, said.params))
         except Fault:
             return
 
@@ -127,9 +130,22 @@ class HostMethods:
 
     def _update(self, host: ClientHost, params: bytes, *, request: bool) -> Receipt:
         receipt = self._hosts.update(host, params, request=request)
-        if len(self._notified) < MOST_RUNNING:
-            self._notified.begin(self._channels.register(host), None)
+        if self._running[host.owner] < MOST_RUNNING:
+            self._begin(host, self._channels.register(host))
         return receipt
+
+    def _begin(self, host: ClientHost, work: Coroutine[None, None, None]) -> None:
+        """Pass something on, and count it: each may wait for a peer that does not answer."""
+        self._running[host.owner] += 1
+        self._notified.begin(self._counted(host.owner, work), None)
+
+    async def _counted(self, owner: str, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        finally:
+            self._running[owner] -= 1
+            if not self._running[owner]:
+                del self._running[owner]
 
     def _serve_other(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a client that is no host: its hooks may tell of its turns."""
