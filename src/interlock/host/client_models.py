@@ -40,7 +40,8 @@ class HostModels:
         """The model of the client whose conversation the server names, or of the newest; None if there is none."""
         hosts = self._hub_app.live.hosts
         found: ClientHost | None = None
-        for host in (each for agent in agents for each in hosts.for_agent(agent)):
+        asked_for = frozenset(agents)
+        for host in (each for each in hosts.of_connection(live) if each.principal.id in asked_for):
             name = host.name(live.server, asked.feature_set)
             if not hosts.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(host, METHOD, name):
                 continue
@@ -52,11 +53,10 @@ class HostModels:
     def for_info(self, live: LiveConnection) -> ClientHost | None:
         """A client that tells a server of its model; None if there is none."""
         hosts = self._hub_app.live.hosts
-        for agent in hosts.agents if live.agent is None else [live.agent]:
-            for host in hosts.for_agent(agent):
-                rights = hosts.rights(host, live)
-                if rights.active.grant.allows(MODEL_INFO) and hosts.reachable(host, INFO):
-                    return host
+        for host in hosts.of_connection(live):
+            grant = hosts.rights(host, live).active.grant if live in hosts.connections(host) else None
+            if grant is not None and grant.allows(MODEL_INFO) and hosts.reachable(host, INFO):
+                return host
         return None
 
     async def info(self, host: ClientHost) -> ModelInfo:
