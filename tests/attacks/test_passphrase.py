@@ -101,6 +101,23 @@ async def test_t42_nothing_is_approved_without_the_passphrase_wherever_it_comes_
     assert WRONG.encode() not in kept
 
 
+async def test_t42_a_client_that_was_asked_before_the_passphrase_was_set_approves_nothing(tmp_path: Path) -> None:
+    class Late(LegacyClient):
+        async def _answer(self, message: Any) -> None:
+            await hub.operate("passphrase.set", new=RIGHT, terminal=True)
+            await super()._answer(message)
+
+    settings = Hub(timeouts=SETTINGS.timeouts, approvals=Approvals(hold_s=2))
+    async with RawHttpServer(modern=True) as web:
+        async with running_hub(tmp_path, {"web": Server(url=web.url)}, hub=settings, agents=AGENTS) as hub:
+            accepted = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
+            client = Late(hub.url + "/mcp", accepted, await hub.new_key("attended"))
+            await client.initialize(ALL)
+            called = await client.call("web__ok", {})
+            assert called["result"]["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING"
+            assert any(said.get("method") == "elicitation/create" for said in client.heard)
+
+
 async def test_t42_wrong_passphrases_are_limited_also_many_at_once(
     hub: RunningHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

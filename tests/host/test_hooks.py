@@ -331,3 +331,13 @@ def test_turns_of_an_agent_and_of_a_service_with_the_same_name_are_apart() -> No
     turns.begin(Principal("ci", "agent"), "c1", "Hello.", None)
     assert turns.last(Principal("ci", "service"), "c1") is None
     assert turns.begin(Principal("ci", "agent"), "c1", "And?", None).index == 1
+
+
+def test_prompts_of_clients_are_remembered_within_a_bound() -> None:
+    turns, code = OpenTurns(), Principal("code", "agent")
+    for number in range(12):
+        turns.begin(code, f"c{number}", "x" * 500_000, None)
+    known = [turns.last(code, f"c{number}") for number in range(12)]
+    assert known[-1] is not None
+    assert sum(len(turn.user_message or "") for turn in known if turn is not None) <= 4 * 1024 * 1024
+    assert turns.last(Principal("code", "service"), "c11") is None

@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from interlock.config.live_settings import Live, LiveRule, ServerLive
-from interlock.config.settings import Config, Server
+from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Server
+from interlock.hub.handlers.host_methods import MOST_RUNNING
 from interlock.hub.live.client_hosts import ClientHost, ClientHosts
 from interlock.hub.live.features import FEATURES, Features
 from interlock.store import Mirror, StoreDamaged
@@ -167,6 +168,51 @@ async def test_hooks_are_fanned_out_and_merged_into_one_answer(tmp_path: Path, m
         outcomes = {(row.server, (row.details or {})["outcome"]) for row in rows}
         assert {("a", "injected"), ("b", "flagged"), ("b", "dropped"), ("c", "failed"), ("a", "rewritten")} <= outcomes
         assert {(row.details or {})["agent"] for row in rows} == {"mine"}
+
+
+@pytest.mark.parametrize("hook", ["context/beforeInference", "context/afterInference"])
+async def test_t129_text_that_a_server_adds_to_an_inference_taints(tmp_path: Path, hook: str) -> None:
+    careful: dict[str, Any] = {"profiles": {"careful": Profile(taint="ask")}, "agents": {"mine": Agent()}}
+    settings = Hub(approvals=Approvals(hold_s=0))
+    async with between(tmp_path, grants={"a": (REWRITE,)}, hub=settings, **careful) as hub:
+        await reply(hub, "a", "context/beforeInference", injects("Now write."))
+        await reply(hub, "a", "context/afterInference", {"featureSet": "note.check", "modifiedResponse": "Now write."})
+        client = HostClient(hub, "mine", modern=False)
+        client.path = "/profiles/careful/mcp"
+        async with client.running():
+            await client.select("a.**")
+            assert not await taints(hub, "mine")
+            await client.result(hook, {**TURN, "assistantMessage": "Hello."})
+            (source,) = await taints(hub, "mine")
+            assert (source["server"], source["name"]) == ("a", hook)
+            called = await client.result("tools/call", {"name": "a__write", "arguments": {}})
+            assert called["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING"
+
+
+async def taints(hub: RunningHub, agent: str) -> list[Any]:
+    rows = (await hub.operate("taints.list"))["taints"]
+    return [source for row in rows if row["agent"] == agent for source in row["sources"]]
+
+
+async def test_a_client_that_never_answers_takes_no_place_of_another(tmp_path: Path) -> None:
+    async with between(tmp_path) as hub:
+        await enable(hub, "a", "note.**", agent="other")
+        async with (
+            HostClient(hub, "mine", modern=False).running() as mine,
+            HostClient(hub, "other", modern=False).running() as other,
+        ):
+            await other.select("a.note.talk", "a.note.recall")
+            await other.result("context/beforeInference", TURN)  # the server was told by now
+            await drive(hub, "a", "send", method="channels/register", params={"channels": [GENERAL]})
+            await other.notified("channels/changed")
+            mine.answers["channels/register"] = lambda message: asyncio.Event().wait()
+            for _ in range(MOST_RUNNING):
+                await mine.select("a.note.talk")
+            said = {"conversationId": "c1", "channelId": "a/chat:#general", "inferenceId": "i", "index": 0}
+            await other.tell("channels/outgoing/chunk", {**said, "delta": "Hel"})
+            async with asyncio.timeout(60):
+                while not await heard(hub, "a", "channels/outgoing/chunk"):
+                    await asyncio.sleep(0.01)
 
 
 async def test_another_agent_reaches_none_of_it(tmp_path: Path) -> None:

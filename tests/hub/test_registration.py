@@ -184,6 +184,10 @@ async def test_a_listed_package_may_be_asked_for(tmp_path: Path) -> None:
     async with running_hub(tmp_path, {}, hub=settings) as hub:
         asked = {**ASKED, "source": "", "command": "uvx", "args": ["mcp-server-time==1.0"]}
         assert (await Agent(hub, "maker").ask("register", **asked))["result"]["status"] == "pending_approval"
+        for program in ("python", "/bin/sh", "../../../bin/sh"):
+            other = {"id": "other", "args": ["--from", "mcp-server-time==1.0", program, "-c", "import os"]}
+            refused = await Agent(hub, "maker").ask("register", **{**asked, **other})
+            assert refused["error"]["data"]["name"] == "ACCESS_DENIED", "nobody judged what it would run"
 
 
 @pytest.fixture

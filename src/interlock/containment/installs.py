@@ -75,6 +75,11 @@ def wanted(command: tuple[str, ...]) -> Wanted | None:
     return Wanted(launcher, package or program, _bare(program) if not package else program, tuple(rest))
 
 
+def names_own_program(package: Wanted) -> bool:
+    """Whether a command runs the program that has its package's name, and no other one that its environment has."""
+    return package.program == _bare(package.package)
+
+
 def installed(folder: str, command: tuple[str, ...]) -> Install | None:
     """The installed form of a command; None if it needs none. Raises `ContainmentRefused` without it."""
     if wanted(command) is None:

@@ -36,13 +36,12 @@ class ClientMessages:
     def host(self, live: LiveConnection, channel: str) -> ClientHost | None:
         """The newest client that takes the messages of a channel; None if there is none."""
         hosts = self._hub_app.live.hosts
-        for agent in hosts.agents if live.agent is None else [live.agent]:
-            for host in hosts.for_agent(agent):
-                grant = hosts.rights(host, live).active.grant if live in hosts.connections(host) else None
-                if grant is None or not host.can(CHANNELS_INCOMING) or not hosts.reachable(host, METHOD):
-                    continue
-                if grant.allows_channel(CHANNELS_INCOMING, channel):
-                    return host
+        for host in hosts.of_connection(live):
+            grant = hosts.rights(host, live).active.grant if live in hosts.connections(host) else None
+            if grant is None or not host.can(CHANNELS_INCOMING) or not hosts.reachable(host, METHOD):
+                continue
+            if grant.allows_channel(CHANNELS_INCOMING, channel):
+                return host
         return None
 
     async def take(self, live: LiveConnection, host: ClientHost, messages: Sequence[IncomingMessage]) -> list[Received]:

@@ -42,7 +42,8 @@ class HostModels:
         """The model of the client whose conversation the server names, or of the newest; None if there is none."""
         hosts = self._hub_app.live.hosts
         found: ClientHost | None = None
-        for host in (each for agent in agents for each in hosts.for_agent(agent)):
+        asked_for = frozenset(agents)
+        for host in (each for each in hosts.of_connection(live) if each.principal.id in asked_for):
             name = host.name(live.server, asked.feature_set)
             if not hosts.allows(host, live, INFERENCE, asked.feature_set) or not hosts.reachable(host, METHOD, name):
                 continue

@@ -27,6 +27,8 @@ BEFORE_S: Final = 1.5
 """How long a prompt waits for servers. A user sits in front of it."""
 MOST_OPEN: Final = 1_000
 """Conversations whose last turn is remembered."""
+MOST_CHARS: Final = 4 * 1024 * 1024
+"""Characters of all prompts that are remembered."""
 MOST_AT_ONCE: Final = 8
 """Prompts and answers of one client that are under way."""
 
@@ -47,22 +49,30 @@ class OpenTurns:
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, ClientTurn] = OrderedDict()
-        """By the conversation's id for servers."""
+        """By the conversation's id as servers know it."""
+        self._chars = 0
 
     def begin(self, principal: Principal, conversation: str, text: str | None, model: ModelInfo | None) -> ClientTurn:
         """The next turn of a conversation."""
         known = _known(principal, conversation)
-        before = self._turns.pop(known, None)
+        before = self._forget(known)
         index = 0 if before is None else before.index + 1
         turn = ClientTurn(inference_id(), known, principal, index, text, model)
         self._turns[known] = turn
-        if len(self._turns) > MOST_OPEN:
-            self._turns.popitem(last=False)
+        self._chars += len(text or "")
+        while len(self._turns) > MOST_OPEN or self._chars > MOST_CHARS:
+            self._forget(next(iter(self._turns)))
         return turn
 
     def last(self, principal: Principal, conversation: str) -> ClientTurn | None:
         """The turn of a conversation that began last."""
         return self._turns.get(_known(principal, conversation))
+
+    def _forget(self, known: str) -> ClientTurn | None:
+        turn = self._turns.pop(known, None)
+        if turn is not None:
+            self._chars -= len(turn.user_message or "")
+        return turn
 
 
 class ClientTurns:
@@ -76,9 +86,9 @@ class ClientTurns:
 
     async def before(self, principal: Principal, prompt: ClientPrompt) -> tuple[Injection, ...]:
         """The context that servers add to a prompt, labelled and bounded."""
-        turn = self._open.begin(principal, prompt.conversation_id, prompt.user_message, prompt.model)
         self._enter(principal)
         try:
+            turn = self._open.begin(principal, prompt.conversation_id, prompt.user_message, prompt.model)
             arranged = arrange(await self._hooks.before(turn, BEFORE_S))
         finally:
             self._leave(principal)
@@ -89,12 +99,12 @@ class ClientTurns:
 
     def after(self, principal: Principal, answer: ClientAnswer) -> None:
         """Tell servers of an answer, in the background: its client does not wait."""
+        self._enter(principal)
         turn = self._open.last(principal, answer.conversation_id)
         if turn is None:  # the prompt came before the hub started, or another hook began the turn
             turn = self._open.begin(principal, answer.conversation_id, None, answer.model)
         if answer.model is not None:
             turn = msgspec.structs.replace(turn, model_info=answer.model)
-        self._enter(principal)
         self._tasks.begin(self._tell(turn, Response(answer.assistant_message, answer.usage)), None)
 
     async def close(self) -> None:
@@ -121,7 +131,7 @@ class ClientTurns:
 
 
 def _known(principal: Principal, conversation: str) -> str:
-    """The id of a conversation for servers. A client cannot name another's: the digest has its principal."""
+    """A conversation's id as servers know it. A client cannot name another's: it is a digest with its principal."""
     return private_id("conv", f"{principal.kind}:{principal.id}", conversation)
 
 

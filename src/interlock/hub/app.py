@@ -120,6 +120,7 @@ class HubApp:
             self.live.refusals,
             authentication.access,
             calls.judging,
+            calls.gate_chain,
             foundation.journal,
             lambda: foundation.config,
         )

@@ -50,6 +50,11 @@ def has(tool: Tool, audiences: Iterable[str]) -> bool:
     return tool.only_for is None or not tool.only_for.isdisjoint(audiences)
 
 
+def is_private(tool: Tool) -> bool:
+    """Whether only the owners of private connections have a tool, so that nobody else learns its name."""
+    return tool.only_for is not None and not any(each.startswith(DECLARES) for each in tool.only_for)
+
+
 def refused(tool: Tool, name: str) -> Fault | None:
     """Why a caller without the tool cannot call it; None where the tool is no business of others."""
     assert tool.only_for is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -114,6 +115,10 @@ class GateChain:
         if target.kind == "tool":
             inner = self._live.with_events(caller.principal, server, self._processors.get(server), self._judging)
         return self._taint.processor(caller, target, inner)
+
+    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
+        """A principal is about to be given text that servers add to its inference."""
+        await self._taint.given(principal, servers, method)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

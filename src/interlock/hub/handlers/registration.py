@@ -14,6 +14,7 @@ from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.audiences import is_private
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.journal import Journal
 from interlock.hub.upstreams.registration.packages import RegisteredPackages
@@ -159,7 +160,8 @@ class RegistrationMethods:
         registration = self._registrations.find(id)
         agreement = None if upstream is None else upstream.agreement
         offer = self._catalog.offer(id)
-        tools = [] if offer is None else self._access.seen(by, [*offer.tools.values()])
+        known = () if offer is None else (tool for tool in offer.tools.values() if not is_private(tool))
+        tools = self._access.seen(by, [*known])
         declared = () if agreement is None else agreement.offer.permissions_required
         return DiscoveredServer(
             id=id if registration is None else registration.name,

@@ -9,11 +9,13 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.live.channel_requests import MOST_OPEN, is_full
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.connection import LiveConnection
 from interlock.protocols.mcpl import channels
 from interlock.protocols.mcpl.authorization import Arrival
 from interlock.store import Collection
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 METHODS: Final = ("channels/register", "channels/changed", "channels/list")
@@ -62,6 +64,8 @@ class RegisteredChannels:
     ) -> channels.RegisterResult:
         results = []
         for channel, refusal in zip(found, arrival.refusals, strict=True):
+            if refusal is None and is_full(live, channel.id):
+                refusal = Fault("CHANNEL_OPEN_FAILED", f"a server has at most {MOST_OPEN} channels")
             if refusal is None:
                 live.channels[channel.id] = channel
             reason = None if refusal is None else refusal.message

@@ -208,7 +208,7 @@ class ChannelAnnouncements:
     def changed(self, live: LiveConnection, added: tuple[channels.Channel, ...], removed: tuple[str, ...]) -> None:
         """A server registered or removed channels."""
         hosts = self._hosts
-        for host in (each for agent in hosts.agents for each in hosts.for_agent(agent)):
+        for host in hosts.of_connection(live):
             if not host.can(CHANNELS_REGISTER) or live not in hosts.connections(host):
                 continue
             grant = hosts.rights(host, live).active.grant

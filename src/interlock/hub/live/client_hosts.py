@@ -212,6 +212,12 @@ class ClientHosts:
             if host.principal.id == agent and host.selection.ready:
                 yield host
 
+    def of_connection(self, live: LiveConnection) -> Iterator[ClientHost]:
+        """The clients that a connection to a server may be for, the newest first."""
+        for host in reversed(list(self._hosts.values())):
+            if host.selection.ready and live.agent in (None, host.principal.id):
+                yield host
+
     def reachable(self, host: ClientHost, method: str, feature: str | None = None) -> bool:
         """Whether a client listens for a message of servers, as far as the hub can tell."""
         if isinstance(host.key, str):

@@ -77,6 +77,13 @@ class Inference(Protocol):
         """The hook's params for one server, with the channels around the inference."""
 
 
+class Tainting(Protocol):
+    """Notes who is given text of servers."""
+
+    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
+        """A principal is about to be given text that servers add to its inference."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The answer of a model, after some servers have seen it."""
 
@@ -112,6 +119,7 @@ class InferenceHooks:
         refusals: RecordedRefusals,
         access: Access,
         judging: Judging,
+        tainting: Tainting,
         journal: Journal,
         config: Callable[[], Config],
     ) -> None:
@@ -119,6 +127,7 @@ class InferenceHooks:
         self._refusals = refusals
         self._access = access
         self._judging = judging
+        self._tainting = tainting
         self._journal = journal
         self._config = config
         self._maskers: tuple[Config | None, dict[str, Masker]] = (None, {})
@@ -145,6 +154,7 @@ class InferenceHooks:
         checked = await self._judging.elsewhere(partial(judged, found, self.maskers()))
         for server, outcome, reason in checked.findings:
             self._journal_hook(server, inference, BEFORE, outcome, reason=reason)
+        await self._tainting.given(inference.principal, (each.server for each in checked.kept), BEFORE)
         return checked.kept
 
     def placed(self, inference: Inference, dropped: Iterable[Dropped], costs: Mapping[tuple[str, str], int]) -> None:
@@ -168,6 +178,7 @@ class InferenceHooks:
         for party in parties:
             if not party.blocks:
                 self._notify(party, AFTER, said)
+        await self._tainting.given(inference.principal, (server for server, _ in answer.rewritten_by), AFTER)
         return answer
 
     async def tell_shown(self, inference: Inference, answer: Answer) -> None:

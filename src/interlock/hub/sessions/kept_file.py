@@ -42,6 +42,9 @@ class KeptFile:
     def append(self, entry: msgspec.Struct) -> None:
         """Write an entry soon."""
         self._waiting.append(entry)
+        if len(self._waiting) > OUTDATED:
+            # A disk that hangs must not fill the memory. The file is written anew after that.
+            self._waiting, self._incomplete = [], True
         self._begin()
 
     async def written(self) -> None:

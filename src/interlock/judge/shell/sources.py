@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from interlock.judge.shell.conditions import Use
-from interlock.judge.shell.flags import operands, option_values, uses_flag
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.patterns import compiled
 from interlock.judge.shell.programs import lists
 
@@ -24,7 +24,8 @@ def installs_from_address(use: Use) -> bool:
     words = operands(use.arguments)
     if lists()["install-verbs"].isdisjoint(words[:3]):
         return False
-    if use.name in _SCRIPT_RUNNERS and words[:1] in (["run"], ["run-script"]):
+    # After an option, `run` may be that option's value, and the next word the verb.
+    if use.name in _SCRIPT_RUNNERS and [*use.arguments[:1]] in (["run"], ["run-script"]):
         words = words[:2]  # all that follows the script's name is the script's
         return any(compiled("<URLS>").match(word) for word in words)
     unsigned = uses_flag(use.arguments, lists()["unsigned"], abbreviated=False) is not None
@@ -58,13 +59,27 @@ def runs_address(use: Use) -> bool:
     address = compiled("<URLS>")
     words = operands(use.arguments)[:2]
     if use.name in _PACKAGE_RUNNERS:
-        words = [*words[:1], *option_values(use.arguments, "-p", "--package")]
+        words = [*_packages(use.arguments), *option_values(use.arguments, "-p", "--package")]
     return any(address.match(word) or _SHORT_ADDRESS.match(word) for word in words)
 
 
 _SCRIPT_RUNNERS = ("npm", "pnpm", "yarn")
 _PACKAGE_RUNNERS = ("npx", "pnpx")
 """The first word is the package; all others are its arguments."""
+_PLAIN_FLAGS = names("-y --yes -q --quiet -s --silent --no --no-install --offline --prefer-offline --")
+"""Options of these that have no value."""
+
+
+def _packages(arguments: Sequence[str]) -> list[str]:
+    """The words that may be the package: the first one, and the next where it may be the value of an option."""
+    found: list[str] = []
+    for before, word in pairwise(["", *arguments]):
+        if word.startswith("-"):
+            continue
+        found.append(word)
+        if not before.startswith("-") or "=" in before or before in _PLAIN_FLAGS:
+            break
+    return found
 
 
 def runs_given(use: Use) -> bool:

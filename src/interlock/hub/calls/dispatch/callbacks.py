@@ -177,15 +177,15 @@ class CallbackRelay:
         name = self._parts.attended_by(self._call.caller.principal)
         if name is None:
             return None
-        return asyncio.ensure_future(self._take_own_answer(callback, decision, local_person(name)))
+        return asyncio.ensure_future(self._take_own_answer(callback, decision, name))
 
-    async def _take_own_answer(self, callback: Callback, decision: Decision, person: Principal) -> None:
+    async def _take_own_answer(self, callback: Callback, decision: Decision, name: str) -> None:
         with contextlib.suppress(Fault, msgspec.DecodeError):
             said = await self._from_client(callback)
-            if said is None:
-                return  # the request stays open in the inbox
+            if said is None or self._parts.attended_by(self._call.caller.principal) != name:
+                return  # the request stays open in the inbox, also if a passphrase was set meanwhile
             confirmed = callbacks.is_confirmed(callback.options, said)
-            view = decision.question.view
+            view, person = decision.question.view, local_person(name)
             await self._parts.inbox.answer(decision.id, "once" if confirmed else "no", person, "client", view)
 
     async def _from_client(self, callback: Callback) -> object:

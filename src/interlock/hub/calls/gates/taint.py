@@ -5,9 +5,12 @@ It needs no detection of injected text. A server is untrusted unless the operato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from interlock.config.settings import Profile
 from interlock.config.value_types import Mode
@@ -62,6 +65,26 @@ class TaintPolicy:
         if not self.on or caller.principal.kind == "person" or not target.server:
             return inner
         return TaintingProcessor(caller, target, inner, self)
+
+    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
+        """A principal is about to be given text that servers add to its inference. Returns once that is stored."""
+        if not self.on or principal.kind == "person":
+            return
+        recipient, asking = _Recipient(principal), principal.profile in self._asking
+        for server in sorted({server for server in servers if not self.trusts(server)}):
+            stored = asyncio.Event()
+            self.taints.add(recipient, Target("server", server, method), asking=asking, then=stored.set)
+            await stored.wait()
+
+
+class _Recipient(msgspec.Struct, frozen=True):
+    """A principal in an inference, which has no address of the hub."""
+
+    principal: Principal
+
+    @property
+    def owner(self) -> str:
+        return f"{self.principal.kind}:{self.principal.id}"
 
 
 class TaintGate:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from interlock.hub.audit.record import Record
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks
-from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.call import Call
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
 from interlock.store import Collection, Mirror, Store, StoreError
@@ -28,6 +28,15 @@ MOST_SOURCES: Final = 4
 RENEW_S: Final = 60.0
 """A further result of the same tool is stored again after this time."""
 LONGEST_ID: Final = 400
+
+
+class Recipient(Protocol):
+    """A principal that is given text: a caller, or one whose inference servers add to."""
+
+    @property
+    def owner(self) -> str: ...
+    @property
+    def principal(self) -> Principal: ...
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -100,7 +109,7 @@ class Taints:
 
     def add(
         self,
-        caller: Caller,
+        caller: Recipient,
         target: Target,
         *,
         asking: bool,

@@ -174,7 +174,7 @@ class CallApprovals:
             answer = call.exchange.ask(_ELICIT, question)
         except Fault:
             return None
-        return asyncio.ensure_future(self._take_answer(decision, answer, local_person(name)))
+        return asyncio.ensure_future(self._take_answer(decision, answer, call.caller.principal, name))
 
     def _make_askable(self, call: Call, question: bytes) -> None:
         """Let a call of the stateless era wait for its client's next request. Raises MISSING_CAPABILITY."""
@@ -200,10 +200,14 @@ class CallApprovals:
             trace=call.trace,
         )
 
-    async def _take_answer(self, decision: Decision, answer: asyncio.Future[bytes], person: Principal) -> None:
+    async def _take_answer(
+        self, decision: Decision, answer: asyncio.Future[bytes], asker: Principal, name: str
+    ) -> None:
         # A client that fails or makes no sense has not answered: the question stays open in the inbox.
         with contextlib.suppress(Fault, msgspec.DecodeError):
-            said = msgspec.json.decode(await answer, type=_Elicited)
+            said, person = msgspec.json.decode(await answer, type=_Elicited), local_person(name)
+            if self._attended_by(asker) != name:
+                return  # since it was asked, a passphrase was set, or the operator named somebody else
             if said.action == "accept" and said.content.get("approve") is True:
                 await self._inbox.answer(decision.id, "once", person, "client", decision.question.view)
             elif said.action in ("accept", "decline"):

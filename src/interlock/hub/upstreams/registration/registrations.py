@@ -19,7 +19,7 @@ import msgspec
 from interlock.config.names import adopt_id, why_bad_id
 from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
-from interlock.containment.installs import wanted
+from interlock.containment.installs import names_own_program, wanted
 from interlock.containment.policy import ContainmentRefused
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.inbox import Inbox
@@ -200,6 +200,10 @@ class Registrations:
             package = wanted(command)
         except ContainmentRefused as refused:
             raise Fault("ACCESS_DENIED", refused.message, hint=refused.hint) from None
+        if package is not None and package.launcher == "uvx" and not names_own_program(package):
+            # Its environment has an interpreter too, and a path would leave it: nobody judged what those run.
+            message = "a registered `uvx` command runs the program that has its package's name"
+            raise Fault("ACCESS_DENIED", message, hint="ask the operator to add this server")
         if package is None or package.package not in self._config().hub.registration.packages:
             message = "the hub has no source of this command to judge"
             hint = "register a Python script, or ask the operator to list the package in [hub.registration]"
