@@ -53,6 +53,9 @@ class Agent:
         self._process.stdin.flush()
 
 
+PASSPHRASE = b"correct horse\n"
+
+
 def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] | None = None) -> str:
     """Runs `interlock` on a pty, and types each thing once what it waits for was shown. All that was shown.
 
@@ -74,7 +77,9 @@ def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] |
     try:
         while time.monotonic() < deadline and script != []:
             if not select.select([ours], [], [], 0.5)[0]:
-                os.write(ours, typed)  # what is typed before the question is there is dropped, as it should be
+                # What is typed before the question is there is dropped, as it should be. A passphrase is typed once:
+                # after its prompt the terminal shows again what is typed.
+                os.write(ours, b"" if typed == PASSPHRASE else typed)
                 continue
             shown += os.read(ours, 4096)
             while script and (place := shown.find(script[0][0], seen)) >= 0:
@@ -134,9 +139,10 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
 
 def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
     id_ = first_call(user, agent, 1)
-    script = [(b"New passphrase", b"correct horse\n"), (b"Repeat", b"correct horse\n"), (b"need the passphrase", b"")]
+    # The space after a prompt is written once the terminal shows no more what is typed.
+    script = [(b"New passphrase: ", PASSPHRASE), (b"Repeat for confirmation: ", PASSPHRASE), (b"need the pass", b"")]
     shown = on_terminal(user, "approvals", "passphrase", script=script)
-    script = [(b"Approve it?", b"y\n"), (b"Passphrase", b"correct horse\n"), (b"approved always", b"")]
+    script = [(b"Approve it?", b"y\n"), (b"Passphrase: ", PASSPHRASE), (b"approved always", b"")]
     shown += on_terminal(user, "approvals", "approve", id_, "--always", script=script)
     assert '"text": "two words"' in shown
     assert "correct horse" not in shown
