@@ -81,7 +81,7 @@ def _list(as_json: bool) -> None:
 
 def _again(row: Json) -> str:
     """The way out for a login that the hub cannot open."""
-    if row["opens"]:
+    if row.get("opens", True):
         return ""
     for_whom = f" --for {plain(row['principal'])}" if row["principal"] else ""
     return f"cannot be opened → `interlock login {plain(row['server'])}{for_whom}`"
