@@ -54,8 +54,9 @@ class ConnectionPool:
         """The connection that all callers may use, while it is open and listed."""
         self.modern = False
         """Whether the server speaks the stateless era, as far as is known."""
-        self.handshake: bool | None = None
-        """Whether a server of the stateless era takes the handshake too; None until it was tried."""
+        self.handshake: bool | None = self._untried()
+        """Whether a server of the stateless era takes the handshake too; None until it was tried, False where the
+        configuration names its era."""
         self.capabilities: dict[str, object] | None = None
         """The capabilities that the server last declared."""
         self._opened: Connection | None = None
@@ -69,7 +70,7 @@ class ConnectionPool:
         listener.attach(connection)
         self._opened = connection
         self.modern = connection.modern
-        self.handshake = None
+        self.handshake = self._untried()
         self.capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         return connection
 
@@ -105,11 +106,6 @@ class ConnectionPool:
         self._connector.forget()
         self.modern = False
 
-    @property
-    def may_take_handshake(self) -> bool:
-        """Whether a server of the stateless era may be spoken to in the handshake era, as far as is known."""
-        return self._current.server.era == "auto" and self.handshake is not False
-
     def refuses_handshake(self, fault: Fault) -> None:
         """A server of the stateless era did not take the handshake. Every client speaks the stateless era with it."""
         self.handshake = False
@@ -126,6 +122,10 @@ class ConnectionPool:
             return "the server speaks the stateless era alone"
         tried = "" if self.handshake else ", if the server takes it"
         return f"the server speaks it; sessions of clients that answer servers use the handshake era{tried}"
+
+    def _untried(self) -> bool | None:
+        """The value of `handshake` before it was tried. A server with another era in its settings is another pool."""
+        return None if self._current.server.era == "auto" else False
 
     def connections(self) -> list[Connection]:
         """Every open connection, the shared one first."""

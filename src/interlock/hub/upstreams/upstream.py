@@ -203,8 +203,8 @@ class Upstream:
     def key_for(self, origin: Origin) -> ConnectionKey | None:
         """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        modern = self.modern
-        back = modern and self.pool.may_take_handshake and prefers_handshake(origin.dialect, origin.session)
+        modern, takes_handshake = self.pool.modern, self.pool.handshake is not False
+        back = modern and takes_handshake and prefers_handshake(origin.dialect, origin.session)
         key = connection_key(self.share, modern and not back, by_address, origin.caller.owner, origin)
         return msgspec.structs.replace(key, handshake=True) if key is not None and back else key
 
