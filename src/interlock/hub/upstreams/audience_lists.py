@@ -16,10 +16,10 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.audiences import DECLARES, capabilities_of
-from interlock.hub.upstreams.connection_owner import MOST_EARLY
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
+from interlock.hub.upstreams.early_requests import EarlyRequests
 from interlock.hub.upstreams.host import Host
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
@@ -173,21 +173,20 @@ class _ListingListener:
         self.changed = False
         """Whether the server said that its list changed."""
         self._connection: Connection | None = None
-        self._early: list[Request] = []
+        self._early = EarlyRequests()
 
     def attach(self, connection: Connection) -> None:
         """Answer on this connection, also requests that came already."""
         self._connection = connection
-        early, self._early = self._early, []
-        for request in early:
+        for request in self._early.take():
             self.on_request(request)
 
     def on_request(self, request: Request) -> None:
         if self._connection is not None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} is not served while the server is listed")
             self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
-        elif len(self._early) < MOST_EARLY:
-            self._early.append(request)
+        else:
+            self._early.keep(request)
 
     def on_notification(self, method: str, params: bytes) -> None:
         self.changed |= method == "notifications/tools/list_changed"
