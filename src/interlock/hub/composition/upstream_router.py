@@ -26,7 +26,7 @@ from interlock.wire.messages import Request
 
 
 class UpstreamRouter:
-    """Implements `UpstreamHost` with the parts of one hub: each method calls the part that it concerns."""
+    """Implements `UpstreamHubInterface` with the parts of one hub: each method calls the part that it concerns."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from interlock.hub.upstreams.connection_listeners import PrivateConnectionListen
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, set_log_level
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
@@ -38,7 +38,7 @@ class ConnectionPool:
         current: CurrentSettings,
         connector: Connector,
         dispatcher: NotificationDispatcher,
-        host: Host,
+        hub: HubInterface,
         restarts: Restarts,
         starts: Starts,
         max_private: int,
@@ -46,7 +46,7 @@ class ConnectionPool:
         self._current = current
         self._connector = connector
         self._dispatcher = dispatcher
-        self._host = host
+        self._hub = hub
         self._restarts = restarts
         self._starts = starts
         self.private = PrivateConnections(max_private)
@@ -163,10 +163,10 @@ class ConnectionPool:
             if connection is None:
                 return {}
             id_ = self._current.id
-            tasks = frozenset(self._host.watched_tasks(id_) if self.modern else ())
+            tasks = frozenset(self._hub.watched_tasks(id_) if self.modern else ())
             early = self.shared is None and not self.modern
-            uris = frozenset(() if early else self._host.subscriptions(id_, None))
-            live = self.modern and self._host.is_live(id_)
+            uris = frozenset(() if early else self._hub.subscriptions(id_, None))
+            live = self.modern and self._hub.is_live(id_)
             return await connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
 
     async def watch_private(self, name: str | None) -> None:
@@ -174,11 +174,11 @@ class ConnectionPool:
         found = None if name is None or self._current.server.url is not None else self.private.get(name)
         if found is not None:
             async with self._watching:
-                uris = frozenset(self._host.subscriptions(self._current.id, name))
+                uris = frozenset(self._hub.subscriptions(self._current.id, name))
                 await found.connection.watch(lists=False, uris=uris)
 
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
-        owner = ConnectionOwner(self._current.id, key.name, key.session, self._host)
+        owner = ConnectionOwner(self._current.id, key.name, key.session, self._hub)
         failures = self._restarts.failures(asyncio.get_running_loop().time())
         turn = self._starts.ask(failures, called=True)
         try:
@@ -192,7 +192,7 @@ class ConnectionPool:
         owner.attach(connection)
         if key.log_level is not None:
             await set_log_level(connection, key.log_level, self._current.discovery_s)
-        uris = self._host.subscriptions(self._current.id, key.name)
+        uris = self._hub.subscriptions(self._current.id, key.name)
         if uris and self._current.server.url is None:
             await connection.watch(lists=False, uris=frozenset(uris))
         return UpstreamConnection(connection, owner)
