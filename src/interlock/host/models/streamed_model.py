@@ -39,9 +39,7 @@ class StreamedModel(abc.ABC):
     ) -> None:
         self._settings = settings
         self._endpoint = Endpoint(settings, url, headers, resolver)
-        self.info = ModelInfo(
-            settings.model, settings.vendor or vendor, settings.context_window, settings.capabilities
-        )
+        self.info = ModelInfo(settings.model, settings.vendor or vendor, settings.context_window, settings.capabilities)
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
         """The answer in chunks. Raises a `Fault`."""
