@@ -25,7 +25,7 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
-from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
@@ -158,7 +158,7 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.registration = RegistrationMethods(
+        self.discovery = DiscoveryMethods(
             self._registrations,
             upstreams,
             listings.catalog,
@@ -176,7 +176,7 @@ class HubApp:
             upstreams,
             self.limits,
             self.readiness,
-            self.registration,
+            self.discovery,
             self.live,
             self.inference_hooks,
         )

@@ -45,7 +45,7 @@ from interlock.hub.audit.record import (
     TAINT_CLEARED,
 )
 from interlock.hub.auth.access_methods import AccessMethods as Grants
-from interlock.hub.handlers.registration import RegistrationMethods as Registrations
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
@@ -108,14 +108,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.list",
             READ,
-            Registrations.list,
+            DiscoveryMethods.list,
             "Servers, also registered ones and those that were never started",
             "POST /admin/discovery/list",
         ),
         row(
             "discovery.register",
             WRITE,
-            Registrations.register,
+            DiscoveryMethods.register,
             "Register a server while the hub runs; it runs contained",
             "POST /admin/discovery",
             OPERATED,
@@ -123,7 +123,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.deregister",
             WRITE,
-            Registrations.deregister,
+            DiscoveryMethods.deregister,
             "Remove a registered server",
             "DELETE /admin/discovery/{id}",
             OPERATED,
@@ -131,7 +131,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.install",
             OWNER,
-            Registrations.install,
+            DiscoveryMethods.install,
             "Install the package of a registered server on this node, or update it",
             "",
             OPERATED,
