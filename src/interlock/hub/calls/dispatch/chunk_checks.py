@@ -1,7 +1,7 @@
 """Applies the result settings of a server to the chunks of one call.
 
-A chunk passes the same checks as a result, and text is searched across chunks. Hidden characters are shown and the
-text is relayed word by word, so that nothing hides between two chunks. Secrets are masked as in one text. Chunks beyond
+A chunk passes the same checks as a result, and text is searched across chunks. Where hidden characters are made visible,
+text is relayed word by word, so that none hides between two chunks. Secrets are masked as in one text. Chunks beyond
 the longest result are not relayed.
 """
 
