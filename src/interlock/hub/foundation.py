@@ -8,7 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
-from interlock.hub.approvals.passphrase import PASSPHRASES
+from interlock.hub.approvals.passphrase import ATTEMPTS, PASSPHRASES
 from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.policy_version import PolicyVersion
@@ -60,6 +60,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     VIEWS,
     RULES,
     PASSPHRASES,
+    ATTEMPTS,
     PINS,
     CLEAN,
     FOR_SOME,
