@@ -40,6 +40,7 @@ from interlock.hub.stored_documents import (
     TURNS,
 )
 from interlock.hub.tasks.ledger import TASKS
+from interlock.hub.tool_search.creations import CREATIONS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
@@ -71,6 +72,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LEARNED,
     ROOM_CAPABILITIES,
     REGISTRATIONS,
+    CREATIONS,
     HISTORY_HEADS,
     HISTORY_SEGMENTS,
     FEATURES,
