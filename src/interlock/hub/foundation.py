@@ -8,7 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
-from interlock.hub.approvals.passphrase import PASSPHRASES
+from interlock.hub.approvals.passphrase import ATTEMPTS, PASSPHRASES
 from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.policy_version import PolicyVersion
@@ -40,6 +40,7 @@ from interlock.hub.stored_documents import (
     TURNS,
 )
 from interlock.hub.tasks.ledger import TASKS
+from interlock.hub.tool_search.creations import CREATIONS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
@@ -60,6 +61,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     VIEWS,
     RULES,
     PASSPHRASES,
+    ATTEMPTS,
     PINS,
     CLEAN,
     FOR_SOME,
@@ -70,6 +72,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LEARNED,
     ROOM_CAPABILITIES,
     REGISTRATIONS,
+    CREATIONS,
     HISTORY_HEADS,
     HISTORY_SEGMENTS,
     FEATURES,

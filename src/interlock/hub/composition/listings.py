@@ -71,7 +71,7 @@ class ListingParts:
         self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
         self.event_feeds = EventFeeds(upstreams, self.bus, foundation.log)
         self.event_subscriptions = EventSubscriptions(
-            authentication.access, self.lifecycle_notifier, self.event_feeds, self.bus
+            authentication.access, self.lifecycle_notifier, self.event_feeds, self.bus, calls.gate_chain
         )
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.starting_servers = StartingServers(
@@ -107,7 +107,7 @@ class ListingParts:
             self._request_tasks,
             risk_of,
             foundation.log,
-            Creations(ToolRegistrar(registrations), lambda: foundation.config),
+            Creations(ToolRegistrar(registrations), lambda: foundation.config, lambda: foundation.store),
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -150,11 +150,21 @@ class ClientSubscription:
             self.notify(EVENT, params)
 
 
+class Tainting(Protocol):
+    """Notes who is given text of servers."""
+
+    async def given(self, principal: Principal, servers: Iterable[str], method: str, profile: str | None) -> None:
+        """A principal is about to be given an event of a server. Returns once that is stored."""
+
+
 class EventSubscriptions:
     """The subscriptions of all clients. They cost nothing while there are none."""
 
-    def __init__(self, access: Access, visible: LifecycleNotifier, feeds: EventFeeds, bus: Bus) -> None:
+    def __init__(
+        self, access: Access, visible: LifecycleNotifier, feeds: EventFeeds, bus: Bus, tainting: Tainting
+    ) -> None:
         self._access = access
+        self._tainting = tainting
         self._visible = visible
         self._feeds = feeds
         self._bus = bus
@@ -276,11 +286,20 @@ class EventSubscriptions:
             for event in channel_events(delivery):
                 for count, subscription in enumerate(list(self._all.values()), 1):
                     if subscription.wants(event) and self._sees(subscription, event):
-                        subscription.put(event)
+                        await self._keep_for(subscription, event)
                     if count % LOOKED_AT_ONCE == 0:
                         await asyncio.sleep(0)
         if self._flushing is None:
             self._flush()
+
+    async def _keep_for(self, subscription: ClientSubscription, event: ChannelEvent) -> None:
+        """Keep an event for a client. A server's own words taint the client, as its results do."""
+        if event.emitted:
+            profile = subscription.view.profile
+            await self._tainting.given(subscription.principal, (event.server,), EVENT, profile)
+            if not self._sees(subscription, event):
+                return  # The right went while the taint was stored.
+        subscription.put(event)
 
     def _sees(self, subscription: ClientSubscription, event: ChannelEvent) -> bool:
         """Whether a client may read an event now. At the address of one server it hears of that server alone."""
