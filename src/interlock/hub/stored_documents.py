@@ -92,6 +92,8 @@ class Inference(msgspec.Struct, frozen=True):
     conversation: str = ""
     error: str = ""
     """Why it failed. A failed inference may have cost, too."""
+    claimed: bool = False
+    """Whether the tokens are the word of a client whose model answered, within bounds."""
 
 
 INFERENCES: Final = Collection("inferences", Inference, key="id", columns=("day",))
