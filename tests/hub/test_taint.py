@@ -15,9 +15,9 @@ from interlock.config.settings import Agent, Approvals, Hub, Profile
 from interlock.config.settings import Server as Settings
 from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.gates.taints import TAINTS, Taints
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
+from interlock.hub.taints import TAINTS, Taints
 from interlock.protocols.mgp.events import EVENT
 from interlock.server import Server, ToolError, ToolHints
 from interlock.store import Store

@@ -20,7 +20,6 @@ from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
-from interlock.hub.calls.gates.taints import TAINTS
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.catalog.remembered_audiences import FOR_SOME
@@ -39,6 +38,7 @@ from interlock.hub.stored_documents import (
     ROOM_CAPABILITIES,
     TURNS,
 )
+from interlock.hub.taints import TAINTS
 from interlock.hub.tasks.ledger import TASKS
 from interlock.hub.tool_search.creations import CREATIONS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS

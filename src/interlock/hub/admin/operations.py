@@ -92,7 +92,7 @@ class Operations:
             ConversationOperations(hub_app, host),
             RollbackOperations(host),
             ChannelOperations(hub_app),
-            hub_app.registration,
+            hub_app.discovery,
             LoginOperations(hub_app),
             self.console,
         )

@@ -46,7 +46,7 @@ from interlock.hub.audit.record import (
 )
 from interlock.hub.auth.access_methods import AccessMethods as Grants
 from interlock.hub.auth.principals import decides
-from interlock.hub.handlers.registration import RegistrationMethods as Registrations
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
@@ -119,14 +119,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.list",
             READ,
-            Registrations.list,
+            DiscoveryMethods.list,
             "Servers, also registered ones and those that were never started",
             "POST /admin/discovery/list",
         ),
         row(
             "discovery.register",
             WRITE,
-            Registrations.register,
+            DiscoveryMethods.register,
             "Register a server while the hub runs; it runs contained",
             "POST /admin/discovery",
             OPERATED,
@@ -135,7 +135,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.deregister",
             WRITE,
-            Registrations.deregister,
+            DiscoveryMethods.deregister,
             "Remove a registered server",
             "DELETE /admin/discovery/{id}",
             OPERATED,
@@ -143,7 +143,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.install",
             OWNER,
-            Registrations.install,
+            DiscoveryMethods.install,
             "Install the package of a registered server on this node, or update it",
             "",
             OPERATED,

@@ -13,7 +13,7 @@ import msgspec
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.gates.taints import Taint
+from interlock.hub.taints import Taint
 from interlock.wire.errors import Fault
 
 

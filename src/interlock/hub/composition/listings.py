@@ -34,8 +34,8 @@ from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
-from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.registration.registrations import Registrations
+from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 
@@ -69,9 +69,13 @@ class ListingParts:
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
-        self.event_feeds = EventFeeds(upstreams, self.bus, foundation.log)
+        self.server_event_subscriptions = ServerEventSubscriptions(upstreams, self.bus, foundation.log)
         self.event_subscriptions = EventSubscriptions(
-            authentication.access, self.lifecycle_notifier, self.event_feeds, self.bus, calls.gate_chain
+            authentication.access,
+            self.lifecycle_notifier,
+            self.server_event_subscriptions,
+            self.bus,
+            calls.gate_chain,
         )
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.starting_servers = StartingServers(

@@ -30,7 +30,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
-from interlock.hub.upstreams.event_feeds import EventFeeds
+from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.protocols.mgp.events import (
     EVENT,
     EventParams,
@@ -161,12 +161,17 @@ class EventSubscriptions:
     """The subscriptions of all clients. They cost nothing while there are none."""
 
     def __init__(
-        self, access: Access, visible: LifecycleNotifier, feeds: EventFeeds, bus: Bus, tainting: Tainting
+        self,
+        access: Access,
+        visible: LifecycleNotifier,
+        at_servers: ServerEventSubscriptions,
+        bus: Bus,
+        tainting: Tainting,
     ) -> None:
         self._access = access
         self._tainting = tainting
         self._visible = visible
-        self._feeds = feeds
+        self._at_servers = at_servers
         self._bus = bus
         self._all: dict[str, ClientSubscription] = {}
         self._of_client: dict[Hashable, set[str]] = {}
@@ -196,7 +201,7 @@ class EventSubscriptions:
         asked = [channel for pattern in patterns for channel in asked_of_servers(pattern)]
         self._asked.update(asked)
         try:
-            offers = await self._feeds.settle(self._wanted)
+            offers = await self._at_servers.settle(self._wanted)
         finally:
             self._forget(asked)
         reached = (channels for server, channels in offers.items() if self._visible.sees(principal, view, server))
@@ -240,7 +245,7 @@ class EventSubscriptions:
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             await reader.close()
-        await self._feeds.close()
+        await self._at_servers.close()
 
     def _drop(self, id: str) -> None:
         subscription = self._all.pop(id)
@@ -252,7 +257,7 @@ class EventSubscriptions:
 
     def _after_change(self) -> None:
         self._read()
-        self._feeds.want(self._wanted)
+        self._at_servers.want(self._wanted)
 
     @property
     def _wanted(self) -> frozenset[str]:
@@ -282,7 +287,7 @@ class EventSubscriptions:
                     subscription.lost(delivery.last - delivery.first + 1)
                 continue
             if isinstance(delivery, ServerStateChanged) and delivery.after == "connected":
-                self._feeds.want(self._wanted, renew=delivery.source)
+                self._at_servers.want(self._wanted, renew=delivery.source)
             for event in channel_events(delivery):
                 for count, subscription in enumerate(list(self._all.values()), 1):
                     if subscription.wants(event) and self._sees(subscription, event):

@@ -16,7 +16,7 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
-from interlock.hub.handlers.registration import Deregister, ListServers, RegistrationMethods
+from interlock.hub.handlers.discovery_methods import Deregister, DiscoveryMethods, ListServers
 from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
@@ -33,10 +33,10 @@ class MgpOperationsHandler:
     """Answers clients with the result of an operation."""
 
     def __init__(
-        self, access: AccessMethods, registration: RegistrationMethods, journal: Journal, background: BackgroundTasks
+        self, access: AccessMethods, discovery: DiscoveryMethods, journal: Journal, background: BackgroundTasks
     ) -> None:
         self._access = access
-        self._registration = registration
+        self._discovery = discovery
         self._journal = journal
         self._background = background
 
@@ -47,9 +47,9 @@ class MgpOperationsHandler:
             ("mgp/access/query", Query, self._access.query),
             ("mgp/access/grant", Give, self._access.grant),
             ("mgp/access/revoke", Take, self._access.revoke),
-            ("mgp/discovery/list", ListServers, self._registration.list),
-            ("mgp/discovery/register", Register, self._registration.register),
-            ("mgp/discovery/deregister", Deregister, self._registration.deregister),
+            ("mgp/discovery/list", ListServers, self._discovery.list),
+            ("mgp/discovery/register", Register, self._discovery.register),
+            ("mgp/discovery/deregister", Deregister, self._discovery.deregister),
         )
         return {name: partial(self._begin, kind, operation) for name, kind, operation in rows}
 

@@ -77,8 +77,8 @@ class Session(transport_session.Session):
         """`(server, name)` of the private connections of this session."""
         self.tasks: set[str] = set()
         """The tasks that this session is notified of."""
-        self.connection_keys: dict[tuple[str, Share, object, str | None], ConnectionKey | None] = {}
-        """The connection that its calls take, by server, sharing, eras and log level."""
+        self.connection_keys: dict[tuple[str, Share, bool, bool | None, str | None], ConnectionKey | None] = {}
+        """The connection that its calls take, by server, sharing, eras of the server and log level."""
 
     def wants_logs(self, level: str) -> None:
         """The client sent `logging/setLevel`."""

@@ -212,12 +212,14 @@ _REMOVAL = re.compile(r"-[rRfvdi]+|--(?:recursive|force|verbose|dir)")
 
 
 def activates(use: Use) -> bool:
-    """`source .venv/bin/activate`, `. ~/.nvm/nvm.sh`."""
+    """`source .venv/bin/activate`, `. ~/.nvm/nvm.sh`, `source .env`: files that set up a shell."""
     return len(use.arguments) == 1 and _ACTIVATION.fullmatch(use.arguments[0]) is not None
 
 
 _ACTIVATION = re.compile(
-    r"(?:(?!\.\.)[\w.-]+/)*(?:bin|Scripts)/activate|(?:~|_)/(?:\.nvm/nvm\.sh|\.cargo/env|nvm\.sh|\.sdkman/bin/sdkman-init\.sh)"
+    r"(?:(?!\.\.)[\w.-]+/)*(?:(?:bin|Scripts)/activate(?:[.-]\w+)?|\.env(?:\.[\w-]+)*|[\w-]*env\.sh)"
+    r"|(?:~|_)/(?:(?!\.\.)[\w.-]+/)*bin/activate"
+    r"|(?:~|_)/(?:\.nvm/nvm\.sh|\.cargo/env|nvm\.sh|\.sdkman/bin/sdkman-init\.sh|\.(?:bash|zsh)rc|\.(?:bash_|z)?profile)"
 )
 
 

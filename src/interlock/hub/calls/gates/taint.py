@@ -17,10 +17,10 @@ from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, Check, ChunkFilter, EveryChunk, ResultProcessor
 from interlock.hub.calls.gates.risk import Note
-from interlock.hub.calls.gates.taints import Taint, Taints
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
+from interlock.hub.taints import Taint, Taints
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
 from interlock.wire.errors import ErrorObject
