@@ -42,6 +42,8 @@ HUB_ORDER = (
 ARGUED = {("judge.shell", "judge.code"), ("protocols.mgp", "protocols.mcp")}
 """Imports against the order of packages. A command can contain code, and code can start a command. MGP is an extension
 that is agreed on in MCP's dialect, and its methods are answered in that dialect."""
+ARGUED_CIRCLES = {("judge", "shell"), ("judge", "code")}
+"""Packages whose modules may import each other: a command contains commands and code, and code contains commands."""
 MOST_LEAF_PACKAGES = 16
 MOST_LINES = 400
 MOST_PARAMETERS = 8
@@ -165,6 +167,16 @@ def test_packages_inside_a_layer_form_no_circle() -> None:
         others = {".".join(name.split(".")[1:3]) for name in names if name.startswith(f"interlock.{parts[0]}.")}
         packages = {other for other in others if (SOURCE / other.replace(".", "/")).is_dir()}
         graph.setdefault(part, set()).update(other for other in packages - {part} if (part, other) not in ARGUED)
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_modules_form_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for path, parts, names in modules_of_packages():
+        if parts[:2] in ARGUED_CIRCLES or parts[-1] == "__init__.py":
+            continue
+        own = ".".join(("interlock", *parts)).removesuffix(".py")
+        graph[own] = {name for name in names if is_module(name) and name != own}
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
