@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -76,6 +75,7 @@ def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
     return names
 
 
+@cache
 def is_module(name: str) -> bool:
     path = SOURCE.parent.joinpath(*name.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
@@ -110,12 +110,15 @@ def test_pure_layers_stay_pure() -> None:
     assert not impure, "these are in a layer without I/O and clocks"
 
 
-def modules_of_packages() -> Iterator[tuple[Path, tuple[str, ...], set[str]]]:
+@cache
+def modules_of_packages() -> tuple[tuple[Path, tuple[str, ...], set[str]], ...]:
     """Every module below a package of its own: its path, its parts, and what it imports."""
+    found = []
     for path in MODULES:
         parts = path.relative_to(SOURCE).parts
         if len(parts) > 1:
-            yield path, parts, imported(parsed(path), ("interlock", *parts[:-1]))
+            found.append((path, parts, imported(parsed(path), ("interlock", *parts[:-1]))))
+    return tuple(found)
 
 
 def _is_json_text(node: ast.AST) -> bool:
