@@ -12,7 +12,7 @@ import pytest
 
 from interlock.config.settings import Approvals, Hub, Scopes, Server, Timeouts, Tools
 from interlock.hub.auth.principals import local_person
-from interlock.hub.live.scopes import Elevations
+from interlock.hub.live.elevations import Elevations
 from interlock.server import Context
 from interlock.server import Server as LibraryServer
 

@@ -41,7 +41,7 @@ from interlock.hub.auth.grants import Grant
 from interlock.hub.auth.keys import Key
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
-from interlock.hub.stored_documents import Inference, StoredTurn
+from interlock.hub.stored_documents import StoredInference, StoredTurn
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import request_id_of
@@ -224,11 +224,20 @@ class Journal:
         await self._recorder().flushed()
 
     def live_rollback(
-        self, server: str, feature_set: str, conversation: str, checkpoint: str, outcome: str, reason: str = ""
+        self,
+        server: str,
+        feature_set: str,
+        checkpoint: str,
+        outcome: str,
+        reason: str = "",
+        *,
+        agent: str,
+        conversation: str = "",
     ) -> None:
-        """Record a step of a rollback: before it is sent, and how it ended."""
-        details = {"featureSet": feature_set, "conversationId": conversation, "checkpoint": checkpoint}
-        details["outcome"] = outcome
+        """Record a step of a rollback: before it is sent, and how it ended. A client names no conversation with it."""
+        details = {"featureSet": feature_set, "agent_id": agent, "checkpoint": checkpoint, "outcome": outcome}
+        if conversation:
+            details["conversationId"] = conversation
         self._recorder().event(LIVE + "rollback", NOBODY, Target("server", server, ""), reason=reason, details=details)
 
     def live_published(self, server: str, channel: str, conversation: str, outcome: str, reason: str = "") -> None:
@@ -257,9 +266,9 @@ class Journal:
         details = {"agent_id": agent, "events": list(events[:MAX_NAMED]), "count": len(events)}
         return event_record(LIVE + "withdrawn", NOBODY, Target("server", server, ""), details=details)
 
-    def inference(self, inference: Inference, rule: str) -> Record:
+    def inference(self, inference: StoredInference, rule: str) -> Record:
         """A server asked for an inference, which ended (MCPL, Audit Logging). `rule` chose the model."""
-        details = {
+        details: dict[str, object] = {
             "featureSet": inference.feature_set,
             "inferenceId": inference.id,
             "model": inference.model,
@@ -268,6 +277,8 @@ class Journal:
             "agent_id": inference.agent,
             "conversationId": inference.conversation,
         }
+        if inference.claimed:
+            details["tokensClaimedByClient"] = True
         target = Target("server", inference.server, "")
         return event_record(LIVE + "inference", NOBODY, target, rule=rule, reason=inference.error, details=details)
 

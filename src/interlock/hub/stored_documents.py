@@ -5,6 +5,7 @@ The hub opens the store with their collections, records them in its audit log an
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from datetime import datetime
 from typing import Final
@@ -71,7 +72,7 @@ def turn_id(conversation: str, index: int) -> str:
     return f"{conversation}/{index:08d}"
 
 
-class Inference(msgspec.Struct, frozen=True):
+class StoredInference(msgspec.Struct, frozen=True):
     """One inference, or all of one turn."""
 
     id: str
@@ -91,9 +92,11 @@ class Inference(msgspec.Struct, frozen=True):
     conversation: str = ""
     error: str = ""
     """Why it failed. A failed inference may have cost, too."""
+    claimed: bool = False
+    """Whether the tokens are the word of a client whose model answered, within bounds."""
 
 
-INFERENCES: Final = Collection("inferences", Inference, key="id", columns=("day",))
+INFERENCES: Final = Collection("inferences", StoredInference, key="id", columns=("day",))
 
 
 def inference_id() -> str:
@@ -127,6 +130,11 @@ class HistorySegment(msgspec.Struct, frozen=True):
 
 HISTORY_HEADS: Final = Collection("room_history_heads", HistoryHead, key="place")
 HISTORY_SEGMENTS: Final = Collection("room_history", HistorySegment, key="id", columns=("place",))
+
+
+def history_key(key: bytes) -> bytes:
+    """The key that seals segments, from the one of rooms, which also signs cursors."""
+    return hashlib.sha256(key + b"history").digest()
 
 
 class CapabilityChange(msgspec.Struct, frozen=True):

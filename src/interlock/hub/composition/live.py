@@ -23,8 +23,10 @@ from interlock.hub.live.channels import RegisteredChannels
 from interlock.hub.live.checkpoints import StateGate
 from interlock.hub.live.client_channels import ChannelAnnouncements
 from interlock.hub.live.client_hosts import ClientHosts
+from interlock.hub.live.client_scopes import ClientScopesGate
 from interlock.hub.live.connections import LiveConnections
 from interlock.hub.live.deliveries import Deliveries
+from interlock.hub.live.elevations import Elevations
 from interlock.hub.live.event_attachment import EventAttachment
 from interlock.hub.live.events import now
 from interlock.hub.live.features import Features
@@ -32,7 +34,7 @@ from interlock.hub.live.gate import LiveGate
 from interlock.hub.live.hooks import Hooks
 from interlock.hub.live.intake import Intake
 from interlock.hub.live.refusals import RecordedRefusals
-from interlock.hub.live.scopes import Elevations, ScopeGate
+from interlock.hub.live.scopes import ScopeGate
 from interlock.hub.live.tools import LiveOffers
 from interlock.hub.live.usage import Usage
 from interlock.hub.live.wake_webhook import WakeWebhook
@@ -126,6 +128,10 @@ class LiveParts:
     def scope_gate(self) -> ScopeGate:
         """The gate for tools of feature sets."""
         return ScopeGate(self.connections, self.features, lambda: self._foundation.config.servers)
+
+    def client_scopes_gate(self) -> ClientScopesGate:
+        """The gate for scopes that clients set themselves."""
+        return ClientScopesGate(self.scope_gate(), self.hosts)
 
     def state_gate(self) -> StateGate:
         """The gate that gives calls of conversations their state."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.hub.live.client_hosts import ClientHost, ClientHosts
+from interlock.hub.live.client_host import ClientHost
+from interlock.hub.live.client_hosts import ClientHosts
 from interlock.hub.live.connection import LiveConnection
 from interlock.hub.live.inference_hooks import Answer, InferenceHooks
 from interlock.protocols.mcpl.between import FEATURE_SET, channels_for, private_id
@@ -27,7 +28,7 @@ REWRITTEN_BY = "dev.interlock/rewrittenBy"
 
 
 class ClientInference:
-    """An inference of a client (`hub.live.inference_hooks.Inference`). Its ids are those that servers know."""
+    """An inference of a client (`hub.live.inference_hooks.HookedInference`). Its ids are those that servers know."""
 
     def __init__(self, hosts: ClientHosts, host: ClientHost, said: BeforeInference) -> None:
         self._hosts = hosts
