@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from hub.raw_server import RawHttpServer
 from hub.running_hub import RawClient, RunningHub, running_hub, until
 from hub.test_bridges_questions import ALL
 from hub.test_journal import entries
+from hub.test_operations import sample, terminal
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.hub.admin.operation import READ
+from interlock.hub.admin.table import OPERATIONS
 from interlock.hub.approvals import passphrase
-from interlock.hub.approvals.passphrase import MAX_WRONG, WINDOW_S
+from interlock.hub.approvals.passphrase import MAX_WRONG, MAX_WRONG_OF_ALL, WINDOW_S
 from interlock.hub.audit.record import OPERATED
+from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 from web.console_visitor import Visitor
 
@@ -136,9 +141,111 @@ async def test_t42_wrong_passphrases_are_limited_also_many_at_once(
     names += [await refused(hub, "approvals.answer", **answer, passphrase=WRONG) for _ in range(MAX_WRONG)]
     assert names.count("ACCESS_DENIED") == MAX_WRONG == hashed
     assert await refused(hub, "approvals.answer", **answer, passphrase=RIGHT) == "RATE_LIMITED"
-    hub.hub_app.passphrase._wrong[0] -= WINDOW_S
+    monkeypatch.setattr(hub.hub_app.passphrase, "_clock", lambda: time.time() + WINDOW_S)
     await hub.operate("approvals.answer", **answer, passphrase=RIGHT)
     await until(lambda: hub.hub_app.inbox.open_count == 0)
+
+
+WIDENING: dict[str, dict[str, Any]] = {
+    "call": {"name": "web__ok"},
+    "discovery.register": {},
+    "discovery.install": {},
+    "rooms.join": {"topic": "build"},
+    "rooms.capabilities": {"id": "ci", "add": ["mcp/request:*"]},
+    "keys.create": {"agent": "mallory", "kind": "person"},
+    "keys.rotate": {"agent": "eve"},
+    "grants.grant": {"entry_type": "server_grant", "agent_id": "ci", "server_id": "web", "permission": "allow"},
+    "grants.revoke": {"entry_type": "server_grant", "agent_id": "shut out", "server_id": "web"},
+    "rollback.run": {},
+}
+"""Operations that act as the person or give rights, with params of the case that does."""
+NARROWING: dict[str, dict[str, Any]] = {
+    "keys.create": {"agent": "newcomer"},
+    "keys.rotate": {"agent": "ci"},
+    "grants.grant": {"entry_type": "server_grant", "agent_id": "ci", "server_id": "web", "permission": "deny"},
+    "grants.revoke": {"entry_type": "server_grant", "agent_id": "let in", "server_id": "web"},
+}
+"""The same operations where they give nobody more than an agent has, which is asked."""
+FREE = {
+    # They take away, or end something.
+    *("servers.stop", "servers.remove", "tools.disable", "stop", "sessions.end", "discovery.deregister", "rooms.leave"),
+    *("logins.remove", "keys.revoke", "permissions.deny", "permissions.revoke", "features.disable", "chat.stop"),
+    *("channels.close", "conversations.delete", "rules.revoke", "find.forget"),
+    # A program of the same user can edit the configuration, and the list of confirmed files.
+    *("servers.add", "tools.enable", "reload", "confirm", "servers.start", "servers.restart", "clients.list"),
+    # They read, or write what the user can read to a file of the user.
+    *("chat.read", "conversations.show", "rollback.plan", "audit.export", "backup"),
+    # The calls of a conversation are asked as its agent's, and words in a room ask for nothing by themselves.
+    *("chat.send", "rooms.mode", "rooms.say", "rooms.propose", "channels.open", "sessions.test_channel"),
+    # A login needs the person at the authorization server.
+    *("logins.begin", "logins.finish", "logins.wait", "logins.device", "logins.poll"),
+}
+
+
+def test_t42_every_operation_that_acts_as_the_person_needs_the_passphrase_or_says_why_not() -> None:
+    changing = {name for name, operation in OPERATIONS.items() if operation.right != READ}
+    assert changing == FREE | {name for name, operation in OPERATIONS.items() if operation.passphrase}
+    assert WIDENING.keys() == {name for name, operation in OPERATIONS.items() if operation.proof is not None}
+
+
+async def test_t42_a_program_at_the_control_socket_does_nothing_as_the_person(hub: RunningHub, tmp_path: Path) -> None:
+    await hub.new_key("eve", "person")
+    await hub.new_key("ci")
+    await hub.deny("shut out", "web")
+    await hub.allow("let in", "web")
+    async with terminal(hub, tmp_path) as program:
+
+        async def said(name: str, params: dict[str, Any]) -> str:
+            answer = await program.ask(f"hub/{name}", {**sample(OPERATIONS[name]), **params})
+            return str(answer["error"]["data"]["name"]) if "error" in answer else "done"
+
+        for name, params in WIDENING.items():
+            assert await said(name, params) == "PASSPHRASE_REQUIRED", name
+            assert await said(name, {**params, "passphrase": ""}) == "PASSPHRASE_REQUIRED", name
+            assert await said(name, {**params, "passphrase": None}) == "INVALID_PARAMS", name
+            assert await said(name, {**params, "console": True}) == "INVALID_PARAMS", name
+        assert [key.principal for key in hub.hub_app.keys.list() if key.kind == "person"] == ["eve"]
+        assert await said("call", {**WIDENING["call"], "passphrase": WRONG}) == "ACCESS_DENIED"
+        for name, params in NARROWING.items():
+            assert await said(name, params) == "done", name
+        for name in ("call", "keys.create", "keys.rotate", "grants.grant", "grants.revoke"):
+            assert await said(name, {**WIDENING[name], "passphrase": RIGHT}) == "done", name
+
+
+async def test_t42_a_console_session_from_before_the_passphrase_ends_with_it(tmp_path: Path) -> None:
+    async with RawHttpServer(modern=True) as web, running_hub(tmp_path, {"web": Server(url=web.url)}) as hub:
+        early, waiting = await Visitor(hub).log_in(), await Visitor(hub).code()
+        await hub.operate("passphrase.set", new=RIGHT, terminal=True)
+        assert (await early.get("/console/tools/web__ok")).status == 303
+        late = Visitor(hub)
+        await late.post("/console/login", {"code": waiting})
+        assert (await late.get("/console/tools/web__ok")).status == 303
+        made = await hub.operations.perform(
+            hub.operations.owner, "console.code", json.dumps({"terminal": True, "passphrase": RIGHT}).encode()
+        )
+        await late.post("/console/login", {"code": made.code})  # type: ignore[attr-defined]
+        assert (await late.press("/console/tools/web__ok", "call")).status == 200, "the login was the proof"
+
+
+async def test_t42_one_caller_uses_up_no_attempts_of_another_and_a_restart_gives_none_back(tmp_path: Path) -> None:
+    async def guess(hub: RunningHub, by: Principal, given: str = WRONG) -> str:
+        try:
+            await hub.hub_app.passphrase.demand(by, given)
+        except Fault as fault:
+            return fault.name
+        return "right"
+
+    admin, eve, ada = Principal("root", "admin"), Principal("eve", "person"), Principal("ada", "person")
+    async with running_hub(tmp_path, {}, hub=SETTINGS) as hub:
+        await hub.operate("passphrase.set", new=RIGHT, terminal=True)
+        assert {await guess(hub, admin) for _ in range(MAX_WRONG + 1)} == {"ACCESS_DENIED"}, "never counted"
+        assert [await guess(hub, eve) for _ in range(MAX_WRONG + 1)] == ["ACCESS_DENIED"] * MAX_WRONG + ["RATE_LIMITED"]
+        assert await guess(hub, ada, RIGHT) == "right"
+    async with running_hub(tmp_path, {}, hub=SETTINGS) as hub:
+        assert await guess(hub, eve, RIGHT) == "RATE_LIMITED"
+        assert await guess(hub, ada, RIGHT) == "right"
+        crowd = [await guess(hub, Principal(f"eve {number}", "person")) for number in range(MAX_WRONG_OF_ALL)]
+        assert crowd.count("ACCESS_DENIED") == MAX_WRONG_OF_ALL - MAX_WRONG, "more keys give no more attempts"
 
 
 @pytest.mark.parametrize("use", ["required", "never"])

@@ -66,6 +66,39 @@ def test_a_server_is_ended_by_signals(running: ContainedProcess) -> None:
     assert running.wait() != 0
 
 
+def test_a_server_that_is_told_to_end_ends_by_itself(outside: EscapeTargets, backend: BackendName) -> None:
+    code = """
+import os, signal
+def end(*_):
+    os.write(1, b"saved")
+    os._exit(3)
+signal.signal(signal.SIGTERM, end)
+os.write(1, b"ready\\n")
+while True: signal.pause()
+"""
+    process = run(outside.containment(backend), code)
+    assert process.stdout.readline() == b"ready\n"
+    process.terminate()
+    written, _, exit_code = ended(process)
+    assert (written, exit_code) == ("saved", 3)
+
+
+def test_t44_no_program_of_a_server_starts_outside_its_containment(
+    outside: EscapeTargets, backend: BackendName
+) -> None:
+    """A program that a backend starts is looked for in the hub's PATH, and gets none of the server's variables."""
+    planted = outside.own / "bwrap"
+    planted.write_text(f"#!/bin/sh\ntouch {outside.folder}/planted\n")
+    planted.chmod(0o755)
+    env = {"PATH": f"{outside.own}:{os.defpath}", "LD_PRELOAD": str(outside.own / "missing.so")}
+    process = start_contained(outside.containment(backend), (PYTHON, "-c", "print('ran')"), env, None)
+    written, complaints, _ = ended(process)
+    assert written == "ran\n"
+    assert complaints.count("missing.so") == 1, "only the server itself loads its libraries"
+    assert not (outside.folder / "planted").exists()
+    planted.unlink()
+
+
 def test_a_process_that_left_its_session_ends_with_its_server(outside: EscapeTargets, backend: BackendName) -> None:
     """It has no parent, no session and no mark in its environment any more, and holds a lock while it lives."""
     code = f"""

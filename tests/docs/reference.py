@@ -210,7 +210,8 @@ def operations() -> str:
         events = ", ".join(f"`{event}`" for event in operation.events) or "–"
         right = "the hub's user" if operation.right == "owner" else f"`{operation.right}`"
         address = f"`{operation.verb} {operation.path}`" if operation.path else "–"
-        rows.append(f"| `{operation.name}` | {operation.summary} | {right} | {address} | {events} |")
+        proof = operation.passphrase or "–"
+        rows.append(f"| `{operation.name}` | {operation.summary} | {right} | {proof} | {address} | {events} |")
     return "\n".join(rows)
 
 

@@ -89,7 +89,7 @@ async def test_a_session_gets_the_hubs_events_and_those_of_servers(hub: RunningH
         await until(lambda: bool(events(stream, "lifecycle.connected")))
         await hub.state("mind", ServerState.CONNECTED)
         async with opened(await session(hub), "GET", b"", {}) as other:
-            await until(lambda: hub.hub_app.event_feeds.settled("mind"))
+            await until(lambda: hub.hub_app.server_event_subscriptions.settled("mind"))
             await call(client, "mind__emit", channel="model.token_usage")
             await until(lambda: len(events(stream, "model.token_usage")) == 2)
             assert events(other) == [], "the feed was renewed after the restart, for its subscriber alone"

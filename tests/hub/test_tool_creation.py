@@ -17,11 +17,12 @@ from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
 from interlock.hub.tool_search.requests import MAX_WAITING_PER_CALLER, Requests, Waiting
 from interlock.hub.upstreams.registration.registration import REGISTRATIONS
+from interlock.hub.upstreams.registration.registrations import Registrations
 from interlock.hub.upstreams.states import ServerState
 
 from .running_hub import RawClient, RunningHub, running_hub, text_of, until
 from .test_changes import listening
-from .test_journal import only
+from .test_journal import entries, only
 
 pytestmark = [
     pytest.mark.anyio,
@@ -72,6 +73,9 @@ async def written(client: RawClient, request_id: str, source: str = SOURCE, name
 async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_removed(hub: RunningHub) -> None:
     maker, free = client_of(hub, "maker"), client_of(hub, "free")
     app = hub.hub_app
+    ours = app._registrations
+    other_node = Registrations(ours._inbox, ours._access, ours._record, ours._config, app.home)
+    await other_node.start(app.store, lambda: None)
     async with listening(maker, **{"dev.cloto/mgp": {"tools": True}}) as stream:
         offered = await asked(maker)
         assert offered["status"] == "creating"
@@ -83,6 +87,7 @@ async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_r
         shown = await hub.operate("approvals.show", id=pending["decision"])
         assert SOURCE in shown["view"]
         assert "only maker may call it" in shown["view"]
+        (waiting,) = ours.list()
         await hub.operate(
             "approvals.answer", id=pending["decision"], answer="once", view=shown["view_hash"], terminal=True
         )
@@ -92,6 +97,10 @@ async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_r
     (loaded,) = told["tools_loaded"]
     assert loaded["inputSchema"]["required"] == ["values"]
 
+    await other_node.sweep()
+    await other_node.close()
+    granted = await entries(hub, event="ACCESS_GRANTED")
+    assert len(granted) == 1, "two nodes act on one answer, and one of them grants"
     (upstream,) = app.upstreams
     settings = upstream.settings
     assert (settings.isolation, settings.access, settings.trust) == ("sandbox", "opt-in", "sandboxed")
@@ -110,6 +119,24 @@ async def test_a_person_approves_the_tool_its_creator_alone_calls_it_and_it_is_r
     await until(lambda: not list(app.upstreams) and not app.grants.of_agent("maker"))
     await until(lambda: not list((app.home / "contained").glob("*/code")))
     assert "error" in await maker.modern("tools/call", call)
+    await other_node._settle(waiting)
+    assert not ours.list(), "a late node brings nothing back that was removed"
+
+
+async def test_an_open_request_outlives_the_hub_and_makes_one_tool(tmp_path: Path) -> None:
+    settings = Hub(anonymous=False)
+    async with running_hub(tmp_path, {}, hub=settings, agents=AGENTS) as hub:
+        maker = client_of(hub, "maker")
+        request_id = (await asked(maker))["request_id"]
+        refused = await written(maker, request_id, "import socket\n\n\ndef mean(): ...\n")
+        assert refused["error"]["data"]["name"] == "CODE_SAFETY_VIOLATION"
+    async with running_hub(tmp_path, {}, hub=settings, agents=AGENTS) as hub:
+        maker = client_of(hub, "maker")
+        answers = await asyncio.gather(*(written(maker, request_id) for _ in range(3)))
+        made = [answer["result"]["status"] for answer in answers if "result" in answer]
+        refusals = [answer["error"]["data"]["name"] for answer in answers if "error" in answer]
+        assert (made, refusals) == (["pending_approval"], ["NOT_FOUND"] * 2)
+        assert len(hub.hub_app._registrations.list()) == 1
 
 
 async def test_auto_approve_needs_no_person_and_a_model_corrects_refused_code_through_call_tool(
@@ -167,7 +194,7 @@ async def test_nobody_creates_a_tool_without_the_operators_word_or_with_anothers
 
 async def test_without_isolation_no_tool_is_created(hub: RunningHub, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = [report._replace(missing="is not installed") for report in await asyncio.to_thread(reports)]
-    monkeypatch.setattr("interlock.hub.handlers.tool_registrar.reports", lambda: nowhere)
+    monkeypatch.setattr("interlock.hub.tool_search.creations.reports", lambda: nowhere)
     found = await asked(client_of(hub, "free"))
     assert found["status"] == "unavailable"
     assert "is not installed" in found["note"]

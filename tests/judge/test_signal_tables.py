@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from interlock.judge.regexes import OctetRegexes
-from interlock.judge.signals import SAYS, read_examples, read_signals
+from interlock.judge.signals import SAYS, read_signals
 from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.tables import read_table
 
 
 def test_every_signal_matches_its_own_example_and_leaves_the_honest_one_alone() -> None:
     signals = read_signals()
-    examples = {name: (spoken, honest) for name, spoken, honest in read_examples()}
+    tables = [row for rule in SAYS for row in read_table("interlock.judge.signals", f"{rule}.txt")]
+    examples = {row.head[0]: [row.one(kind).replace("\\n", "\n") for kind in "+-"] for row in tables}
     regexes = OctetRegexes(signal.pattern for signal in signals)
     wrong = []
     for index, signal in enumerate(signals):

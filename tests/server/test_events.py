@@ -85,7 +85,7 @@ async def test_behind_the_hub_events_of_a_server_of_either_era_reach_clients_of_
             wanted = {"dev.cloto/mgp": {"events": {"channels": ["system.disk"]}}}
             async with opened(old, "GET", b"", {}) as session, listening(new, MGP, **wanted) as stream:
                 assert (await old.legacy(SUBSCRIBE, {"channels": ["system.disk"]}))["result"]["unsupported"] == []
-                await until(lambda: all(map(hub.hub_app.event_feeds.settled, servers)))
+                await until(lambda: all(map(hub.hub_app.server_event_subscriptions.settled, servers)))
                 await old.legacy("tools/call", {"name": "modern__tell", "arguments": {"free": 7}})
                 for heard in (session.heard, stream.heard):
                     await until(
@@ -108,7 +108,7 @@ async def test_events_go_on_while_a_wider_subscription_cannot_be_had(
             await client.initialize(MGP)
             async with opened(client, "GET", b"", {}) as session:
                 await client.legacy(SUBSCRIBE, {"channels": ["system.disk"]})
-                await until(lambda: hub.hub_app.event_feeds.settled("disks"))
+                await until(lambda: hub.hub_app.server_event_subscriptions.settled("disks"))
                 monkeypatch.setattr(EventStream, "open", never)
                 await client.legacy(SUBSCRIBE, {"channels": ["model.usage"]}, id=2)
                 await until(lambda: "could not subscribe" in str(hub.hub_app.logs.tail("disks", 100)))

@@ -82,11 +82,8 @@ def analyzer(**changes: Any) -> Signature:
 
 
 def test_fields_by_hand_give_the_registry_documents_tool() -> None:
-    assert analyzer().to_tool("FinancialAnalyzer") == {
-        "name": "FinancialAnalyzer",
-        "description": "Analyzes stock data and returns investment recommendations",
-        "inputSchema": ANALYZER,
-    }
+    assert analyzer().description == "Analyzes stock data and returns investment recommendations"
+    assert analyzer().input_schema() == ANALYZER
 
 
 def test_the_documents_bad_call_is_told_as_the_document_tells_it() -> None:
@@ -177,37 +174,6 @@ def test_a_mutable_default_is_not_shared_between_calls() -> None:
     first, second = signature.decode({}), signature.decode({})
     assert first == second == {"tags": []}
     assert first["tags"] is not second["tags"]
-
-
-def test_a_tool_carries_output_annotations_and_security() -> None:
-    signature = analyzer(output=OutputField(schema=ROWS))
-    security = {"risk_level": "dangerous", "permissions_required": ["shell.execute"], "confirmation_required": True}
-    tool = signature.to_tool("run.query", title="Run", annotations={"readOnlyHint": True}, security=security)
-    assert tool["outputSchema"] == ROWS
-    assert tool["annotations"] == {"readOnlyHint": True}
-    assert tool["security"] == security
-    assert tool["title"] == "Run"
-
-
-@each_case("name", ["", "a b", "a/b", "é", "x" * 129])
-def test_a_name_that_mcp_does_not_allow_is_refused(name: str) -> None:
-    with pytest.raises(DefinitionError, match="1 to 128"):
-        analyzer().to_tool(name)
-
-
-@each_case(
-    ("part", "value"),
-    [
-        ("security", {"risk_level": "harmless"}),
-        ("security", {"reversible": True}),
-        ("security", {"risk_level": "safe", "permissions_required": "shell"}),
-        ("annotations", {"readOnlyHint": "yes"}),
-        ("annotations", object()),
-    ],
-)
-def test_wrong_metadata_is_refused_at_definition(part: str, value: Any) -> None:
-    with pytest.raises(DefinitionError, match=f"tool t: {part}"):
-        analyzer().to_tool("t", **{part: value})
 
 
 def test_results_that_are_no_object_are_wrapped_for_old_revisions_only() -> None:

@@ -13,7 +13,7 @@ from interlock.judge.urls import UrlRules
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
 from interlock.transports.http.reply import Reply
-from interlock.transports.resolving import KEPT_S, MOST_NAMES, Resolver, checked, checked_redirect, guarded
+from interlock.transports.resolving import KEPT_S, MOST_NAMES, Resolver, checked, guarded
 from interlock.wire.errors import Fault
 
 LOOPBACK = UrlRules(networks=("127.0.0.0/8",), allowed_names=("here.example",))
@@ -91,22 +91,6 @@ async def test_a_url_is_checked_with_every_address_of_its_name(names: dict[str, 
         with pytest.raises(Fault) as caught:
             await checked(bad, resolver)
         assert caught.value.name == "VALIDATION_BLOCKED"
-    resolver.close()
-
-
-async def test_every_redirect_is_checked_again_and_they_are_counted(names: dict[str, list[str]]) -> None:
-    resolver = Resolver()
-    names["good.example"] = ["93.184.216.34"]
-    names["inside.example"] = ["10.0.0.1"]
-    at = await checked("https://good.example/", resolver)
-    with pytest.raises(Fault):
-        await checked_redirect(at, "https://inside.example/", resolver)
-    with pytest.raises(Fault):
-        await checked_redirect(at, "//169.254.169.254/", resolver)
-    for _ in range(5):
-        at = await checked_redirect(at, "/next", resolver)
-    with pytest.raises(Fault):
-        await checked_redirect(at, "/next", resolver)
     resolver.close()
 
 

@@ -16,7 +16,7 @@ from hub.test_live import event, offer, push
 from hub.test_registration import ASKED, SERVES
 from interlock.config.model_settings import Host, Model
 from interlock.config.settings import Agent, Approvals, Hub, Permissions, Rooms, Timeouts, Topic
-from interlock.hub.calls.gates.taints import TAINTS, Source, Taint
+from interlock.hub.taints import TAINTS, Source, Taint
 from interlock.rooms import Participant
 
 from .test_admin import ADDRESSED, CALL, Admin

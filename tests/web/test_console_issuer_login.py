@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from hub.running_hub import RunningHub, running_hub
+from hub.test_journal import entries
 from interlock.config.settings import Hub, OAuth
 from interlock.transports.http.documents import exchange
 from interlock.web.console import issuer_login
@@ -182,8 +183,22 @@ async def test_t53_a_login_begins_only_from_the_consoles_own_page_over_https(
 async def test_t52_failed_logins_at_an_issuer_are_limited(hub: RunningHub, issuer: ConsoleIssuer) -> None:
     browser = Browser(hub, PUBLIC)
     statuses = [(await browser.get("/console/login/callback?code=x&state=y")).status for _ in range(11)]
-    assert statuses == [403] * 10 + [429]
+    assert statuses == [403] * 11, "a page of any site can send a browser here: it locks nobody out"
     assert "/token" not in issuer.asked
+    assert not await entries(hub, event="PERMISSION_DENIED"), "nor does it fill the audit log"
+    began = await begin(browser, issuer.base)
+    cookies, wrong = (
+        dict(browser.cookies),
+        f"/console/login/callback?code=x&state={parse_qs(urlsplit(began).query)['state'][0]}",
+    )
+    statuses = []
+    for _ in range(11):
+        browser.cookies = dict(cookies)
+        statuses.append(await come_back(browser, wrong))
+    assert statuses == [403] * 10 + [429]
+    # The issuer may be down: the other ways in stay open.
+    answer = await browser.post("/console/login", {"key": await hub.new_key("ada", "person")})
+    assert answer.status == 303
 
 
 async def test_t51_a_session_ends_with_its_token_and_without_the_issuer_there_is_no_button(

@@ -167,21 +167,21 @@ def test_the_count_of_failed_logins_is_bounded_and_ends() -> None:
 
 async def test_a_session_ends_when_it_is_idle_or_old_and_sessions_are_bounded(hub: RunningHub) -> None:
     now = [0.0]
-    sessions = ConsoleSessions(hub.hub_app.access, lambda: now[0])
+    sessions = ConsoleSessions(hub.hub_app.access, hub.hub_app.passphrase, lambda: now[0])
     person = hub.operations.owner
-    idle = sessions.open(person)
+    idle = sessions.open(person, proven=False)
     now[0] = IDLE_S - 1
     assert sessions.find(idle, active=False), "a page asked for its parts, which is no activity"
     now[0] = IDLE_S
     assert sessions.find(idle, active=True) is None
-    used = sessions.open(person)
+    used = sessions.open(person, proven=False)
     start = now[0]
     while now[0] + IDLE_S / 2 < start + LIFE_S:
         now[0] += IDLE_S / 2
         assert sessions.find(used, active=True)
     now[0] = start + LIFE_S
     assert sessions.find(used, active=True) is None
-    many = [sessions.open(person) for _ in range(MAX_SESSIONS + 1)]
+    many = [sessions.open(person, proven=False) for _ in range(MAX_SESSIONS + 1)]
     assert sessions.find(many[0], active=True) is None
     assert all(sessions.find(id_, active=True) for id_ in many[1:])
 

@@ -304,7 +304,7 @@ class Connection:
         await self.link.close()
 
     def reopen(self, lost: str) -> asyncio.Task[None] | None:
-        """Open a new session in the place of a lost one. One at a time: who comes second waits with the first."""
+        """Open a new session in the place of a lost one. One at a time: a second caller waits with the first."""
         link = self.link
         if self._closed or not isinstance(link, HttpLink):
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from functools import cache
 
@@ -15,13 +16,49 @@ if sys.platform != "linux":
 
 
 def become(plan: Plan, processors: list[int]) -> None:
-    """Replace this process by the contained server. Raises OSError."""
+    """Replace this process by the contained server. Raises OSError.
+
+    `bwrap` itself is not contained yet. So neither the server's PATH nor its variables choose or change it, and its
+    options, which hold those variables, are in no command line.
+    """
     os.sched_setaffinity(0, processors)
-    filter_fd = os.memfd_create("filter")
-    os.write(filter_fd, filter_below())
-    os.lseek(filter_fd, 0, os.SEEK_SET)
-    os.set_inheritable(filter_fd, True)
-    os.execvpe("bwrap", command_line(plan, filter_fd), plan.env)
+    options = "\0".join(options_of(plan, _in_memory(filter_below())))
+    os.execve(program(), ["bwrap", "--args", str(_in_memory(options.encode())), "--", *plan.argv], {})
+
+
+def _in_memory(text: bytes) -> int:
+    """A descriptor for `bwrap` to read from."""
+    number = os.memfd_create("bwrap", 0)
+    os.set_inheritable(number, True)
+    with open(number, "wb", closefd=False) as file:
+        file.write(text)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
+
+
+@cache
+def program() -> str:
+    """The path of `bwrap`, by the launcher's own PATH. Raises FileNotFoundError."""
+    found = shutil.which("bwrap")
+    if found is None:
+        raise FileNotFoundError("bwrap")
+    return found
+
+
+def servers_below(bwrap: int) -> set[int]:
+    """The processes that a signal for the server reaches: the children of the first process in the namespace.
+
+    `bwrap` would die of the signal, and the server with it, before the server could end by itself.
+    """
+    return {server for first in _children(bwrap) for server in _children(first)}
+
+
+def _children(pid: int) -> set[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as listed:
+            return {int(child) for child in listed.read().split()}
+    except OSError:
+        return set()
 
 
 @cache
@@ -32,16 +69,16 @@ def filter_below() -> bytes:
     return seccomp.program(on, [*seccomp.SHARED, *seccomp.OTHER_PROCESSES, *seccomp.LISTENING])
 
 
-def command_line(plan: Plan, filter_fd: int) -> list[str]:
-    """The arguments of `bwrap`. Folders come before the folders inside them."""
+def options_of(plan: Plan, filter_fd: int) -> list[str]:
+    """The options of `bwrap`. Folders come before the folders inside them."""
     mounts = {path: ("--ro-bind", path) for path in plan.read} | {path: ("--bind", path) for path in plan.write}
     mounts["/tmp"] = ("--bind", f"{plan.home}/tmp")  # noqa: S108 - its own
     binds = [word for path in sorted(mounts, key=len) for word in (*mounts[path], path)]
     namespaces = ("user", "ipc", "pid", "net", "uts", "cgroup-try")
+    variables = [word for name, value in plan.env.items() for word in ("--setenv", name, value)]
     return [
-        "bwrap",
         *(f"--unshare-{name}" for name in namespaces),
         *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "contained", "--seccomp", str(filter_fd)),
         *("--proc", "/proc", "--dev", "/dev", *binds),
-        *("--remount-ro", "/", "--chdir", plan.cwd, "--", *plan.argv),
+        *("--remount-ro", "/", "--chdir", plan.cwd, "--clearenv", *variables),
     ]

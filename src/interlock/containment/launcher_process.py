@@ -86,10 +86,20 @@ class Spare:
 class Running:
     """A server that was started and has not ended."""
 
-    def __init__(self, groups: list[Path], ends_at: float) -> None:
+    def __init__(self, pid: int, backend: str, groups: list[Path], ends_at: float) -> None:
+        self._pid = pid
+        self._backend = backend
         self.groups = groups
         self.ends_at = ends_at
         self.killed = False
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server and its group."""
+        reached = bubblewrap.servers_below(self._pid) if self._backend == "bubblewrap" else set()
+        if number == signal.SIGKILL or not reached:
+            _kill(self._pid, number)
+        for server in reached:
+            _kill(server, number, group=False)
 
 
 class Launcher:
@@ -142,7 +152,7 @@ class Launcher:
         request = _REQUEST.decode(packet)
         if request.signal:
             if request.pid in self._running:
-                _kill(request.pid, request.signal)
+                self._running[request.pid].signal(request.signal)
             return True
         answer: dict[str, Any]
         try:
@@ -163,7 +173,7 @@ class Launcher:
         self._spare_at = time.monotonic() + QUIET_S
         cgroups.bound(spare.groups, plan.memory_bytes, plan.processes)
         spare.hand_over(packet, pipes)
-        self._running[spare.pid] = Running(spare.groups, time.monotonic() + plan.time_s)
+        self._running[spare.pid] = Running(spare.pid, plan.backend, spare.groups, time.monotonic() + plan.time_s)
         return spare.pid
 
     def _make_spare(self) -> None:
@@ -224,9 +234,9 @@ class Launcher:
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
-        for pid, running in self._running.items():
+        for running in self._running.values():
             if now >= running.ends_at:
-                _kill(pid, signal.SIGKILL if running.killed else signal.SIGTERM)
+                running.signal(signal.SIGKILL if running.killed else signal.SIGTERM)
                 running.killed = True
                 running.ends_at = now + PATIENCE_S
 
@@ -252,14 +262,14 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind 
         os.closerange(3, kept)
         os.closerange(kept + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         if kind is not None and kind.backend == "sandlock":
-            sandlock_backend.warm_up(kind.network)
+            sandlock_backend.warm_up(kind.network, bounded=bool(groups))
         packet, pipes, _, _ = socket.recv_fds(launcher, PACKET, 3)
         if not packet:
             os._exit(0)
         for number, pipe in enumerate(pipes):
             os.dup2(pipe, number)
         os.closerange(3, max(kept, *pipes) + 1)
-        code = _become(_PLAN.decode(packet))
+        code = _become(_PLAN.decode(packet), bounded=bool(groups))
     except BaseException as cause:
         # The boundary of this process. The hub logs what is written here.
         with contextlib.suppress(OSError):
@@ -268,7 +278,7 @@ def _child(launcher: socket.socket, groups: list[Path], parent: int, kind: Kind 
         os._exit(code)
 
 
-def _become(plan: Plan) -> int:
+def _become(plan: Plan, *, bounded: bool) -> int:
     _bound(plan)
     os.umask(0o077)
     os.chdir(plan.cwd)
@@ -276,7 +286,7 @@ def _become(plan: Plan) -> int:
     processors = random.sample(available, min(plan.cpus, len(available)))
     if plan.backend == "bubblewrap":
         bubblewrap.become(plan, processors)
-    return sandlock_backend.become(plan, processors)
+    return sandlock_backend.become(plan, processors, bounded=bounded)
 
 
 def _bound(plan: Plan) -> None:

@@ -47,7 +47,7 @@ def prepare(network: bool) -> None:
     _prepared = network
 
 
-def warm_up(network: bool) -> None:
+def warm_up(network: bool, *, bounded: bool) -> None:
     """Prepare, and run a program that ends at once: the first one of a process takes twice as long as the next."""
     from sandlock.exceptions import SandlockError
 
@@ -55,11 +55,14 @@ def warm_up(network: bool) -> None:
     read = tuple(filter(os.path.exists, SYSTEM))
     plan = Plan("sandlock", ("/bin/true",), {}, "/", read, (), "/", (), 64 << 20, 1, 1, OPEN_FILES, 1.0)
     with contextlib.suppress(SandlockError, RuntimeError, OSError):
-        _popen(plan, sorted(os.sched_getaffinity(0))[:1]).wait()
+        _popen(plan, sorted(os.sched_getaffinity(0))[:1], bounded=bounded).wait()
 
 
-def become(plan: Plan, processors: list[int]) -> int:
-    """Start the server and supervise it until it ends. Returns its exit code. Raises OSError or sandlock's errors."""
+def become(plan: Plan, processors: list[int], *, bounded: bool) -> int:
+    """Start the server and supervise it until it ends. Returns its exit code. Raises OSError or sandlock's errors.
+
+    `bounded`: a control group bounds the memory.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
@@ -72,7 +75,7 @@ def become(plan: Plan, processors: list[int]) -> int:
         prepare(network)
     elif _prepared != network:
         raise OSError("the process was prepared for another server")
-    process = _popen(plan, processors)
+    process = _popen(plan, processors, bounded=bounded)
     server = process.pid
     # The supervisor must not keep the pipes open that the hub reads to the end.
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -88,7 +91,7 @@ def become(plan: Plan, processors: list[int]) -> int:
         _reap_orphans(server)
 
 
-def _popen(plan: Plan, processors: list[int]) -> Process:
+def _popen(plan: Plan, processors: list[int], *, bounded: bool) -> Process:
     on = machine()
     assert on is not None  # `backends.choose` has checked it
     from sandlock import Sandbox, StdioMode
@@ -102,7 +105,8 @@ def _popen(plan: Plan, processors: list[int]) -> Process:
         net_allow_bind=[],
         extra_deny_syscalls=[name for name in _REFUSED if number(name, on) is not None],
         extra_allow_syscalls=[],
-        max_memory=plan.memory_bytes,
+        # To count memory, the supervisor answers every `mmap`, `munmap` and `brk`: half of the time that a start takes.
+        max_memory=None if bounded else plan.memory_bytes,
         max_processes=plan.processes,
         max_open_files=plan.open_files,
         cpu_cores=processors,

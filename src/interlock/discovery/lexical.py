@@ -1,8 +1,8 @@
 """BM25 over the fields of tool definitions, kept current one tool at a time.
 
 The one rule: a tool's weights depend on that tool alone (typical lengths stand in for corpus averages), and only the
-rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only. For
-whoever may not see everything, the corpus is what they may see: nothing is learned of the rest from a score.
+rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only. The
+corpus of a caller is the tools that it may see, so a score tells nothing of the others.
 """
 
 from __future__ import annotations

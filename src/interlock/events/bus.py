@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import perf_counter
 from typing import Final
 
 from .ring import Address, Ring
@@ -20,7 +21,10 @@ LIMIT: Final = 1024
 """How many unread events the bus keeps for a subscription, unless it asks for another number."""
 MAX_LIMIT: Final = 65_536
 WOKEN_AT_ONCE: Final = 64
-"""How many readers continue in one turn of the loop. The others continue in the next ones."""
+"""The largest number of readers that continue in one turn of the loop. The others continue in the next ones."""
+FEWEST_AT_ONCE: Final = 4
+TURN_S: Final = 0.002
+"""After a longer turn of the loop half as many readers continue in the next one."""
 
 
 class Bus:
@@ -34,6 +38,10 @@ class Bus:
         self._number = 0
         self._to_wake: deque[Subscription] = deque()
         self._waking = False
+        self._slice = FEWEST_AT_ONCE
+        """How many readers continue in the next turn."""
+        self._woken_at = 0.0
+        """When readers were woken last; 0 if that is long ago."""
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether anybody subscribes to events of a type."""
@@ -71,17 +79,15 @@ class Bus:
             ring.subscribers -= 1
             if not ring.subscribers:
                 del self._rings[ring.address]
-                kind = _type_of(ring.address)
-                self.wanted[kind] -= 1
-                if not self.wanted[kind]:
-                    del self.wanted[kind]
+                self.wanted[ring.kind] -= 1
+                if not self.wanted[ring.kind]:
+                    del self.wanted[ring.kind]
 
     def _join(self, address: Address, limit: int) -> Ring:
         ring = self._rings.get(address)
         if ring is None:
             ring = self._rings[address] = Ring(address, limit)
-            kind = _type_of(address)
-            self.wanted[kind] = self.wanted.get(kind, 0) + 1
+            self.wanted[ring.kind] = self.wanted.get(ring.kind, 0) + 1
         ring.capacity = max(ring.capacity, limit)
         ring.subscribers += 1
         return ring
@@ -94,11 +100,22 @@ class Bus:
             asyncio.get_running_loop().call_soon(self._wake_some)
 
     def _wake_some(self) -> None:
-        """Wake readers in the order in which they began to wait, a few in each turn of the loop."""
-        for _ in range(min(WOKEN_AT_ONCE, len(self._to_wake))):
+        """Wake readers in the order in which they began to wait, a few in each turn of the loop.
+
+        Between two slices the loop runs the readers and everybody else. How long that takes says how many come next.
+        """
+        if self._woken_at:
+            took = perf_counter() - self._woken_at
+            if took > TURN_S:
+                self._slice = max(FEWEST_AT_ONCE, self._slice // 2)
+            elif took < TURN_S / 2:
+                self._slice = min(WOKEN_AT_ONCE, self._slice * 2)
+        for _ in range(min(self._slice, len(self._to_wake))):
             self._to_wake.popleft().wake()
         self._waking = bool(self._to_wake)
+        self._woken_at = 0.0
         if self._waking:
+            self._woken_at = perf_counter()
             asyncio.get_running_loop().call_soon(self._wake_some)
 
 
@@ -106,7 +123,3 @@ def _addresses(wanted: EventFilter) -> list[Address]:
     if wanted.sources is None:
         return list(wanted.types)
     return [(kind, source) for kind in wanted.types for source in wanted.sources]
-
-
-def _type_of(address: Address) -> type[Event]:
-    return address[0] if isinstance(address, tuple) else address

@@ -19,8 +19,8 @@ Address: TypeAlias = type[Event] | tuple[type[Event], str]
 """All events of a type, or those of one source."""
 
 
-class Lost(msgspec.Struct):
-    """The events of one type and source that the ring dropped."""
+class Lost(msgspec.Struct, gc=False):
+    """The events of one source that the ring dropped."""
 
     first: int
     last: int
@@ -31,13 +31,16 @@ class Lost(msgspec.Struct):
 class Ring:
     """The newest `capacity` events of an address, by tick: the number of their publication on this bus."""
 
-    __slots__ = ("address", "capacity", "dropped", "events", "lost", "subscribers", "tick", "waiting")
+    __slots__ = ("address", "capacity", "dropped", "events", "kind", "lost", "subscribers", "tick", "waiting")
 
     def __init__(self, address: Address, capacity: int) -> None:
         self.address = address
+        self.kind = address[0] if isinstance(address, tuple) else address
+        """The type of its events."""
         self.capacity = capacity
         self.events: deque[tuple[int, Event]] = deque()
-        self.lost: dict[tuple[type[Event], str], Lost] = {}
+        self.lost: dict[str, Lost] = {}
+        """By source."""
         self.tick = 0
         """The newest event."""
         self.dropped = 0
@@ -53,10 +56,10 @@ class Ring:
         self.events.append((tick, event))
         self.tick = tick
 
-    def after(self, tick: int, read: Mapping[tuple[type[Event], str], int]) -> list[tuple[int, Delivery]]:
+    def after(self, tick: int, read: Mapping[str, int]) -> list[tuple[int, Delivery]]:
         """The events after a tick, oldest first, behind a gap for each source that lost some.
 
-        `read` has the last number that the reader took of each type and source.
+        `read` has the last number that the reader took of each source.
         """
         found: list[tuple[int, Delivery]] = []
         for entry in reversed(self.events):
@@ -66,20 +69,20 @@ class Ring:
         found.reverse()
         return found if self.dropped <= tick else [*self._gaps(tick, read), *found]
 
-    def _gaps(self, tick: int, read: Mapping[tuple[type[Event], str], int]) -> list[tuple[int, Delivery]]:
+    def _gaps(self, tick: int, read: Mapping[str, int]) -> list[tuple[int, Delivery]]:
         gaps: list[tuple[int, Delivery]] = []
-        for (kind, source), lost in self.lost.items():
+        for source, lost in self.lost.items():
             if lost.tick > tick:
                 # A source numbers by commits, and commits of two nodes may arrive in either order.
-                first = min(read.get((kind, source), lost.first - 1) + 1, lost.last)
-                gaps.append((lost.tick, Gap(kind, source, first, lost.last)))
+                first = min(read.get(source, lost.first - 1) + 1, lost.last)
+                gaps.append((lost.tick, Gap(self.kind, source, first, lost.last)))
         return sorted(gaps, key=itemgetter(0))
 
     def _drop(self) -> None:
         tick, event = self.events.popleft()
         self.dropped = tick
-        lost = self.lost.get((type(event), event.source))
+        lost = self.lost.get(event.source)
         if lost is None:
-            self.lost[type(event), event.source] = Lost(event.sequence, event.sequence, tick)
+            self.lost[event.source] = Lost(event.sequence, event.sequence, tick)
         else:
             lost.last, lost.tick = max(lost.last, event.sequence), tick

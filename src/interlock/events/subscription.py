@@ -43,8 +43,11 @@ class Subscription:
         self._rings = rings
         self._tick = tick
         """The last publication that was taken."""
-        self._read: dict[tuple[type[Event], str], int] = {}
-        """The last number taken, by type and source. The hub names the sources, so they are few."""
+        self._read: dict[type[Event], dict[str, int]] = {ring.kind: {} for ring in rings}
+        """The last number taken, by type and source. The hub names the sources, so they are few.
+
+        Text and numbers are nothing to the garbage collector. A tuple for each reader of an event would make it run.
+        """
         self._taken: deque[Delivery] = deque()
         """Taken for the iterator, which returns them one by one."""
         self._waiter: asyncio.Future[None] | None = None
@@ -55,7 +58,7 @@ class Subscription:
         found: list[tuple[int, Delivery]] = []
         for ring in self._rings:
             if ring.tick > self._tick:
-                found += ring.after(self._tick, self._read)
+                found += ring.after(self._tick, self._read[ring.kind])
         if not found:
             return []
         if len(self._rings) > 1:
@@ -65,15 +68,16 @@ class Subscription:
         read = self._read
         for _, each in found:
             if type(each) is Gap:
-                read[each.type, each.source] = each.last
+                read[each.type][each.source] = each.last
             elif isinstance(each, Event):
-                read[type(each), each.source] = each.sequence
+                read[type(each)][each.source] = each.sequence
         return [each for _, each in found]
 
     @property
     def unread(self) -> int:
         """How many events the bus keeps for this subscription."""
-        return sum(len(ring.after(self._tick, self._read)) for ring in self._rings if ring.tick > self._tick)
+        new = (ring for ring in self._rings if ring.tick > self._tick)
+        return sum(len(ring.after(self._tick, self._read[ring.kind])) for ring in new)
 
     async def wait(self) -> None:
         """Wait until there is something to take, or the subscription is closed."""

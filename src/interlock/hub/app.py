@@ -25,7 +25,7 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.composition.service import build_service, session_limits, traced
 from interlock.hub.composition.upstream_router import UpstreamRouter
 from interlock.hub.foundation import Foundation
-from interlock.hub.handlers.registration import RegistrationMethods
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.live.inference_hooks import InferenceHooks
 from interlock.hub.readiness import Readiness
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
@@ -71,7 +71,7 @@ class HubApp:
         self.logins = Logins(self._foundation, Encryption(self.keys.derived(b"logins")), self._page_address)
         self.hub.clients.resumable.read(home)
         self.claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.log)
-        self._host = UpstreamRouter(
+        self._upstream_router = UpstreamRouter(
             self._approvals,
             self.change_notifier,
             self._calls,
@@ -79,7 +79,7 @@ class HubApp:
             self.claims,
             self.bus,
             self.live,
-            self._listings.event_feeds,
+            self._listings.server_event_subscriptions,
         )
         self.health_monitor = HealthMonitor(
             self.upstreams, lambda: self.config.hub.timeouts.health_s, self.bus, self.logs
@@ -147,7 +147,7 @@ class HubApp:
         self.tokens = listings.tokens
         self.listings = listings.listings
         self.change_notifier = listings.change_notifier
-        self.event_feeds = listings.event_feeds
+        self.server_event_subscriptions = listings.server_event_subscriptions
         self.event_subscriptions = listings.event_subscriptions
         self.search = listings.search
         self.discovery_tools = listings.discovery_tools
@@ -158,7 +158,7 @@ class HubApp:
         self.tasks = calls.tracker
         self.spans = calls.spans
         self.readiness = Readiness(foundation, authentication.access)
-        self.registration = RegistrationMethods(
+        self.discovery = DiscoveryMethods(
             self._registrations,
             upstreams,
             listings.catalog,
@@ -176,7 +176,7 @@ class HubApp:
             upstreams,
             self.limits,
             self.readiness,
-            self.registration,
+            self.discovery,
             self.live,
             self.inference_hooks,
         )
@@ -355,7 +355,7 @@ class HubApp:
     def _upstream(self, id: str, settings: Server) -> Upstream:
         starts = self.process_starts if settings.url is None else self.address_starts
         dialer = Dialer(id, settings, self.limits, self.logins, self.home)
-        return Upstream(id, settings, self.config.hub, dialer, starts, self.logs, self._host)
+        return Upstream(id, settings, self.config.hub, dialer, starts, self.logs, self._upstream_router)
 
     async def _prune(self, pruner: Pruner) -> None:
         try:

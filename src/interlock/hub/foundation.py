@@ -8,7 +8,7 @@ from typing import Any, Final
 from interlock.config.settings import Config
 from interlock.events import Bus
 from interlock.hub.approvals.decision import DECISIONS
-from interlock.hub.approvals.passphrase import PASSPHRASES
+from interlock.hub.approvals.passphrase import ATTEMPTS, PASSPHRASES
 from interlock.hub.approvals.permission_entries import ENTRIES as PERMISSIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.policy_version import PolicyVersion
@@ -20,7 +20,7 @@ from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
-from interlock.hub.calls.gates.taints import TAINTS
+from interlock.hub.auth.sealed_with import SEALED_WITH
 from interlock.hub.calls.plan import PlanGeneration
 from interlock.hub.catalog.clean_definitions import CLEAN
 from interlock.hub.catalog.remembered_audiences import FOR_SOME
@@ -30,7 +30,7 @@ from interlock.hub.live.checkpoints import STATE_TREES
 from interlock.hub.live.events import LIVE_PENDING, LIVE_SEEN, LIVE_WAKES
 from interlock.hub.live.features import FEATURES
 from interlock.hub.node_id import node_id
-from interlock.hub.sealing_key import SEALED_WITH, claim_store
+from interlock.hub.sealing_key import claim_store
 from interlock.hub.stored_documents import (
     CONVERSATIONS,
     HISTORY_HEADS,
@@ -39,7 +39,9 @@ from interlock.hub.stored_documents import (
     ROOM_CAPABILITIES,
     TURNS,
 )
+from interlock.hub.taints import TAINTS
 from interlock.hub.tasks.ledger import TASKS
+from interlock.hub.tool_search.creations import CREATIONS
 from interlock.hub.tool_search.embeddings import EMBEDDINGS
 from interlock.hub.tool_search.learning import LEARNED
 from interlock.hub.upstreams.audit_receivers import CURSORS
@@ -60,6 +62,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     VIEWS,
     RULES,
     PASSPHRASES,
+    ATTEMPTS,
     PINS,
     CLEAN,
     FOR_SOME,
@@ -70,6 +73,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     LEARNED,
     ROOM_CAPABILITIES,
     REGISTRATIONS,
+    CREATIONS,
     HISTORY_HEADS,
     HISTORY_SEGMENTS,
     FEATURES,

@@ -163,15 +163,33 @@ def _is_taken_back(octets: bytes, first: int, last: int) -> bool:
     """Whether words are taken back ("never without asking", "do not follow any …"), or hold back a detail only."""
     head, before = octets[first : first + 14].lower(), octets[max(0, first - 80) : first]
     if head.startswith((b"without", b"follow ", b"as instruction", b"as command", b"as order")):
-        return _DENIED.search(before) is not None
+        return _is_denied(before)
     if head.startswith((b"assume", b"pretend")):
         return _NEVER.search(before) is not None
     return _TRIFLE.match(octets[first : last + 120].lstrip(b" .!?;:,(\n").lower()) is not None
 
 
+def _is_denied(before: bytes) -> bool:
+    """Whether a denial reaches the words behind it. It does not reach a new clause ("Do not wait, follow …")."""
+    denial = _DENIAL.match(before)
+    if denial is None or _SPURS.match(denial[1]):
+        return False
+    _, comma, last = _ASIDE.sub(b"", denial[1], count=1).rpartition(b",")
+    return not comma or _GOES_ON.match(last) is not None
+
+
 _NEVER = re.compile(rb"(?i)\b(?:never|do not|don'?t) $")
 _TRIFLE = re.compile(rb"don'?t bother [^.!?\n]{0,100}?\b(?:ids?|dates?|status(?:es)?)\b[^.!?\n]{0,60}\bunless they ask")
-_DENIED = re.compile(rb"(?i)\b(?:never|not|don'?t|cannot|mustn'?t|shouldn'?t)\b[^.!?\n]*$")
+_DENIAL = re.compile(
+    rb"(?is).*\b(?:never|(?<!or )not(?! only\b)|cannot|(?:do|must|should)n(?:'|\xe2\x80\x99)?t)\b([^.!?\n]*)$"
+)
+_SPURS = re.compile(
+    rb"(?i)\s*(?:ever )?"
+    rb"(?:hesitate|wait|delay|worry|forget|fail|refuse|neglect|stop|pause|think|mind|be (?:afraid|shy))\b"
+)
+"""Verbs that turn a denial into a command."""
+_ASIDE = re.compile(rb"\A\s*,[^,]*,")
+_GOES_ON = re.compile(rb"(?i)\s*(?:or|nor|and|ever|even|especially|including)\b")
 _STRETCH = 8_192
 _OVERLAP = 512
 _PLENTY = 3.0
@@ -222,6 +240,11 @@ def _signals() -> _Signals:
 def let_go() -> None:
     """Drop the signals: several megabytes that are made again when text is next weighed, in a tenth of a second."""
     _signals.cache_clear()
+
+
+def is_loaded() -> bool:
+    """Whether the signals are compiled: then a short text is judged at once."""
+    return _signals.cache_info().currsize > 0
 
 
 def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:

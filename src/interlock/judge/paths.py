@@ -1,7 +1,7 @@
 """Whether a path stays under its roots, component by component, in every reading and along every link.
 
 `judge_path` looks at the spelling alone. `judge_real_path` also follows links through a callback, for targets that
-exist and for those that do not yet; whoever opens the file afterwards must open what was judged (`resolve_path`).
+exist and for those that do not yet. The caller must then open the path that was judged (`resolve_path`).
 """
 
 from __future__ import annotations

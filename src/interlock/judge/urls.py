@@ -286,7 +286,7 @@ def _judge_userinfo(userinfo: str, rules: UrlRules) -> tuple[Finding, ...]:
     whole = plain.strip("[];:/\\?# ")
     pieces = {whole, *(piece.strip("[];/\\?# ") for piece in re.split(r"[@:;\\/?#]", plain))}
     if _looks_like_host_syntax(userinfo) or any(_would_be_refused(piece) for piece in pieces if piece):
-        message = "What stands before the @ could be taken for the host."
+        message = "The text before the @ could be taken for the host."
         return (Finding("url.ambiguous", message, "Leave out what stands before the @."),)
     return ()
 

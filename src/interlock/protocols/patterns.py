@@ -35,8 +35,6 @@ NAMES: Final = Notation("/:")
 """Exposed tool names and what has no notation of its own. `__` is part of a name and separates nothing."""
 DENIED_NAMES: Final = Notation("/:", open_end=True)
 """Entries of deny lists: a `*` at the end matches at any depth."""
-PATHS: Final = Notation("/")
-"""File paths and URIs."""
 CHANNELS: Final = Notation(".")
 """Event channels."""
 CAPABILITY_PATHS: Final = Notation(".")

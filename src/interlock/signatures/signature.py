@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -20,7 +20,6 @@ from .from_schema import read_schema
 from .functions import Kind, read_function
 from .mistakes import find_mistake
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
-from .tool import ToolDetails, tool_definition
 from .type_schema import SchemaWriter, as_json
 from .typed_checks import encoded_lengths
 from .validate import Validator
@@ -133,11 +132,6 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return False
         definition = schema.get("$defs", {}).get(referenced(schema), schema)
         return bool(definition.get("type") != "object")
-
-    def to_tool(self, name: str, *, wrap: bool = True, **details: Unpack[ToolDetails]) -> dict[str, Any]:
-        """The tool as `tools/list` shows it."""
-        details["description"] = details.get("description") or self.description
-        return tool_definition(name, self.input_schema(), self.output_schema(wrap=wrap), details)
 
     def examples(self, count: int = 2) -> list[dict[str, Any]]:
         """Arguments made from the constraints; each has been decoded, so a call with it is accepted."""

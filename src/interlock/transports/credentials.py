@@ -31,7 +31,7 @@ def header_of(auth: bytes) -> bytes:
 
 def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
     """Raises AUTH_REQUIRED where a credential came beside the method, and none in the header, which is its place over
-    HTTP: whoever brings one does not mean to come without one."""
+    HTTP: a client that brings one does not mean to come without one."""
     if auth and HEADER not in headers:
         refuse_beside(auth)
 

@@ -1,7 +1,6 @@
 """Names to addresses, off the loop, within a time and remembered for a short while. And the guard of our own requests.
 
-A caller must connect to an address that was judged, not to the name: `checked` gives both together, and is
-asked again at every redirect.
+A caller must connect to an address that was judged, not to the name: `checked` gives both together.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.judge.findings import Finding
-from interlock.judge.urls import DEFAULT_RULES, UrlRules, judge_redirect, judge_resolved, judge_url, names_to_resolve
+from interlock.judge.urls import DEFAULT_RULES, UrlRules, judge_resolved, judge_url, names_to_resolve
 from interlock.transports.http.origin import Origin, split_url
 from interlock.wire.errors import Fault
 
@@ -106,21 +104,22 @@ class Checked(msgspec.Struct, frozen=True):
     host: str
     port: int
     addresses: tuple[str, ...]
-    hop: int = 0
 
 
 async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Checked:
     """A URL that did not come from the operator, judged with every address its name has. Raises VALIDATION_BLOCKED."""
-    return await _checked(url, judge_url(url, rules), resolver, rules, 0)
-
-
-async def checked_redirect(
-    earlier: Checked, location: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES
-) -> Checked:
-    """Where a redirect leads, judged as the first URL was. Raises VALIDATION_BLOCKED."""
-    hop = earlier.hop + 1
-    url, found = judge_redirect(earlier.url, location, rules, hop)
-    return await _checked(url, found, resolver, rules, hop)
+    found = judge_url(url, rules)
+    addresses: tuple[str, ...] = ()
+    if not found:
+        for name in names_to_resolve(url):
+            addresses = await resolver.addresses(name)
+            found = judge_resolved(name, addresses, rules)
+    if found:
+        finding = found[0]
+        data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
+        raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", hint=finding.hint, data=data)
+    origin, _ = split_url(url)
+    return Checked(url, origin.host, origin.port, addresses or (origin.host,))
 
 
 def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Origin], Awaitable[str]]:
@@ -149,17 +148,3 @@ def look_up(name: str) -> tuple[str, ...]:
     except (OSError, UnicodeError):
         return ()
     return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
-async def _checked(url: str, found: tuple[Finding, ...], resolver: Resolver, rules: UrlRules, hop: int) -> Checked:
-    addresses: tuple[str, ...] = ()
-    if not found:
-        for name in names_to_resolve(url):
-            addresses = await resolver.addresses(name)
-            found = judge_resolved(name, addresses, rules)
-    if found:
-        finding = found[0]
-        data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
-        raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", hint=finding.hint, data=data)
-    origin, _ = split_url(url)
-    return Checked(url, origin.host, origin.port, addresses or (origin.host,), hop)

@@ -1,4 +1,4 @@
-"""The rest of HTTP: whatever is not MCP. Health for whoever watches the process, and a page for whoever looks."""
+"""HTTP routes other than MCP: health, REST, the admin API and the console."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The control socket: one per user, NDJSON as on stdio. A hello says what for; then it carries control or plain MCP.
 
-Rule: whoever connects must be the user the hub belongs to, by the operating system's word, before a byte is read.
+The one rule: before a byte is read, the operating system must name the peer as the user that the hub belongs to.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections import Counter
 import click
 
 from interlock.cli.control.hub_link import HubLink
-from interlock.cli.control.perform import Json
+from interlock.cli.control.perform import Json, ask_as_person
 from interlock.cli.terminal.failures import Failure
 from interlock.cli.terminal.show import bold, coloured, counted, is_attended, json_option, plain, say, show_json
 
@@ -44,7 +44,7 @@ def rollback(conversation: str, turn: int | None, go_on: bool, yes: bool, as_jso
             if not is_attended():
                 raise Failure("this needs an answer", "run it with --yes")
             click.confirm("Take this back?", abort=True, err=True)
-        done = link.ask("hub/rollback.run", {**wanted, "plan": plan["digest"], "go_on": go_on}, timeout=RUN_S)
+        done = ask_as_person(link, "rollback.run", {**wanted, "plan": plan["digest"], "go_on": go_on}, RUN_S)
         if as_json:
             show_json(done)
         else:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import Endpoint, arguments_of, body_of, cut_off, read, reported
+from interlock.host.models.endpoint import arguments_of, body_of, read, reported
 from interlock.host.models.model import (
-    MOST_ARGUMENT_BYTES,
-    MOST_CALLS,
     Chunk,
     Finish,
-    Finished,
     Message,
     Part,
     Prompt,
@@ -24,10 +21,12 @@ from interlock.host.models.model import (
     ToolResult,
     ToolUse,
 )
+from interlock.host.models.streamed_model import MOST_NAME_CHARS, AnswerReader, PartialCall, StreamedModel
 from interlock.protocols.mcpl.content import Image, Text
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
 from interlock.wire.errors import Fault
+from interlock.wire.sse import SseEvent
 
 ADDRESS: Final = "https://api.anthropic.com"
 VERSION: Final = "2023-06-01"
@@ -44,44 +43,24 @@ FINISH: Final[dict[str, Finish]] = {
 _CACHED: Final = {"type": "ephemeral"}
 
 
-class AnthropicModel:
+class AnthropicModel(StreamedModel):
     """A model of Anthropic's API."""
 
     def __init__(self, settings: Settings, resolver: Resolver) -> None:
         url = (settings.url or ADDRESS).rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1/messages"
         headers = {"anthropic-version": VERSION} | ({"x-api-key": settings.key} if settings.key else {})
-        self._settings = settings
-        self._endpoint = Endpoint(settings, url, headers, resolver)
-        self.info = ModelInfo(
-            settings.model, settings.vendor or "anthropic", settings.context_window, settings.capabilities
-        )
+        super().__init__(settings, "anthropic", url, headers, resolver)
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
-        """The answer in chunks. Raises a `Fault`."""
-        answer = _Answer()
-        async for event in self._endpoint.events(await self._body(prompt)):
-            for chunk in answer.take(read(event, _Event)):
-                yield chunk
-            if answer.ended:
-                break
-        for chunk in answer.end():
-            yield chunk
-
-    async def drain(self) -> None:
-        await self._endpoint.drain()
-
-    async def close(self) -> None:
-        await self._endpoint.close()
+    def _reader(self) -> _Answer:
+        return _Answer()
 
     async def _body(self, prompt: Prompt) -> bytes:
-        """The request. Its stable parts stand first, and the messages last."""
-        settings = self._settings
         body: dict[str, Any] = {
-            "model": settings.model,
+            "model": self._settings.model,
             "stream": True,
-            "max_tokens": min(prompt.max_tokens or settings.max_tokens, settings.max_tokens),
+            "max_tokens": self._max_tokens(prompt),
         }
-        temperature = settings.temperature if prompt.temperature is None else prompt.temperature
+        temperature = self._temperature(prompt)
         if temperature is not None:
             body["temperature"] = min(temperature, 1.0)
         if prompt.tools:
@@ -95,50 +74,36 @@ class AnthropicModel:
         return await body_of(body, prompt, _messages)
 
 
-class _Answer:
-    """An answer as its events tell it."""
+class _Answer(AnswerReader):
+    """The index of a tool call is that of its block."""
 
     def __init__(self) -> None:
-        self.ended = False
-        self._calls: dict[int, list[str]] = {}
-        """Id, name and arguments of each tool call, by the index of its block."""
-        self._finish: Finish | None = None
+        super().__init__()
         self._input: int | None = None
-        self._output = 0
 
-    def take(self, event: _Event) -> Iterator[Chunk]:
-        """The chunks of one event. Raises a `Fault`."""
-        if event.type == "error":
-            raise reported((event.error or _Error()).message)
-        if event.type == "message_start" and event.message is not None:
-            used = event.message.usage
+    def take(self, event: SseEvent) -> Iterator[Chunk]:
+        said = read(event, _Event)
+        if said.type == "error":
+            raise reported((said.error or _Error()).message)
+        if said.type == "message_start" and said.message is not None:
+            used = said.message.usage
             self._input = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
-        elif event.type == "content_block_start" and event.content_block is not None:
-            block = event.content_block
+            self._usage = Usage(self._input, 0)
+        elif said.type == "content_block_start" and said.content_block is not None:
+            block = said.content_block
             if block.type == "tool_use":
-                if len(self._calls) >= MOST_CALLS:
-                    raise Fault("TOO_LARGE", f"the model asks for more than {MOST_CALLS} tool calls at once")
-                self._calls[event.index] = [block.id, block.name[:256], ""]
+                self._begin_call(said.index, PartialCall(block.id, block.name[:MOST_NAME_CHARS]))
             elif block.type == "text" and block.text:
                 yield TextDelta(block.text)
-        elif event.type == "content_block_delta" and event.delta is not None:
-            yield from self._delta(event.index, event.delta)
-        elif event.type == "message_delta":
-            if event.delta is not None and event.delta.stop_reason is not None:
-                self._finish = FINISH.get(event.delta.stop_reason, "end_turn")
-            if event.usage is not None:
-                self._output = event.usage.output_tokens
-        elif event.type == "message_stop":
+        elif said.type == "content_block_delta" and said.delta is not None:
+            yield from self._delta(said.index, said.delta)
+        elif said.type == "message_delta":
+            if said.delta is not None and said.delta.stop_reason is not None:
+                self._finish = FINISH.get(said.delta.stop_reason, "end_turn")
+            if said.usage is not None and self._input is not None:
+                self._usage = Usage(self._input, said.usage.output_tokens)
+        elif said.type == "message_stop":
             self.ended = True
-
-    def end(self) -> Iterator[Chunk]:
-        """The tool calls and the end. Raises a `Fault` for an answer that has none."""
-        if self._finish is None:
-            raise cut_off()
-        for _, (id_, name, arguments) in sorted(self._calls.items()):
-            yield ToolUse(id_, name, arguments)
-        usage = None if self._input is None else Usage(self._input, self._output)
-        yield Finished("tool_use" if self._calls else self._finish, usage)
 
     def _delta(self, index: int, delta: _Delta) -> Iterator[Chunk]:
         if delta.type == "text_delta" and delta.text:
@@ -149,9 +114,7 @@ class _Answer:
             call = self._calls.get(index)
             if call is None:
                 raise Fault("UPSTREAM_ERROR", "the model's endpoint sent arguments of a tool call that it never began")
-            call[2] += delta.partial_json
-            if len(call[2]) > MOST_ARGUMENT_BYTES:
-                raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MOST_ARGUMENT_BYTES} bytes")
+            call.extend(delta.partial_json)
 
 
 def _messages(message: Message) -> list[dict[str, Any]]:

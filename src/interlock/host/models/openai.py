@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from interlock.config.model_settings import Model as Settings
-from interlock.host.models.endpoint import Endpoint, body_of, cut_off, read, reported
+from interlock.host.models.endpoint import body_of, read, reported
 from interlock.host.models.model import (
-    MOST_ARGUMENT_BYTES,
-    MOST_CALLS,
     Chunk,
     Finish,
-    Finished,
     Message,
     Part,
     Prompt,
@@ -26,10 +23,11 @@ from interlock.host.models.model import (
     ToolResult,
     ToolUse,
 )
+from interlock.host.models.streamed_model import AnswerReader, PartialCall, StreamedModel
 from interlock.protocols.mcpl.content import Audio, Image, Text
-from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.protocols.mcpl.inference import Usage
 from interlock.transports.resolving import Resolver
-from interlock.wire.errors import Fault
+from interlock.wire.sse import SseEvent
 
 ADDRESS: Final = "https://api.openai.com/v1"
 FINISH: Final[dict[str, Finish]] = {
@@ -42,48 +40,28 @@ FINISH: Final[dict[str, Finish]] = {
 """The reasons of this API. One that is not here counts as `end_turn`."""
 
 
-class OpenAiModel:
+class OpenAiModel(StreamedModel):
     """A model of an OpenAI-compatible endpoint."""
 
     def __init__(self, settings: Settings, resolver: Resolver) -> None:
         url = (settings.url or ADDRESS).rstrip("/")
         url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
         headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._settings = settings
-        self._endpoint = Endpoint(settings, url, headers, resolver)
+        super().__init__(settings, "openai", url, headers, resolver)
         # OpenAI's newer models refuse `max_tokens`, other endpoints know nothing else.
         self._bound = "max_completion_tokens" if urlsplit(url).hostname == "api.openai.com" else "max_tokens"
-        self.info = ModelInfo(
-            settings.model, settings.vendor or "openai", settings.context_window, settings.capabilities
-        )
 
-    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
-        """The answer in chunks. Raises a `Fault`."""
-        answer = _Answer()
-        async for event in self._endpoint.events(await self._body(prompt)):
-            if event.data.strip() == b"[DONE]":
-                break
-            for chunk in answer.take(read(event, _Event)):
-                yield chunk
-        for chunk in answer.end():
-            yield chunk
-
-    async def drain(self) -> None:
-        await self._endpoint.drain()
-
-    async def close(self) -> None:
-        await self._endpoint.close()
+    def _reader(self) -> _Answer:
+        return _Answer()
 
     async def _body(self, prompt: Prompt) -> bytes:
-        """The request. Its stable parts stand first, and the messages last."""
-        settings = self._settings
         body: dict[str, Any] = {
-            "model": settings.model,
+            "model": self._settings.model,
             "stream": True,
             "stream_options": {"include_usage": True},
-            self._bound: min(prompt.max_tokens or settings.max_tokens, settings.max_tokens),
+            self._bound: self._max_tokens(prompt),
         }
-        temperature = settings.temperature if prompt.temperature is None else prompt.temperature
+        temperature = self._temperature(prompt)
         if temperature is not None:
             body["temperature"] = temperature
         if prompt.tools:
@@ -98,22 +76,19 @@ class OpenAiModel:
         return await body_of(body, prompt, messages)
 
 
-class _Answer:
-    """An answer as its events tell it."""
+class _Answer(AnswerReader):
+    """The pieces of a tool call name its index."""
 
-    def __init__(self) -> None:
-        self._calls: dict[int, list[str]] = {}
-        """Id, name and arguments of each tool call, by its index."""
-        self._finish: Finish | None = None
-        self._usage: Usage | None = None
-
-    def take(self, event: _Event) -> Iterator[Chunk]:
-        """The chunks of one event. Raises a `Fault`."""
-        if event.error is not None:
-            raise reported(event.error.message)
-        if event.usage is not None:
-            self._usage = Usage(event.usage.prompt_tokens, event.usage.completion_tokens)
-        for choice in event.choices[:1]:
+    def take(self, event: SseEvent) -> Iterator[Chunk]:
+        if event.data.strip() == b"[DONE]":
+            self.ended = True
+            return
+        said = read(event, _Event)
+        if said.error is not None:
+            raise reported(said.error.message)
+        if said.usage is not None:
+            self._usage = Usage(said.usage.prompt_tokens, said.usage.completion_tokens)
+        for choice in said.choices[:1]:
             delta = choice.delta
             if delta.reasoning_content:
                 yield ThinkingDelta(delta.reasoning_content)
@@ -124,27 +99,11 @@ class _Answer:
             if choice.finish_reason is not None:
                 self._finish = FINISH.get(choice.finish_reason, "end_turn")
 
-    def end(self) -> Iterator[Chunk]:
-        """The tool calls and the end. Raises a `Fault` for an answer that has none."""
-        if self._finish is None:
-            raise cut_off()
-        for index, (id_, name, arguments) in sorted(self._calls.items()):
-            yield ToolUse(id_ or f"call_{index}", name, arguments)
-        # Some endpoints say `stop` after tool calls.
-        yield Finished("tool_use" if self._calls else self._finish, self._usage)
-
     def _add(self, call: _Call) -> None:
-        known = self._calls.get(call.index)
-        if known is None:
-            if len(self._calls) >= MOST_CALLS:
-                raise Fault("TOO_LARGE", f"the model asks for more than {MOST_CALLS} tool calls at once")
-            known = self._calls[call.index] = ["", "", ""]
-        known[0] = call.id or known[0]
+        known = self._calls.get(call.index) or self._begin_call(call.index, PartialCall())
+        known.id = call.id or known.id
         if call.function is not None:
-            known[1] += call.function.name or ""
-            known[2] += call.function.arguments or ""
-        if len(known[1]) > 256 or len(known[2]) > MOST_ARGUMENT_BYTES:
-            raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MOST_ARGUMENT_BYTES} bytes")
+            known.extend(call.function.arguments or "", call.function.name or "")
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ApprovalOperations:
             raise Fault("INVALID_PARAMS", "only a denial has a reason")
         decision = self._inbox.get(params.id)
         if params.answer != "no":
-            await self._passphrase.demand(params.passphrase)
+            await self._passphrase.demand(by, params.passphrase)
         if decision.question.kind != "proposal":
             answered = await self._inbox.answer(params.id, params.answer, by, where, params.view, params.reason)
             return OneDecision(self.shown(answered))
@@ -74,7 +74,7 @@ class ApprovalOperations:
     async def make_rule(self, by: Principal, params: MakeRule, trace: str) -> MadeRule:
         """Make a rule from an approved call."""
         _place(by, params.terminal)
-        await self._passphrase.demand(params.passphrase)
+        await self._passphrase.demand(by, params.passphrase)
         return MadeRule(_shown_rule(await self._inbox.make_rule(params.decision, by)))
 
     async def revoke_rule(self, by: Principal, params: Named, trace: str) -> RevokedRule:
@@ -84,13 +84,13 @@ class ApprovalOperations:
     async def set_passphrase(self, by: Principal, params: NewPassphrase, trace: str) -> PassphraseState:
         """Set the passphrase that approvals need from now on."""
         _place(by, params.terminal)
-        await self._passphrase.set(params.new, params.passphrase)
+        await self._passphrase.set(by, params.new, params.passphrase)
         return PassphraseState(self._passphrase.needed)
 
     async def remove_passphrase(self, by: Principal, params: RemovePassphrase, trace: str) -> PassphraseState:
         """Remove the passphrase."""
         _place(by, params.terminal)
-        await self._passphrase.remove(params.passphrase)
+        await self._passphrase.remove(by, params.passphrase)
         return PassphraseState(self._passphrase.needed)
 
     def shown(self, decision: Decision) -> DecisionRow:

@@ -31,25 +31,32 @@ _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _ANY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
+class MadeCode(msgspec.Struct, frozen=True):
+    """A code that was not redeemed yet."""
+
+    until: float
+    proven: bool
+
+
 class LoginCodes:
     """Codes that are valid for a minute and once. Only their hashes are kept."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[bytes, float] = {}
+        self._codes: dict[bytes, MadeCode] = {}
 
-    def make(self) -> str:
-        """A new code, in groups of four characters."""
+    def make(self, *, proven: bool = False) -> str:
+        """A new code, in groups of four characters. `proven`: the person typed the passphrase for it."""
         code = "".join(secrets.choice(_LETTERS) for _ in range(_CODE_CHARS))
-        while len(self._until) >= MAX_CODES:
-            del self._until[next(iter(self._until))]
-        self._until[_digest(code)] = self._clock() + CODE_S
+        while len(self._codes) >= MAX_CODES:
+            del self._codes[next(iter(self._codes))]
+        self._codes[_digest(code)] = MadeCode(self._clock() + CODE_S, proven)
         return "-".join(code[at : at + 4] for at in range(0, _CODE_CHARS, 4))
 
-    def redeem(self, typed: str) -> bool:
-        """Whether a text is a valid code, which ends with this."""
-        until = self._until.pop(_digest("".join(char for char in typed.lower() if char in _LETTERS)), None)
-        return until is not None and self._clock() < until
+    def redeem(self, typed: str) -> MadeCode | None:
+        """The code that a person typed, if it is valid. It ends with this."""
+        made = self._codes.pop(_digest("".join(char for char in typed.lower() if char in _LETTERS)), None)
+        return made if made is not None and self._clock() < made.until else None
 
 
 class ConsoleOperations:
@@ -68,8 +75,9 @@ class ConsoleOperations:
         if not params.terminal:
             message = "a login code needs a person at a terminal"
             raise Fault("ACCESS_DENIED", message, hint="run `interlock console` in a terminal")
-        await self._hub_app.passphrase.demand(params.passphrase)
-        return LoginCode(f"{self.address}/console", self.codes.make(), CODE_S)
+        await self._hub_app.passphrase.demand(by, params.passphrase)
+        code = self.codes.make(proven=self._hub_app.passphrase.needed)
+        return LoginCode(f"{self.address}/console", code, CODE_S)
 
     @property
     def address(self) -> str:

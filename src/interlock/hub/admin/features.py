@@ -45,7 +45,7 @@ class FeatureOperations:
         if not (by.key or params.terminal or params.console):
             hint = "run `interlock features enable` in a terminal"
             raise Fault("ACCESS_DENIED", "enabling a feature set needs a person at a terminal", hint=hint)
-        await self._hub_app.passphrase.demand(params.passphrase)
+        await self._hub_app.passphrase.demand(by, params.passphrase)
         return await self._put(by, params, trace, enabled=True)
 
     async def disable(self, by: Principal, params: ChangeFeatures, trace: str) -> FeatureRows:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
 
 Right: TypeAlias = Literal["admin_read", "admin_write", "owner"]
@@ -35,6 +36,20 @@ ControlFlag: TypeAlias = Annotated[bool, Meta(extra=_CONTROL)]
 """A parameter that only the control socket has, not the admin API."""
 
 
+class Proof(msgspec.Struct, frozen=True):
+    """When an operation at the control socket needs the passphrase: where it acts as the person, or gives rights.
+
+    Every program of the same user reaches the control socket. Reading there needs none, and neither does taking away.
+    """
+
+    when: str
+    """For the reference: `yes`, or the case in which it does."""
+    needed: Callable[[HubApp, Any], bool] = lambda hub_app, params: True
+
+
+ALWAYS: Final = Proof("yes")
+
+
 class Operation(msgspec.Struct, frozen=True):
     """One operation on a running hub."""
 
@@ -49,6 +64,8 @@ class Operation(msgspec.Struct, frozen=True):
     path: str
     events: tuple[str, ...]
     """The audit events that the operation writes. `perform` writes OPERATED, the handlers write all others."""
+    proof: Proof | None = None
+    """None for an operation that needs no passphrase, or whose handler demands it from everyone."""
 
     @property
     def shown(self) -> str:
@@ -60,12 +77,27 @@ class Operation(msgspec.Struct, frozen=True):
         fields = msgspec.structs.fields(self.params)
         return {field.encode_name: field.type for field in fields if not _is_control(field.type)}
 
+    @property
+    def passphrase(self) -> str:
+        """Where the operation needs the passphrase: empty, `everywhere`, or at the control socket in some case."""
+        if "passphrase" in self.params.__struct_fields__:
+            return "everywhere"
+        return "" if self.proof is None else self.proof.when
 
-def row(name: str, right: Right, handler: Handler, summary: str, address: str = "", *events: str) -> Operation:
+
+def row(
+    name: str,
+    right: Right,
+    handler: Handler,
+    summary: str,
+    address: str = "",
+    *events: str,
+    proof: Proof | None = None,
+) -> Operation:
     """A row of the table. `address` is a verb and a path."""
     hints = get_type_hints(handler, include_extras=True)
     verb, _, path = address.partition(" ")
-    return Operation(name, right, handler, hints["params"], hints["return"], summary, verb, path, events)
+    return Operation(name, right, handler, hints["params"], hints["return"], summary, verb, path, events, proof)
 
 
 def _is_control(kind: Any) -> bool:

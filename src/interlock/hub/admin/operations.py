@@ -24,7 +24,7 @@ from interlock.hub.admin.features import FeatureOperations
 from interlock.hub.admin.health import HealthOperations
 from interlock.hub.admin.keys import KeyOperations
 from interlock.hub.admin.logins import LoginOperations
-from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation
+from interlock.hub.admin.operation import OWNER, WRITE, Handler, Operation, Secret
 from interlock.hub.admin.permissions import PermissionOperations
 from interlock.hub.admin.rollback import RollbackOperations
 from interlock.hub.admin.rooms import RoomGateway, RoomOperations
@@ -92,21 +92,29 @@ class Operations:
             ConversationOperations(hub_app, host),
             RollbackOperations(host),
             ChannelOperations(hub_app),
-            hub_app.registration,
+            hub_app.discovery,
             LoginOperations(hub_app),
             self.console,
         )
         self._families = {operation.name: _family(operation.handler, families) for operation in OPERATIONS.values()}
 
-    async def perform(self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "") -> msgspec.Struct:
-        """Perform an operation for a principal. `params` is a JSON object. Raises nothing but a `Fault`."""
+    async def perform(
+        self, by: Principal, name: str, params: bytes = EMPTY_OBJECT, trace: str = "", *, logged_in: bool = False
+    ) -> msgspec.Struct:
+        """Perform an operation for a principal. `params` is a JSON object. Raises nothing but a `Fault`.
+
+        `logged_in`: a person in the console, whose login was as strong as a passphrase.
+        """
         operation = OPERATIONS.get(name)
         if operation is None:
             raise Fault("METHOD_NOT_FOUND", f"no such operation: {name[:200]}")
         trace = trace or new_trace_id()
         self.demand(by, operation, trace)
         try:
-            given = _read(params, operation)
+            given, passphrase = _read(params, operation)
+            proof = None if by.key or logged_in else operation.proof
+            if proof is not None and proof.needed(self._hub_app, given):
+                await self._hub_app.passphrase.demand(by, passphrase)
             result = await operation.handler(self._families[name], by, given, trace)
         except Fault as fault:
             self._hub_app.journal.refused(by, operation.shown, fault, trace)
@@ -166,9 +174,10 @@ def _family(handler: Handler, families: tuple[object, ...]) -> object:
     return next(family for family in families if getattr(type(family), handler.__name__, None) is handler)
 
 
-def _read(params: bytes, operation: Operation) -> msgspec.Struct:
-    """Decode params. A member that the operation does not have, or has twice, is refused."""
+def _read(params: bytes, operation: Operation) -> tuple[msgspec.Struct, str]:
+    """Decode params and the passphrase. A member that the operation does not have, or has twice, is refused."""
     known = [field.encode_name for field in msgspec.structs.fields(operation.params)]
+    known += [] if operation.proof is None else ["passphrase"]
     try:
         given = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
         if len(params) <= LARGE:
@@ -176,13 +185,18 @@ def _read(params: bytes, operation: Operation) -> msgspec.Struct:
         if unknown := sorted(given.keys() - {*known}):
             hint = f"one of {', '.join(sorted(known))}" if known else "it has none"
             raise Fault("INVALID_PARAMS", f"no parameter {unknown[0][:100]!r}", hint=hint)
-        return msgspec.json.decode(params, type=operation.params)
+        proof = msgspec.json.decode(params, type=_Proven).passphrase if operation.proof is not None else ""
+        return msgspec.json.decode(params, type=operation.params), proof
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
 
 
 def _line(event: Delivery) -> tuple[str, msgspec.Struct] | None:
     return ("hub/log", line_of(event)) if isinstance(event, LogWritten) else None
+
+
+class _Proven(msgspec.Struct):
+    passphrase: Secret = ""
 
 
 class _Follow(msgspec.Struct):

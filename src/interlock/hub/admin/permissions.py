@@ -42,7 +42,7 @@ class PermissionOperations:
         if not (by.key or params.terminal):
             hint = "run `interlock permissions approve` in a terminal"
             raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", hint=hint)
-        await self._hub_app.passphrase.demand(params.passphrase)
+        await self._hub_app.passphrase.demand(by, params.passphrase)
         if params.expires_at is not None and params.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is in the past", hint="give a future time with its zone")
         return await self._put(by, params, "approved", trace, expires_at=params.expires_at)

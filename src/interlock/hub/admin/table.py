@@ -18,7 +18,7 @@ from interlock.hub.admin.features import FeatureOperations as Features
 from interlock.hub.admin.health import HealthOperations as Health
 from interlock.hub.admin.keys import KeyOperations as Keys
 from interlock.hub.admin.logins import LoginOperations as Logins
-from interlock.hub.admin.operation import OWNER, READ, WRITE, Operation, row
+from interlock.hub.admin.operation import ALWAYS, OWNER, READ, WRITE, Operation, Proof, row
 from interlock.hub.admin.permissions import PermissionOperations as Permissions
 from interlock.hub.admin.rollback import RollbackOperations as Rollback
 from interlock.hub.admin.rooms import RoomOperations as Rooms
@@ -45,12 +45,23 @@ from interlock.hub.audit.record import (
     TAINT_CLEARED,
 )
 from interlock.hub.auth.access_methods import AccessMethods as Grants
-from interlock.hub.handlers.registration import RegistrationMethods as Registrations
+from interlock.hub.auth.principals import decides
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 
 _ANSWERED: Final = (f"{DECISION}approved", f"{DECISION}denied")
 _SERVER: Final = "/admin/servers/{server}"
 _ROOM: Final = "/admin/rooms/{topic}"
 _SERVER_PERMISSIONS: Final = "/admin/permissions/{server}"
+
+# Keys of people and administrators do what an agent is asked about, or not allowed.
+_NEW_KEY: Final = Proof("for a person or administrator", lambda hub_app, params: decides(params.kind))
+_OTHER_KEY: Final = Proof(
+    "for a person or administrator",
+    lambda hub_app, params: any(decides(key.kind) for key in hub_app.keys.list() if key.principal == params.agent),
+)
+_ALLOWING: Final = Proof("to allow", lambda hub_app, params: params.permission == "allow")
+_UNDENYING: Final = Proof("to end a denial", lambda hub_app, params: hub_app.access_methods.ends_denial(params))
+_ADDING: Final = Proof("to add", lambda hub_app, params: bool(params.add))
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     operation.name: operation
@@ -77,7 +88,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("clients.list", OWNER, Configuration.clients, "Programs on this machine that can use the hub"),
         row("stop", OWNER, Configuration.stop, "Stop the hub", "", OPERATED),
         row("tools", READ, Tools.list, "The tools of all servers, of one, or of a profile"),
-        row("call", OWNER, Tools.call, "Call a tool"),
+        row("call", OWNER, Tools.call, "Call a tool", proof=ALWAYS),
         row("why", READ, Tools.why, "Judge a call without making it", "POST /admin/why"),
         row("find", READ, Tools.find, "Find tools by what they do"),
         row("find.forget", WRITE, Tools.forget, "Forget what was learned from use", "", OPERATED),
@@ -108,22 +119,23 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.list",
             READ,
-            Registrations.list,
+            DiscoveryMethods.list,
             "Servers, also registered ones and those that were never started",
             "POST /admin/discovery/list",
         ),
         row(
             "discovery.register",
             WRITE,
-            Registrations.register,
+            DiscoveryMethods.register,
             "Register a server while the hub runs; it runs contained",
             "POST /admin/discovery",
             OPERATED,
+            proof=ALWAYS,
         ),
         row(
             "discovery.deregister",
             WRITE,
-            Registrations.deregister,
+            DiscoveryMethods.deregister,
             "Remove a registered server",
             "DELETE /admin/discovery/{id}",
             OPERATED,
@@ -131,10 +143,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row(
             "discovery.install",
             OWNER,
-            Registrations.install,
+            DiscoveryMethods.install,
             "Install the package of a registered server on this node, or update it",
             "",
             OPERATED,
+            proof=ALWAYS,
         ),
         row("rooms.list", READ, Rooms.list, "Topics, with their participants", "GET /admin/rooms"),
         row(
@@ -144,6 +157,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Change what a participant may send in a topic",
             "POST /admin/participants/{id}/capabilities",
             ROOM_CAPABILITIES,
+            proof=_ADDING,
         ),
         row(
             "rooms.mode",
@@ -157,7 +171,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("rooms.say", WRITE, Rooms.say, "Say something in a topic as yourself", f"POST {_ROOM}/messages", OPERATED),
         row("rooms.propose", WRITE, Rooms.propose, "Propose a request in a topic", f"POST {_ROOM}/proposals", OPERATED),
         row("rooms.leave", WRITE, Rooms.leave, "Leave a topic that you watched", f"POST {_ROOM}/leave", OPERATED),
-        row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED),
+        row("rooms.join", OWNER, Rooms.join, "Let the hub's user join a topic", "", OPERATED, proof=ALWAYS),
         row("logins.list", READ, Logins.list, "Logins to servers", "GET /admin/logins"),
         row("logins.begin", OWNER, Logins.begin, "Begin a login in a browser", "", OPERATED),
         row("logins.finish", OWNER, Logins.finish, "Complete a login with the address of its callback", "", OPERATED),
@@ -166,7 +180,15 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         row("logins.poll", OWNER, Logins.poll, "Ask whether a login with a code is complete"),
         row("logins.remove", OWNER, Logins.remove, "End a login, and revoke its tokens", "", OPERATED),
         row("keys.list", READ, Keys.list, "All keys", "GET /admin/keys"),
-        row("keys.create", WRITE, Keys.create, "Create a key, shown once", "POST /admin/keys", KEY_CREATED),
+        row(
+            "keys.create",
+            WRITE,
+            Keys.create,
+            "Create a key, shown once",
+            "POST /admin/keys",
+            KEY_CREATED,
+            proof=_NEW_KEY,
+        ),
         row("keys.revoke", WRITE, Keys.revoke, "Revoke all keys", "DELETE /admin/keys/{agent}", KEY_REVOKED),
         row(
             "keys.rotate",
@@ -175,10 +197,18 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Replace all keys of a principal by one",
             "POST /admin/keys/{agent}/rotate",
             KEY_ROTATED,
+            proof=_OTHER_KEY,
         ),
         row("grants.list", READ, Grants.list, "Grants and denials", "GET /admin/grants"),
         row(
-            "grants.grant", WRITE, Grants.grant, "Allow or deny", "POST /admin/grants", "ACCESS_GRANTED", ACCESS_DENIED
+            "grants.grant",
+            WRITE,
+            Grants.grant,
+            "Allow or deny",
+            "POST /admin/grants",
+            "ACCESS_GRANTED",
+            ACCESS_DENIED,
+            proof=_ALLOWING,
         ),
         row(
             "grants.revoke",
@@ -187,6 +217,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             "Delete the grants and denials at one level",
             "DELETE /admin/grants",
             "ACCESS_REVOKED",
+            proof=_UNDENYING,
         ),
         row("grants.query", READ, Grants.query, "What an agent may do, and why", "GET /admin/access"),
         row(
@@ -269,7 +300,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             OPERATED,
         ),
         row("rollback.plan", OWNER, Rollback.plan, "What of a conversation's changes can be taken back"),
-        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED),
+        row("rollback.run", OWNER, Rollback.run, "Take back what a conversation changed", "", OPERATED, proof=ALWAYS),
         row("conversations.delete", OWNER, Conversations.delete, "Delete a conversation", "", OPERATED),
         row("approvals.list", READ, Approvals.list, "Open approval requests", "GET /admin/decisions"),
         row("approvals.show", READ, Approvals.show, "One approval request", "GET /admin/decisions/{id}"),

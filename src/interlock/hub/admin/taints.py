@@ -13,7 +13,7 @@ import msgspec
 from interlock.hub.admin.operation import ControlFlag, Nothing, Secret, Text
 from interlock.hub.app import HubApp
 from interlock.hub.auth.principals import Principal
-from interlock.hub.calls.gates.taints import Taint
+from interlock.hub.taints import Taint
 from interlock.wire.errors import Fault
 
 
@@ -32,7 +32,7 @@ class TaintOperations:
         if not (by.key or params.terminal or params.console):
             hint = "run `interlock taints clear` in a terminal"
             raise Fault("ACCESS_DENIED", "clearing a taint needs a person at a terminal", hint=hint)
-        await self._hub_app.passphrase.demand(params.passphrase)
+        await self._hub_app.passphrase.demand(by, params.passphrase)
         owner = params.agent if ":" in params.agent else f"agent:{params.agent}"
         return self._row(await self._hub_app.taints.clear(by, owner, params.because, trace))
 

@@ -1,7 +1,7 @@
 """The passphrase for approvals: a proof of a person that a program of the same user does not have.
 
-The store has its scrypt hash alone. Attempts are made one at a time, and wrong ones are limited for all callers
-together, so that many at once try no more than one. A hub that needs a passphrase refuses approvals without it.
+The store has its scrypt hash alone. Attempts are made one at a time and stored before they are checked, so neither many
+at once nor a restart gives more of them. Each caller has its own few: one that guesses locks out itself alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hmac
 import secrets
 import time
 import unicodedata
-from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -20,13 +19,16 @@ from typing import Final
 import msgspec
 
 from interlock.config.value_types import PassphraseUse
+from interlock.hub.auth.principals import Principal
 from interlock.store import Collection, Mirror, Store
 from interlock.wire.errors import Fault
 
 SHORTEST: Final = 8
 MAX_WRONG: Final = 5
+"""Wrong attempts of one caller in `WINDOW_S`."""
+MAX_WRONG_OF_ALL: Final = 25
+"""Wrong attempts of all callers together: more keys do not give more of them."""
 WINDOW_S: Final = 15 * 60.0
-"""At most so many wrong attempts in this time."""
 MAX_WAITING: Final = 8
 _ID: Final = "approvals"
 _COST: Final = 2**15
@@ -44,25 +46,36 @@ class StoredPassphrase(msgspec.Struct, frozen=True):
     set_at: datetime
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """An attempt that was wrong, or is being checked."""
+
+    id: str
+    caller: str
+    at: float
+    """In seconds since 1970: it outlives the process."""
+
+
 PASSPHRASES: Final = Collection("passphrases", StoredPassphrase, key="id")
+ATTEMPTS: Final = Collection("passphrase_attempts", Attempt, key="id")
 
 
 class Passphrase:
     """The passphrase of one hub. `use` says what the configuration wants. It reads the machine's clock."""
 
-    def __init__(self, use: Callable[[], PassphraseUse], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, use: Callable[[], PassphraseUse], clock: Callable[[], float] = time.time) -> None:
         self._use = use
         self._clock = clock
-        self._wrong: deque[float] = deque()
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._store: Store | None = None
         self._mirror: Mirror[StoredPassphrase] | None = None
+        self._attempts: Mirror[Attempt] | None = None
 
     async def start(self, store: Store) -> None:
         """Load it, and follow changes of other nodes."""
         self._store = store
         self._mirror = await store.mirror(PASSPHRASES)
+        self._attempts = await store.mirror(ATTEMPTS)
 
     @property
     def needed(self) -> bool:
@@ -70,20 +83,24 @@ class Passphrase:
         use = self._use()
         return use == "required" or (use == "if-set" and self._stored is not None)
 
-    async def demand(self, given: str) -> None:
+    async def demand(self, by: Principal, given: str) -> None:
         """Pass if no passphrase is needed or this one is right.
 
         Raises PASSPHRASE_REQUIRED for none, ACCESS_DENIED for a wrong one, and RATE_LIMITED after several.
+        Only a person has a passphrase: another caller's attempts are neither checked nor counted.
         """
-        if self.needed:
-            await self._check(given)
+        if not self.needed:
+            return
+        if by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can do this, and {by.id} is a {by.kind}")
+        await self._check(f"{by.kind}:{by.id}", given)
 
-    async def set(self, new: str, current: str) -> None:
+    async def set(self, by: Principal, new: str, current: str) -> None:
         """Set the passphrase, or another one in its place."""
         if len(new) < SHORTEST:
             raise Fault("INVALID_PARAMS", f"a passphrase has at least {SHORTEST} characters")
         if self._stored is not None:
-            await self.demand(current)
+            await self.demand(by, current)
         salt = secrets.token_bytes(16)
         hashed = await asyncio.to_thread(_scrypt, new, salt, _COST, _BLOCK)
         value = StoredPassphrase(_ID, salt.hex(), hashed.hex(), _COST, _BLOCK, datetime.now(UTC))
@@ -91,11 +108,11 @@ class Passphrase:
         async with self._store.transaction() as change:
             change.put(PASSPHRASES, value)
 
-    async def remove(self, current: str) -> None:
+    async def remove(self, by: Principal, current: str) -> None:
         """Remove the passphrase."""
         if self._stored is None:
             raise Fault("NOT_FOUND", "no passphrase is set")
-        await self.demand(current)
+        await self.demand(by, current)
         assert self._store is not None, "the hub has started"
         async with self._store.transaction() as change:
             change.delete(PASSPHRASES, _ID)
@@ -104,7 +121,7 @@ class Passphrase:
     def _stored(self) -> StoredPassphrase | None:
         return None if self._mirror is None else self._mirror.get(_ID)
 
-    async def _check(self, given: str) -> None:
+    async def _check(self, caller: str, given: str) -> None:
         if not given:
             raise Fault("PASSPHRASE_REQUIRED", "this needs the passphrase of the hub")
         if self._waiting >= MAX_WAITING:
@@ -112,28 +129,37 @@ class Passphrase:
         self._waiting += 1
         try:
             async with self._turn:
-                await self._check_in_turn(given)
+                await self._check_in_turn(caller, given)
         finally:
             self._waiting -= 1
 
-    async def _check_in_turn(self, given: str) -> None:
-        now = self._clock()
-        while self._wrong and now - self._wrong[0] >= WINDOW_S:
-            self._wrong.popleft()
-        if len(self._wrong) >= MAX_WRONG:
-            left_ms = int((self._wrong[0] + WINDOW_S - now) * 1000) + 1
+    async def _check_in_turn(self, caller: str, given: str) -> None:
+        assert self._store is not None
+        assert self._attempts is not None, "the hub has started"
+        now, attempts = self._clock(), [*self._attempts.values()]
+        # An attempt from the future was made before the clock was set back: it counts until the clock is there again.
+        recent = [attempt for attempt in attempts if now - attempt.at < WINDOW_S]
+        own = [attempt for attempt in recent if attempt.caller == caller]
+        if len(own) >= MAX_WRONG or len(recent) >= MAX_WRONG_OF_ALL:
+            first = min(attempt.at for attempt in (own if len(own) >= MAX_WRONG else recent))
             message = f"{MAX_WRONG} wrong passphrases; nothing is approved for a while"
-            raise Fault("RATE_LIMITED", message, retry_after_ms=left_ms)
+            raise Fault("RATE_LIMITED", message, retry_after_ms=int((first + WINDOW_S - now) * 1000) + 1)
         stored = self._stored
         if stored is None:
             hint = "set it: `interlock approvals passphrase`"
             raise Fault("PASSPHRASE_REQUIRED", "this hub needs a passphrase, and none is set", hint=hint)
-        # Counted before it is checked: who gives up meanwhile has made an attempt too.
-        self._wrong.append(now)
+        # Stored before it is checked: who gives up meanwhile, or ends the hub, has made an attempt too.
+        attempt = Attempt(secrets.token_hex(8), caller, now)
+        async with self._store.transaction() as change:
+            change.put(ATTEMPTS, attempt)
+            for old in attempts:
+                if old not in recent:
+                    change.delete(ATTEMPTS, old.id)
         hashed = await asyncio.to_thread(_scrypt, given, bytes.fromhex(stored.salt), stored.cost, stored.block)
         if not hmac.compare_digest(hashed, bytes.fromhex(stored.hash)):
             raise Fault("ACCESS_DENIED", "the passphrase is wrong")
-        self._wrong.remove(now)
+        async with self._store.transaction() as change:
+            change.delete(ATTEMPTS, attempt.id)
 
 
 def _scrypt(text: str, salt: bytes, cost: int, block: int) -> bytes:

@@ -83,13 +83,17 @@ class AccessMethods:
         """`mgp/access/revoke`: delete the entries at one level. It holds from the next call on."""
         self._access.demand(principal, "change grants", write=True)
         subject = (params.agent_id, params.server_id, params.tool_name)
-        if any(entry.permission == "deny" for entry in self._grants.at(*subject) if entry.subject == subject):
-            # Without the denial, the agent may call again.
+        if self.ends_denial(params):
             self._check_own_rights(principal, params.server_id, params.tool_name)
         revoked = await self._grants.revoke(
             params.entry_type, *subject, record=lambda grant: self._record.revoked(principal, grant, trace)
         )
         return RevokedCount(revoked)
+
+    def ends_denial(self, params: Take) -> bool:
+        """Whether a denial is among the entries to delete. Without it, the agent may call again."""
+        subject = (params.agent_id, params.server_id, params.tool_name)
+        return any(entry.permission == "deny" for entry in self._grants.at(*subject) if entry.subject == subject)
 
     def _check_exists(self, agent: str, server: str, tool: str | None) -> None:
         """Refuse an entry for a server or tool that does not exist: a denial with a typing error would deny nothing."""

@@ -27,7 +27,12 @@ class Principal(msgspec.Struct, frozen=True):
     @property
     def decides(self) -> bool:
         """Whether it decides for itself: default policies restrict only agents and services."""
-        return self.kind in ("person", "admin")
+        return decides(self.kind)
+
+
+def decides(kind: Kind) -> bool:
+    """Whether principals of a kind decide for themselves."""
+    return kind in ("person", "admin")
 
 
 TOKEN: Final = "token:"  # noqa: S105 - a mark, not a token

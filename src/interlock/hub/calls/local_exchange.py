@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from interlock.hub.calls.call import Caller
-from interlock.hub.sessions.session import Exchange, Service
+from interlock.hub.sessions.exchanges import FutureExchange
+from interlock.hub.sessions.session import Service
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.transports.exchange import unanswered
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 
@@ -40,33 +41,14 @@ async def call_locally(
         raise
 
 
-class LocalExchange(Exchange):
+class LocalExchange(FutureExchange):
     """A request without a transport."""
 
-    __slots__ = ("answer", "states")
+    __slots__ = ("states",)
 
     def __init__(self, request: Request, caller: Caller, states: States | None = None) -> None:
-        super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
+        super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller)
         self.states = states
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    @property
-    def open(self) -> bool:
-        return not self.answer.done()
-
-    def result(self, result: bytes) -> None:
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, fault: Fault) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(fault)
-
-    def pass_failure(self, error: ErrorObject) -> None:
-        self.fail(Fault("UPSTREAM_ERROR", error.message, code=error.code))
-
-    def notify(self, method: str, params: bytes) -> None:
-        """Nobody watches a local call's progress."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise unanswered(method, "at the terminal")

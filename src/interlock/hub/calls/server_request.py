@@ -6,28 +6,27 @@ import asyncio
 from typing import Final
 
 from interlock.hub.calls.call import ServerCaller
-from interlock.hub.sessions.session import Exchange
+from interlock.hub.sessions.exchanges import FutureExchange
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import RequestPreview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.transports.exchange import why_cancelled
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 _DIALECT: Final = Dialect(LATEST_LEGACY)
 _NO_PREVIEW: Final = RequestPreview()
 
 
-class ServerRequestExchange(Exchange):
+class ServerRequestExchange(FutureExchange):
     """One request of a server to a client. `answer` has the client's answer, or the refusal."""
 
-    __slots__ = ("_request", "answer")
+    __slots__ = ("_request",)
 
     def __init__(self, request: ClientRequest, caller: ServerCaller) -> None:
-        super().__init__(Request(0, request.method, request.params), _NO_PREVIEW, _DIALECT, caller, None, None)
+        super().__init__(Request(0, request.method, request.params), _NO_PREVIEW, _DIALECT, caller)
         self._request = request
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(self._on_settled)
 
     @property
@@ -45,24 +44,6 @@ class ServerRequestExchange(Exchange):
         channel = self._request.channel
         assert channel is not None, "a request in a result is not sent by itself"
         return channel.ask(self._request.method, self._request.said)
-
-    @property
-    def open(self) -> bool:
-        return not self.answer.done()
-
-    def result(self, result: bytes) -> None:
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def fail(self, fault: Fault) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(fault)
-
-    def pass_failure(self, error: ErrorObject) -> None:
-        self.fail(Fault("UPSTREAM_ERROR", error.message, code=error.code))
-
-    def notify(self, method: str, params: bytes) -> None:
-        """A server gets no progress from the hub."""
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise Fault("MISSING_CAPABILITY", "a server is not asked about its own request")

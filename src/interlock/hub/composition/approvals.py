@@ -12,13 +12,13 @@ from interlock.hub.approvals.pins import Pins
 from interlock.hub.approvals.sealed_views import ViewSeal
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.gates.taints import Taints
 from interlock.hub.calls.pipeline.call_approvals import CallApprovals
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.server_policies import ServerPolicies
 from interlock.hub.foundation import Foundation
+from interlock.hub.taints import Taints
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store
 from interlock.transports.requests.call_parking import CallParking

@@ -78,6 +78,7 @@ class GateChain:
             MaskingGate(config.servers, self._judging),
             SchemaGate(config.servers),
             self._live.scope_gate(),
+            self._live.client_scopes_gate(),
             self._live.state_gate(),
             self._validators,
             RiskGate(policies.risk, self._log),
@@ -116,9 +117,11 @@ class GateChain:
             inner = self._live.with_events(caller.principal, server, self._processors.get(server), self._judging)
         return self._taint.processor(caller, target, inner)
 
-    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
-        """A principal is about to be given text that servers add to its inference."""
-        await self._taint.given(principal, servers, method)
+    async def given(
+        self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
+    ) -> None:
+        """A principal is about to be given text of servers that answers no call: in an inference, or as an event."""
+        await self._taint.given(principal, servers, method, profile)
 
     def timeouts_of(self, target: Target) -> CallTimeouts:
         """The timeouts of a target."""

@@ -20,7 +20,6 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.event_subscriptions import EventSubscriptions
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier
 from interlock.hub.handlers.notifications import ChangeNotifier
-from interlock.hub.handlers.tool_registrar import ToolRegistrar
 from interlock.hub.tool_search.creations import Creations
 from interlock.hub.tool_search.discovery_tools import DiscoveryTools
 from interlock.hub.tool_search.embeddings import EmbeddingCache
@@ -34,8 +33,8 @@ from interlock.hub.tool_search.security_listing import SecurityListing
 from interlock.hub.tool_search.starting_servers import StartingServers
 from interlock.hub.tool_search.tokens import TokenCounts
 from interlock.hub.tool_search.tool_summaries import ToolSummaries
-from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.registration.registrations import Registrations
+from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 
@@ -69,9 +68,13 @@ class ListingParts:
         self.bus = foundation.bus
         self.change_notifier = ChangeNotifier(catalog, self.listings, self.bus)
         self.lifecycle_notifier = LifecycleNotifier(catalog, authentication.access, self.bus)
-        self.event_feeds = EventFeeds(upstreams, self.bus, foundation.log)
+        self.server_event_subscriptions = ServerEventSubscriptions(upstreams, self.bus, foundation.log)
         self.event_subscriptions = EventSubscriptions(
-            authentication.access, self.lifecycle_notifier, self.event_feeds, self.bus
+            authentication.access,
+            self.lifecycle_notifier,
+            self.server_event_subscriptions,
+            self.bus,
+            calls.gate_chain,
         )
         self.quarantine = Quarantine(foundation.config, self._offered, foundation.log)
         self.starting_servers = StartingServers(
@@ -107,7 +110,7 @@ class ListingParts:
             self._request_tasks,
             risk_of,
             foundation.log,
-            Creations(ToolRegistrar(registrations), lambda: foundation.config),
+            Creations(registrations, lambda: foundation.config, lambda: foundation.store),
         )
         summaries = ToolSummaries(catalog, self.tokens, self.search.status, risk_of, needs)
         self.discovery_tools = DiscoveryTools(

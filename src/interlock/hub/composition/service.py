@@ -15,6 +15,7 @@ from interlock.hub.foundation import Foundation
 from interlock.hub.handlers.callbacks import CallbackHandler
 from interlock.hub.handlers.calls import CallHandler
 from interlock.hub.handlers.client_hooks import ClientHookHandler
+from interlock.hub.handlers.discovery_methods import DiscoveryMethods
 from interlock.hub.handlers.event_methods import EventMethods
 from interlock.hub.handlers.extension_notifiers import ExtensionNotifiers
 from interlock.hub.handlers.health import HealthHandler
@@ -23,7 +24,6 @@ from interlock.hub.handlers.lifecycle import LifecycleHandler
 from interlock.hub.handlers.lists import ListHandler
 from interlock.hub.handlers.mgp_operations import MgpOperationsHandler
 from interlock.hub.handlers.own_resources import OwnResources
-from interlock.hub.handlers.registration import RegistrationMethods
 from interlock.hub.handlers.rooms import RoomHandler
 from interlock.hub.handlers.streams import StreamHandler
 from interlock.hub.handlers.subscriptions import SubscriptionHandler
@@ -50,7 +50,7 @@ def build_service(
     upstreams: Upstreams,
     limits: Limits,
     readiness: Readiness,
-    registration: RegistrationMethods,
+    discovery: DiscoveryMethods,
     live: LiveParts,
     hooks: InferenceHooks,
 ) -> HubService:
@@ -90,7 +90,7 @@ def build_service(
         rooms,
         calls.task_handler,
         search,
-        MgpOperationsHandler(authentication.access_methods, registration, foundation.journal, background),
+        MgpOperationsHandler(authentication.access_methods, discovery, foundation.journal, background),
         HealthHandler(readiness, listings.catalog, authentication.access, upstreams),
         StreamHandler(calls.dispatcher.open_requests, background),
         CallbackHandler(calls.callbacks.open),

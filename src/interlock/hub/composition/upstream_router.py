@@ -19,14 +19,14 @@ from interlock.hub.journal import Journal
 from interlock.hub.upstreams.client_requests import ClientRequest
 from interlock.hub.upstreams.commands import StateChange
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.event_feeds import EventFeeds
 from interlock.hub.upstreams.mgp_agreement import Agreement
+from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.messages import Request
 
 
 class UpstreamRouter:
-    """Implements `UpstreamHost` with the parts of one hub: each method calls the part that it concerns."""
+    """Implements `UpstreamHubInterface` with the parts of one hub: each method calls the part that it concerns."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class UpstreamRouter:
         claims: ServerClaims,
         bus: Bus,
         live: LiveParts,
-        event_feeds: EventFeeds,
+        server_event_subscriptions: ServerEventSubscriptions,
     ) -> None:
         self._approvals = approvals
         self._changes = changes
@@ -46,7 +46,7 @@ class UpstreamRouter:
         self._claims = claims
         self._bus = bus
         self._live = live
-        self._event_feeds = event_feeds
+        self._server_event_subscriptions = server_event_subscriptions
 
     # Decisions about a server and its requests
 
@@ -97,7 +97,7 @@ class UpstreamRouter:
         return self._changes.subscriptions(server, connection_key)
 
     def on_event(self, server: str, params: bytes) -> None:
-        self._event_feeds.on_event(server, params)
+        self._server_event_subscriptions.on_event(server, params)
 
     def on_claim(self, server: str, method: str, params: bytes) -> None:
         self._claims.take(server, method, params)

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.catalog.views import View
 from interlock.hub.handlers.event_channels import FROM_AUDIT, KNOWN, ChannelEvent, channel_events
 from interlock.hub.handlers.lifecycle_notifier import LifecycleNotifier, Notify
-from interlock.hub.upstreams.event_feeds import EventFeeds
+from interlock.hub.upstreams.server_event_subscriptions import ServerEventSubscriptions
 from interlock.protocols.mgp.events import (
     EVENT,
     EventParams,
@@ -150,13 +150,28 @@ class ClientSubscription:
             self.notify(EVENT, params)
 
 
+class Tainting(Protocol):
+    """Notes who is given text of servers."""
+
+    async def given(self, principal: Principal, servers: Iterable[str], method: str, profile: str | None) -> None:
+        """A principal is about to be given an event of a server. Returns once that is stored."""
+
+
 class EventSubscriptions:
     """The subscriptions of all clients. They cost nothing while there are none."""
 
-    def __init__(self, access: Access, visible: LifecycleNotifier, feeds: EventFeeds, bus: Bus) -> None:
+    def __init__(
+        self,
+        access: Access,
+        visible: LifecycleNotifier,
+        at_servers: ServerEventSubscriptions,
+        bus: Bus,
+        tainting: Tainting,
+    ) -> None:
         self._access = access
+        self._tainting = tainting
         self._visible = visible
-        self._feeds = feeds
+        self._at_servers = at_servers
         self._bus = bus
         self._all: dict[str, ClientSubscription] = {}
         self._of_client: dict[Hashable, set[str]] = {}
@@ -186,7 +201,7 @@ class EventSubscriptions:
         asked = [channel for pattern in patterns for channel in asked_of_servers(pattern)]
         self._asked.update(asked)
         try:
-            offers = await self._feeds.settle(self._wanted)
+            offers = await self._at_servers.settle(self._wanted)
         finally:
             self._forget(asked)
         reached = (channels for server, channels in offers.items() if self._visible.sees(principal, view, server))
@@ -230,7 +245,7 @@ class EventSubscriptions:
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             await reader.close()
-        await self._feeds.close()
+        await self._at_servers.close()
 
     def _drop(self, id: str) -> None:
         subscription = self._all.pop(id)
@@ -242,7 +257,7 @@ class EventSubscriptions:
 
     def _after_change(self) -> None:
         self._read()
-        self._feeds.want(self._wanted)
+        self._at_servers.want(self._wanted)
 
     @property
     def _wanted(self) -> frozenset[str]:
@@ -272,15 +287,24 @@ class EventSubscriptions:
                     subscription.lost(delivery.last - delivery.first + 1)
                 continue
             if isinstance(delivery, ServerStateChanged) and delivery.after == "connected":
-                self._feeds.want(self._wanted, renew=delivery.source)
+                self._at_servers.want(self._wanted, renew=delivery.source)
             for event in channel_events(delivery):
                 for count, subscription in enumerate(list(self._all.values()), 1):
                     if subscription.wants(event) and self._sees(subscription, event):
-                        subscription.put(event)
+                        await self._keep_for(subscription, event)
                     if count % LOOKED_AT_ONCE == 0:
                         await asyncio.sleep(0)
         if self._flushing is None:
             self._flush()
+
+    async def _keep_for(self, subscription: ClientSubscription, event: ChannelEvent) -> None:
+        """Keep an event for a client. A server's own words taint the client, as its results do."""
+        if event.emitted:
+            profile = subscription.view.profile
+            await self._tainting.given(subscription.principal, (event.server,), EVENT, profile)
+            if not self._sees(subscription, event):
+                return  # The right went while the taint was stored.
+        subscription.put(event)
 
     def _sees(self, subscription: ClientSubscription, event: ChannelEvent) -> bool:
         """Whether a client may read an event now. At the address of one server it hears of that server alone."""

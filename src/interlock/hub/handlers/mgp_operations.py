@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -16,16 +16,16 @@ from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.background_tasks import BackgroundTasks, Serve
 from interlock.hub.calls.call import Caller
 from interlock.hub.calls.recording import trace_of
-from interlock.hub.handlers.registration import Deregister, ListServers, RegistrationMethods
+from interlock.hub.handlers.discovery_methods import Deregister, DiscoveryMethods, ListServers
 from interlock.hub.journal import Journal
 from interlock.hub.sessions.session import Exchange
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.registration.registration import Register
 from interlock.protocols.mcp.results import complete
+from interlock.protocols.mgp.methods import read_params
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
-Params = TypeVar("Params", bound=msgspec.Struct)
 Operation = Callable[[Principal, Any, str], Coroutine[None, None, msgspec.Struct]]
 
 
@@ -33,10 +33,10 @@ class MgpOperationsHandler:
     """Answers clients with the result of an operation."""
 
     def __init__(
-        self, access: AccessMethods, registration: RegistrationMethods, journal: Journal, background: BackgroundTasks
+        self, access: AccessMethods, discovery: DiscoveryMethods, journal: Journal, background: BackgroundTasks
     ) -> None:
         self._access = access
-        self._registration = registration
+        self._discovery = discovery
         self._journal = journal
         self._background = background
 
@@ -47,9 +47,9 @@ class MgpOperationsHandler:
             ("mgp/access/query", Query, self._access.query),
             ("mgp/access/grant", Give, self._access.grant),
             ("mgp/access/revoke", Take, self._access.revoke),
-            ("mgp/discovery/list", ListServers, self._registration.list),
-            ("mgp/discovery/register", Register, self._registration.register),
-            ("mgp/discovery/deregister", Deregister, self._registration.deregister),
+            ("mgp/discovery/list", ListServers, self._discovery.list),
+            ("mgp/discovery/register", Register, self._discovery.register),
+            ("mgp/discovery/deregister", Deregister, self._discovery.deregister),
         )
         return {name: partial(self._begin, kind, operation) for name, kind, operation in rows}
 
@@ -61,7 +61,7 @@ class MgpOperationsHandler:
     ) -> None:
         trace = trace_of(exchange)
         try:
-            params = _read(exchange.request.params, kind)
+            params = read_params(exchange.request.params, kind)
             result = msgspec.json.encode(await operation(caller.principal, params, trace))
         except Fault as fault:
             self._journal.refused(caller.principal, exchange.request.method, fault, trace)
@@ -70,11 +70,3 @@ class MgpOperationsHandler:
             exchange.fail(fault_of(cause))
         else:
             exchange.result(complete(result) if exchange.dialect.modern else result)
-
-
-def _read(params: bytes, kind: type[Params]) -> Params:
-    """Decode params. Raises INVALID_PARAMS."""
-    try:
-        return msgspec.json.decode(params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

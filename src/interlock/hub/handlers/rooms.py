@@ -1,7 +1,7 @@
 """Handles the tools for rooms and the resource of each room, for clients that speak nothing but MCP.
 
 The rooms are a layer above the hub, so the handler reaches them through `RoomClients`. A call passes the caller's rates
-and the audit log like any tool of the hub's own; what a caller may do in a topic is judged there.
+and the audit log like any tool of the hub's own. The topic judges what the caller may do in it.
 """
 
 from __future__ import annotations

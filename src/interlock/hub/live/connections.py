@@ -127,7 +127,7 @@ class LiveConnections:
             self.on_features(server)
 
     def on_features(self, server: str) -> None:
-        """The feature sets of a server changed: what narrows holds from now on, and the server is told."""
+        """The feature sets of a server changed: narrower rights hold from now on, and the server is told."""
         for live in self._of(server):
             live.updates.begin(self._update(live), None)
 

@@ -94,7 +94,7 @@ def _verified(hook: Hook, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _not_signed() -> Fault:
-    """The same for an unknown webhook: whoever has no secret learns no names."""
+    """The same for an unknown webhook: a sender without a secret learns no names."""
     return Fault("AUTH_REQUIRED", "the signature or its time is not good, or there is no such webhook")
 
 

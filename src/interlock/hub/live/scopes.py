@@ -51,7 +51,7 @@ class ScopeGate:
         self._settings = settings
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
-        """Pass: what is on may change while a plan stands, so the check decides."""
+        """Pass: feature sets may change while a plan stands, so the check decides."""
         return PASS
 
     def check(self, target: Target) -> Check | None:

@@ -1,6 +1,6 @@
 """Webhooks out: tells an address of yours that an agent was woken.
 
-The message names agent, server and wake. It holds nothing of the events: whoever gets it lets the agent read them.
+The message names agent, server and wake. It holds nothing of the events: the agent reads them from the hub.
 """
 
 from __future__ import annotations

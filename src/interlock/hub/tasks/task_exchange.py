@@ -5,27 +5,23 @@ The audit log gets the end of the call only once it is known whether the call be
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.recording import Recording
-from interlock.hub.sessions.session import Exchange
+from interlock.hub.sessions.exchanges import WrappedExchange
 from interlock.hub.tasks.ledger import StoredTask
 from interlock.hub.tasks.live import renamed
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
-from interlock.transports.exchange import OpenExchange
 from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Id
 
 
-class TaskExchange(Exchange):
+class TaskExchange(WrappedExchange):
     """Wraps the exchange of such a call."""
 
     __slots__ = (
@@ -38,7 +34,6 @@ class TaskExchange(Exchange):
         "_ticket",
         "_token",
         "_tracker",
-        "real",
     )
 
     def __init__(
@@ -57,8 +52,8 @@ class TaskExchange(Exchange):
         if token is not None and preview.meta is not None:
             # A progress token of the link would be void once the call is answered.
             preview = msgspec.structs.replace(preview, meta=msgspec.structs.replace(preview.meta, progress_token=None))
-        super().__init__(real.request, preview, real.dialect, real.caller, real.session, real.headers)
-        self.real = real
+        super().__init__(real)
+        self.preview = preview
         self._call = call
         self._route = route
         self._tracker = tracker
@@ -69,11 +64,11 @@ class TaskExchange(Exchange):
         self._id = id
         self._token = token
         self._ticket: Ticket | None = None
-        real.on_cancel = self._cancelled
 
     @property
-    def open(self) -> bool:
-        return self.real.open
+    def reachable(self) -> bool:
+        """True: a result that is a task is kept by the ledger, not for an identical call."""
+        return True
 
     def call_ended(self) -> None:
         """Keep the audit ticket of a call that ended, until it is known whether the call became a task."""
@@ -103,22 +98,6 @@ class TaskExchange(Exchange):
         self._no_task()
         self.real.pass_failure(error)
 
-    def notify(self, method: str, params: bytes) -> None:
-        self.real.notify(method, params)
-
-    def drained(self) -> asyncio.Future[None] | None:
-        return self.real.drained()
-
-    @property
-    def conversation(self) -> object | None:
-        return self.real.conversation
-
-    def sibling(self, id: Id) -> OpenExchange | None:
-        return self.real.sibling(id)
-
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self.real.ask(method, params)
-
     async def _start_task(self, result: bytes, started: TaskState) -> None:
         ticket, self._ticket = self._ticket, None
         self._call.exchange = self.real
@@ -134,10 +113,6 @@ class TaskExchange(Exchange):
             await self._tracker.abandon(task)
             return
         self.real.result(_created(result, task))
-
-    def _cancelled(self, reason: str) -> None:
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
 
     def _no_task(self) -> None:
         if self._token is not None:

@@ -1,22 +1,29 @@
 """Tools that an agent writes because none fits its need (MGP, Autonomous Tool Generation: status `creating`).
 
 The operator allows it for each agent (`create_tools`). The code passes code safety at `strict` and runs contained. No
-tool is created where nothing can contain it.
+tool is created where nothing can contain it. Open requests are in the store: every node takes the tool of one, and one
+request makes at most one tool.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.auth.principals import Principal
+from interlock.containment.backends import reports
 from interlock.hub.calls.call import Caller
+from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.registration.checks import RULES
+from interlock.hub.upstreams.registration.registration import Register
+from interlock.hub.upstreams.registration.registrations import Registrations
+from interlock.store import Collection, Conflict, Store, StoreError
 from interlock.wire.errors import Fault
 
 OPEN_S: Final = 900.0
@@ -77,81 +84,118 @@ class CreatedTool(msgspec.Struct, frozen=True):
     """The approval request; empty if none was needed."""
 
 
-class Registrar(Protocol):
-    """Registers the tools that agents write."""
-
-    async def why_uncontained(self) -> str:
-        """Why no server can be contained here; empty if one can."""
-
-    def allowed_imports(self) -> list[str]:
-        """The imports that code safety allows."""
-
-    async def create_tool(
-        self, by: Principal, server: str, create: Create, why: str, *, approved: bool, trace: str
-    ) -> CreatedTool:
-        """Judge and register a tool. Raises Fault."""
-
-
-class OpenCreation(msgspec.Struct):
+class OpenCreation(msgspec.Struct, frozen=True):
     """A request that was answered with `creating`."""
 
+    id: str
     owner: str
     until: float
+    """The wall clock, as other nodes and later runs read it."""
     attempts: int = 0
+
+
+CREATIONS: Final = Collection("creations", OpenCreation, key="id")
 
 
 class Creations:
     """The tools that agents are writing."""
 
-    def __init__(self, registrar: Registrar, config: Callable[[], Config]) -> None:
-        self._registrar = registrar
+    def __init__(self, registrations: Registrations, config: Callable[[], Config], store: Callable[[], Store]) -> None:
+        self._registrations = registrations
         self._config = config
-        self._open: dict[str, OpenCreation] = {}
+        self._store = store
 
     async def offer(self, caller: Caller, request_id: str) -> tuple[dict[str, object] | None, str]:
         """How the agent can write the missing tool, or None and why it cannot."""
         if self._mode(caller) == "off":
             return None, NOT_ALLOWED
-        if uncontained := await self._registrar.why_uncontained():
+        if uncontained := await _why_uncontained():
             return None, f"tools cannot be created: {uncontained}"
-        now = time.monotonic()
-        self._open = {id_: each for id_, each in self._open.items() if each.until > now}
-        owner = _owner(caller)
-        own = sum(each.owner == owner for each in self._open.values())
-        if len(self._open) >= MAX_OPEN or own >= MAX_OPEN_PER_AGENT:
+        try:
+            opened = await self._opened(request_id, _owner(caller))
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        if not opened:
             return None, "too many tools are being created; write or leave one of them first"
-        self._open[request_id] = OpenCreation(owner, now + OPEN_S)
         rules = {
             "level": "strict",
             "language": "python",
             "max_code_size_bytes": MAX_SOURCE_CHARS,
-            "allowed_imports": self._registrar.allowed_imports(),
+            "allowed_imports": [*RULES.allowed_imports],
         }
         return {"how": HOW, "example": EXAMPLE, "expires_in_s": int(OPEN_S), "code_safety": rules}, ""
 
     async def create(self, caller: Caller, create: Create, why: str, trace: str) -> CreatedTool:
         """Register the tool that an agent wrote. A refused source can be corrected and sent again. Raises Fault."""
-        opened = self._open.get(create.request_id)
         mode = self._mode(caller)
-        if opened is None or opened.owner != _owner(caller) or opened.until <= time.monotonic() or mode == "off":
-            hint = "request tools without `create` first; the answer `creating` has a request_id"
-            raise Fault("NOT_FOUND", "no tool is being created under this request_id", hint=hint)
+        if mode == "off":
+            raise _unknown()
         if not re.search(rf"^(?:async )?def {re.escape(create.name)}\(", create.source, re.MULTILINE):
             raise Fault("INVALID_PARAMS", f"the source defines no function `{create.name}`", hint="name the tool")
-        opened.attempts += 1
-        if opened.attempts >= MAX_ATTEMPTS:
-            del self._open[create.request_id]
         server = f"made-{secrets.token_hex(4)}"
+        asked = Register(server, "python", ("server.py",), justification=why[:2000], source=create.source)
         approved = mode == "auto_approve"
-        made = await self._registrar.create_tool(caller.principal, server, create, why, approved=approved, trace=trace)
-        self._open.pop(create.request_id, None)
-        return made
+        try:
+            taken = await self._take(create.request_id, _owner(caller))
+            try:
+                made = await self._registrations.create(caller.principal, asked, approved=approved, trace=trace)
+            except (Fault, StoreError):
+                await self._reopen(taken)
+                raise
+        except StoreError as cause:
+            raise fault_of(cause) from None
+        return CreatedTool(made.server_id, made.decision)
+
+    async def _opened(self, id: str, owner: str) -> bool:
+        """Keep a request open, and forget those whose time is over. Returns False where there are too many."""
+        found = [each.value for each in await self._store().find(CREATIONS)]
+        now = time.time()
+        current = [each for each in found if each.until > now]
+        own = sum(each.owner == owner for each in current)
+        async with self._store().transaction() as change:
+            for over in [each for each in found if each.until <= now]:
+                change.delete(CREATIONS, over.id)
+            fits = len(current) < MAX_OPEN and own < MAX_OPEN_PER_AGENT
+            if fits:
+                change.insert(CREATIONS, OpenCreation(id, owner, now + OPEN_S))
+        return fits
+
+    async def _take(self, id: str, owner: str) -> OpenCreation:
+        """Take a request out of the store, so that no other attempt uses it. Raises NOT_FOUND."""
+        try:
+            async with self._store().transaction() as change:
+                found = await change.get(CREATIONS, id)
+                if found is None or found.value.owner != owner or found.value.until <= time.time():
+                    raise _unknown()
+                change.delete(CREATIONS, id)
+        except Conflict:
+            raise _unknown() from None  # Another attempt, perhaps on another node, took it first.
+        return found.value
+
+    async def _reopen(self, taken: OpenCreation) -> None:
+        """Let the agent correct a source that was refused, some times."""
+        if taken.attempts + 1 < MAX_ATTEMPTS:
+            async with self._store().transaction() as change:
+                change.insert(CREATIONS, msgspec.structs.replace(taken, attempts=taken.attempts + 1))
 
     def _mode(self, caller: Caller) -> Literal["off", "ask", "auto_approve"]:
         principal = caller.principal
         agent = self._config().agents.get(principal.id) if principal.kind == "agent" else None
         # The address of one server shows no tool of another.
         return "off" if agent is None or caller.list_scope.view.bare else agent.create_tools
+
+
+async def _why_uncontained() -> str:
+    """Why no server can be contained here; empty if one can."""
+    found = await asyncio.to_thread(reports)
+    if any(not report.missing for report in found):
+        return ""
+    return "; ".join(f"{report.backend}: {report.missing}" for report in found)
+
+
+def _unknown() -> Fault:
+    hint = "request tools without `create` first; the answer `creating` has a request_id"
+    return Fault("NOT_FOUND", "no tool is being created under this request_id", hint=hint)
 
 
 def _owner(caller: Caller) -> str:

@@ -16,11 +16,11 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.catalog.audiences import DECLARES, capabilities_of
-from interlock.hub.upstreams.connection_owner import MOST_EARLY
 from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.early_requests import EarlyRequests
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.starts import Starts
@@ -43,9 +43,9 @@ class AudienceLists:
         lists: Lists,
         starts: Starts,
         logs: Logs,
-        host: Host,
+        hub: HubInterface,
     ) -> None:
-        self._host = host
+        self._hub = hub
         self._current = current
         self._connector = connector
         self._pool = pool
@@ -129,13 +129,13 @@ class AudienceLists:
 
     async def _remembered(self, audience: str, stamp: str) -> list[bytes] | None:
         try:
-            return await self._host.remembered_tools(self._current.id, audience, stamp)
+            return await self._hub.remembered_tools(self._current.id, audience, stamp)
         except StoreError:
             return None  # the server knows them
 
     async def _remember(self, audience: str, stamp: str, definitions: list[bytes]) -> None:
         try:
-            await self._host.remember_tools(self._current.id, audience, stamp, definitions)
+            await self._hub.remember_tools(self._current.id, audience, stamp, definitions)
         except StoreError as cause:
             # They are offered all the same, and the next start asks again.
             self._log(f"its tools for some clients could not be stored: {cause.message}")
@@ -173,21 +173,20 @@ class _ListingListener:
         self.changed = False
         """Whether the server said that its list changed."""
         self._connection: Connection | None = None
-        self._early: list[Request] = []
+        self._early = EarlyRequests()
 
     def attach(self, connection: Connection) -> None:
         """Answer on this connection, also requests that came already."""
         self._connection = connection
-        early, self._early = self._early, []
-        for request in early:
+        for request in self._early.take():
             self.on_request(request)
 
     def on_request(self, request: Request) -> None:
         if self._connection is not None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} is not served while the server is listed")
             self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
-        elif len(self._early) < MOST_EARLY:
-            self._early.append(request)
+        else:
+            self._early.keep(request)
 
     def on_notification(self, method: str, params: bytes) -> None:
         self.changed |= method == "notifications/tools/list_changed"

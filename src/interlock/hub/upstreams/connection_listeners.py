@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from interlock.client.connection import Connection
-from interlock.hub.upstreams.connection_owner import MOST_EARLY, ConnectionOwner
+from interlock.hub.upstreams.connection_owner import ConnectionOwner
+from interlock.hub.upstreams.early_requests import EarlyRequests
 from interlock.hub.upstreams.notification_dispatcher import (
     CLAIMS,
     RESOURCE_UPDATED,
@@ -31,14 +32,12 @@ class SharedConnectionListener:
         self.on_log = dispatcher.on_log
         self._ended = ended
         self._connection: Connection | None = None
-        self._early: list[Request] = []
-        """Requests that arrived before the connection was attached."""
+        self._early = EarlyRequests()
 
     def attach(self, connection: Connection) -> None:
         """Answer requests on this connection, those too that arrived already."""
         self._connection = connection
-        early, self._early = self._early, []
-        for request in early:
+        for request in self._early.take():
             self.on_request(request)
 
     def on_request(self, request: Request) -> None:
@@ -46,8 +45,7 @@ class SharedConnectionListener:
         if self._dispatcher.on_request(request):
             return
         if self._connection is None:
-            if len(self._early) < MOST_EARLY:
-                self._early.append(request)
+            self._early.keep(request)
             return
         fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
         self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))

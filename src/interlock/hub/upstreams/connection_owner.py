@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from interlock.client.connection import Connection
 from interlock.hub.sessions.session import Session, SessionCaller
 from interlock.hub.upstreams.client_requests import ClientChannel, ClientRequest, RequestJudge
+from interlock.hub.upstreams.early_requests import EarlyRequests
 from interlock.hub.upstreams.server_requests import CARRIED, ServerRequests
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
@@ -22,8 +23,6 @@ _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitatio
 """Notifications for the one client of a private connection, rather than for everyone who uses the server."""
 _OF_SESSION: Final = "roots/list"
 """A request about the client as a whole. It belongs to the session, whichever calls are open."""
-MOST_EARLY: Final = 16
-"""Requests of a server that are kept while its connection is being opened."""
 
 
 class OpenCall(Protocol):
@@ -49,8 +48,7 @@ class ConnectionOwner:
     def __init__(self, server: str, connection_key: str, session: Session | None, judge: RequestJudge) -> None:
         self._server = server
         self._judge = judge
-        self._early: list[Request] = []
-        """Requests that came before `attach`."""
+        self._early = EarlyRequests()
         self.connection_key = connection_key
         """The name of the connection."""
         self._session = session
@@ -68,8 +66,7 @@ class ConnectionOwner:
     def attach(self, connection: Connection) -> None:
         """Answer the server on this connection, also requests that came while it was being opened."""
         self.connection = connection
-        early, self._early = self._early, []
-        for request in early:
+        for request in self._early.take():
             self.on_request(request)
 
     def on_notification(self, method: str, params: bytes) -> bool:
@@ -91,8 +88,7 @@ class ConnectionOwner:
         """
         connection = self.connection
         if connection is None:
-            if len(self._early) < MOST_EARLY:
-                self._early.append(request)
+            self._early.keep(request)
             return
         task = related_task(request.params) if self.tasks or self.waits else None
         call = self.only_call() if task is None else self.waits.get(task)

@@ -18,7 +18,7 @@ from interlock.hub.upstreams.connection_listeners import PrivateConnectionListen
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, set_log_level
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.notification_dispatcher import NotificationDispatcher
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts
@@ -38,7 +38,7 @@ class ConnectionPool:
         current: CurrentSettings,
         connector: Connector,
         dispatcher: NotificationDispatcher,
-        host: Host,
+        hub: HubInterface,
         restarts: Restarts,
         starts: Starts,
         max_private: int,
@@ -46,7 +46,7 @@ class ConnectionPool:
         self._current = current
         self._connector = connector
         self._dispatcher = dispatcher
-        self._host = host
+        self._hub = hub
         self._restarts = restarts
         self._starts = starts
         self.private = PrivateConnections(max_private)
@@ -54,8 +54,9 @@ class ConnectionPool:
         """The connection that all callers may use, while it is open and listed."""
         self.modern = False
         """Whether the server speaks the stateless era, as far as is known."""
-        self.handshake: bool | None = None
-        """Whether a server of the stateless era takes the handshake too; None until it was tried."""
+        self.handshake: bool | None = self._untried()
+        """Whether a server of the stateless era takes the handshake too; None until it was tried, False where the
+        configuration names its era."""
         self.capabilities: dict[str, object] | None = None
         """The capabilities that the server last declared."""
         self._opened: Connection | None = None
@@ -69,7 +70,7 @@ class ConnectionPool:
         listener.attach(connection)
         self._opened = connection
         self.modern = connection.modern
-        self.handshake = None
+        self.handshake = self._untried()
         self.capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         return connection
 
@@ -105,11 +106,6 @@ class ConnectionPool:
         self._connector.forget()
         self.modern = False
 
-    @property
-    def may_take_handshake(self) -> bool:
-        """Whether a server of the stateless era may be spoken to in the handshake era, as far as is known."""
-        return self._current.server.era == "auto" and self.handshake is not False
-
     def refuses_handshake(self, fault: Fault) -> None:
         """A server of the stateless era did not take the handshake. Every client speaks the stateless era with it."""
         self.handshake = False
@@ -126,6 +122,10 @@ class ConnectionPool:
             return "the server speaks the stateless era alone"
         tried = "" if self.handshake else ", if the server takes it"
         return f"the server speaks it; sessions of clients that answer servers use the handshake era{tried}"
+
+    def _untried(self) -> bool | None:
+        """The value of `handshake` before it was tried. A server with another era in its settings is another pool."""
+        return None if self._current.server.era == "auto" else False
 
     def connections(self) -> list[Connection]:
         """Every open connection, the shared one first."""
@@ -163,10 +163,10 @@ class ConnectionPool:
             if connection is None:
                 return {}
             id_ = self._current.id
-            tasks = frozenset(self._host.watched_tasks(id_) if self.modern else ())
+            tasks = frozenset(self._hub.watched_tasks(id_) if self.modern else ())
             early = self.shared is None and not self.modern
-            uris = frozenset(() if early else self._host.subscriptions(id_, None))
-            live = self.modern and self._host.is_live(id_)
+            uris = frozenset(() if early else self._hub.subscriptions(id_, None))
+            live = self.modern and self._hub.is_live(id_)
             return await connection.watch(lists=True, uris=uris, tasks=tasks, live=live)
 
     async def watch_private(self, name: str | None) -> None:
@@ -174,11 +174,11 @@ class ConnectionPool:
         found = None if name is None or self._current.server.url is not None else self.private.get(name)
         if found is not None:
             async with self._watching:
-                uris = frozenset(self._host.subscriptions(self._current.id, name))
+                uris = frozenset(self._hub.subscriptions(self._current.id, name))
                 await found.connection.watch(lists=False, uris=uris)
 
     async def _connect_private(self, key: ConnectionKey) -> UpstreamConnection:
-        owner = ConnectionOwner(self._current.id, key.name, key.session, self._host)
+        owner = ConnectionOwner(self._current.id, key.name, key.session, self._hub)
         failures = self._restarts.failures(asyncio.get_running_loop().time())
         turn = self._starts.ask(failures, called=True)
         try:
@@ -192,7 +192,7 @@ class ConnectionPool:
         owner.attach(connection)
         if key.log_level is not None:
             await set_log_level(connection, key.log_level, self._current.discovery_s)
-        uris = self._host.subscriptions(self._current.id, key.name)
+        uris = self._hub.subscriptions(self._current.id, key.name)
         if uris and self._current.server.url is None:
             await connection.watch(lists=False, uris=frozenset(uris))
         return UpstreamConnection(connection, owner)

@@ -14,7 +14,7 @@ from interlock.config.value_types import Era
 from interlock.hub.sessions.session import ConnectionKey
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.dialer import Dialer
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement, agreement, asking
 from interlock.protocols.mcpl.negotiation import asked_with
@@ -29,10 +29,10 @@ IDENTITY: Final = Identity("interlock", VERSION, asked_with(asking(b"{}")), titl
 class Connector:
     """Opens the connections to one server, and remembers how it introduced itself."""
 
-    def __init__(self, current: CurrentSettings, dialer: Dialer, host: Host, logs: Logs) -> None:
+    def __init__(self, current: CurrentSettings, dialer: Dialer, hub: HubInterface, logs: Logs) -> None:
         self._current = current
         self._dialer = dialer
-        self._host = host
+        self._hub = hub
         self._logs = logs
         self.peer: Peer | None = None
         """How the server last introduced itself."""
@@ -56,7 +56,7 @@ class Connector:
         identity = msgspec.structs.replace(IDENTITY, capabilities=asked)
 
         async def greeted(connection: Connection) -> None:
-            await self._host.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
+            await self._hub.on_greeted(self._current.id, connection_key.name, connection_key.owner, connection)
 
         connection = await self._open(
             self._dialer.private(connection_key.owner),
@@ -96,7 +96,7 @@ class Connector:
         )
 
     async def _greeted_shared(self, connection: Connection) -> None:
-        await self._host.on_greeted(self._current.id, None, "", connection)
+        await self._hub.on_greeted(self._current.id, None, "", connection)
 
     async def _prepare_shared(self, connection: Connection) -> None:
         self.agreement = agreement(connection.peer.capabilities)
@@ -109,7 +109,7 @@ class Connector:
 
     async def _prepare(self, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:
         connection.mgp = None if agreement is None else agreement.agreed
-        await self._host.prepare(self._current.id, connection, agreement, shared=shared)
+        await self._hub.prepare(self._current.id, connection, agreement, shared=shared)
 
     def _era(self) -> Era:
         """The configured era, or the one that an earlier connection found."""

@@ -18,7 +18,7 @@ from interlock.config.settings import Server
 from interlock.hub.catalog.definitions import make_offer
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.upstreams.current_settings import CurrentSettings
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import requested_wait_s
 from interlock.hub.upstreams.task_offers import takes_tasks
@@ -46,10 +46,10 @@ Listed = list[list[bytes]]
 class Lists:
     """Reads the lists of one server, and remembers whether they are to be read again."""
 
-    def __init__(self, current: CurrentSettings, logs: Logs, host: Host) -> None:
+    def __init__(self, current: CurrentSettings, logs: Logs, hub: HubInterface) -> None:
         self._current = current
         self._logs = logs
-        self._host = host
+        self._hub = hub
         self.changed = asyncio.Event()
         """Set when the lists are to be read again."""
         self.left_out: list[str] = []
@@ -133,7 +133,7 @@ class Lists:
             self._log(f"left out {reason}")
         self.left_out = offer.left_out
         offer.instructions = connection.peer.instructions
-        await self._host.on_offer(offer)
+        await self._hub.on_offer(offer)
         self.known = True
         self.problem = None
 

@@ -22,7 +22,7 @@ from interlock.client.oauth.endpoints import Endpoints
 from interlock.client.oauth.login import Login, Pending, PendingDevice
 from interlock.config.settings import Config, Server
 from interlock.hub.auth.principals import Principal
-from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, StoreHolder
+from interlock.hub.upstreams.login_records import LOGINS, LoginRecord, SealedLogin, StoreHolder, bound_to
 from interlock.protocols.oauth.challenges import Challenge
 from interlock.protocols.oauth.clients import ClientSettings
 from interlock.transports.http.outside import client_context
@@ -36,7 +36,7 @@ CALLBACK: Final = "/oauth/callback"
 START: Final = "/oauth/start/"
 
 
-class LoginHost(StoreHolder, Protocol):
+class LoginFoundation(StoreHolder, Protocol):
     """The part of the hub that logins stand on."""
 
     config: Config
@@ -91,14 +91,16 @@ class LoginRow(msgspec.Struct, frozen=True):
     server: str
     principal: str
     issuer: str
+    opens: bool = True
+    """Whether the hub can open it. One that another key sealed, or that was altered, needs a person to log in again."""
 
 
 class Logins:
     """Every login of one hub. `address` gives the hub's own for browsers on this machine; empty for none."""
 
-    def __init__(self, host: LoginHost, encryption: Encryption, address: Callable[[], str]) -> None:
+    def __init__(self, foundation: LoginFoundation, encryption: Encryption, address: Callable[[], str]) -> None:
         self._address = address
-        self._host = host
+        self._foundation = foundation
         self._encryption = encryption
         self._logins: WeakValueDictionary[tuple[str, str], _HubLogin] = WeakValueDictionary()
         self._pending: dict[str, PendingLogin] = {}
@@ -111,8 +113,8 @@ class Logins:
         wanted = (settings.url, settings.oauth, settings.ca_bundle, settings.client_certificate, settings.client_key)
         known = self._logins.get((server, principal))
         if known is None or known.made_for != wanted:
-            record = LoginRecord(self._host, self._encryption, server, principal)
-            endpoints = Endpoints(settings.url, settings.oauth.trusted, self._host.resolver, tls_of(settings))
+            record = LoginRecord(self._foundation, self._encryption, server, principal)
+            endpoints = Endpoints(settings.url, settings.oauth.trusted, self._foundation.resolver, tls_of(settings))
             known = _HubLogin(settings.url, self._settings(settings), record, endpoints, hint=_hint(server, principal))
             known.made_for = wanted
             self._logins[server, principal] = known
@@ -204,8 +206,12 @@ class Logins:
 
     async def list(self) -> list[LoginRow]:
         """Every stored login."""
-        rows = [document.value for document in await self._host.store.find(LOGINS)]
-        return [LoginRow(row.server, row.principal, row.issuer) for row in rows if row.logged_in]
+        rows = [document.value for document in await self._foundation.store.find(LOGINS) if document.value.logged_in]
+        opened = await asyncio.to_thread(lambda: [self._opens(row) for row in rows])
+        return [LoginRow(row.server, row.principal, row.issuer, opens) for row, opens in zip(rows, opened, strict=True)]
+
+    def _opens(self, row: SealedLogin) -> bool:
+        return self._encryption.open(row.sealed, bound_to(row.server, row.principal)) is not None
 
     def shared_works(self, server: str) -> bool:
         """Whether somebody is logged in for all callers."""
@@ -221,7 +227,7 @@ class Logins:
         return f"{address}{self.ticket(server, principal, by)}" if address else None
 
     def _server(self, server: str) -> Server:
-        settings = self._host.config.servers.get(server)
+        settings = self._foundation.config.servers.get(server)
         if settings is None or settings.url is None:
             hint = "`interlock status` shows all servers; a program gets its credentials from `env`"
             raise Fault("NOT_FOUND", f"no server {server[:100]!r} at a URL", hint=hint)
@@ -235,7 +241,7 @@ class Logins:
             client_secret=oauth.client_secret,
             private_key=oauth.private_key,
             algorithm=oauth.algorithm,
-            metadata_url=oauth.metadata_url or self._host.config.hub.login.metadata_url,
+            metadata_url=oauth.metadata_url or self._foundation.config.hub.login.metadata_url,
             issuer=oauth.issuer,
             scopes=oauth.scopes,
             assertion=oauth.assertion,

@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.private_lists import PrivateLists
@@ -30,17 +30,17 @@ MAX_LOG_BYTES: Final = 2000
 class NotificationDispatcher:
     """Hands each notification to the part of the hub that it concerns."""
 
-    def __init__(self, server: str, logs: Logs, lists: Lists, private_lists: PrivateLists, host: Host) -> None:
+    def __init__(self, server: str, logs: Logs, lists: Lists, private_lists: PrivateLists, hub: HubInterface) -> None:
         self._server = server
         self._logs = logs
         self._lists = lists
         self._private_lists = private_lists
-        self._host = host
+        self._hub = hub
 
     def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
         """Dispatch a notification; `owner` has the private connection it came on, None means the shared one."""
         if method in TASK_NOTIFICATIONS:
-            self._host.on_task_notification(self._server, owner, method, params)
+            self._hub.on_task_notification(self._server, owner, method, params)
         elif method.endswith("/list_changed"):
             self._lists.changed.set()
             if owner is not None and method == TOOLS_CHANGED:
@@ -48,25 +48,25 @@ class NotificationDispatcher:
         elif method == RESOURCE_UPDATED:
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
-                self._host.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
+                self._hub.on_resource_updated(self._server, uri, None if owner is None else owner.connection_key)
         elif method == EVENT and owner is None:
-            self._host.on_event(self._server, params)
+            self._hub.on_event(self._server, params)
         elif method in CLAIMS:
-            self._host.on_claim(self._server, method, params)
+            self._hub.on_claim(self._server, method, params)
         elif method == "notifications/message":
             self.on_log("log", params[:MAX_LOG_BYTES].decode("utf-8", "replace"))
         else:
-            self._host.on_live_notification(self._server, _key(owner), method, params)
+            self._hub.on_live_notification(self._server, _key(owner), method, params)
 
     def on_request(self, request: Request, owner: ConnectionOwner | None = None) -> bool:
         """Take a request that a server sends by itself and that is for the hub (MCPL). False where it is another's."""
-        return self._host.on_live_request(self._server, _key(owner), request)
+        return self._hub.on_live_request(self._server, _key(owner), request)
 
     def on_closed(self, connection: Connection, owner: ConnectionOwner | None = None) -> None:
         """A connection is closed; `owner` had it."""
         if owner is not None:
             self._private_lists.on_closed(owner)
-        self._host.on_connection_closed(self._server, _key(owner), connection)
+        self._hub.on_connection_closed(self._server, _key(owner), connection)
 
     def on_log(self, stream: str, text: str) -> None:
         """Keep a log line of the server for the operator."""

@@ -23,7 +23,7 @@ from interlock.hub.upstreams.connection_pool import ConnectionPool
 from interlock.hub.upstreams.connector import Connector
 from interlock.hub.upstreams.current_settings import CurrentSettings
 from interlock.hub.upstreams.dialer import Dialer
-from interlock.hub.upstreams.host import Host
+from interlock.hub.upstreams.hub_interface import HubInterface
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
@@ -43,7 +43,7 @@ CONDITIONS: Final = ("healthy", "degraded", "unhealthy", "idle", "down")
 """Every value of `Upstream.condition`."""
 
 
-class UpstreamHost(Host, Protocol):
+class UpstreamHubInterface(HubInterface, Protocol):
     """The hub, as its servers see it."""
 
     def on_state(self, upstream: Upstream, change: StateChange) -> None:
@@ -54,7 +54,14 @@ class Upstream:
     """A server of the configuration, as the rest of the hub uses it."""
 
     def __init__(
-        self, id: str, settings: Server, hub: Hub, dialer: Dialer, starts: Starts, logs: Logs, host: UpstreamHost
+        self,
+        id: str,
+        settings: Server,
+        hub_settings: Hub,
+        dialer: Dialer,
+        starts: Starts,
+        logs: Logs,
+        hub: UpstreamHubInterface,
     ) -> None:
         self.id = id
         self.share = "principal" if settings.login == "per-user" and settings.logs_in else settings.share
@@ -68,22 +75,22 @@ class Upstream:
         """Tasks that run at the server, or whose outcome their owners have not fetched yet."""
         self.outcomes = CallOutcomes()
         self.health = ServerHealth(self.outcomes)
-        self._host = host
-        self._current = CurrentSettings(id, settings, hub.timeouts)
+        self._hub = hub
+        self._current = CurrentSettings(id, settings, hub_settings.timeouts)
         self.restarts = Restarts(settings.restart)
-        self.lists = Lists(self._current, logs, host)
-        self._connector = Connector(self._current, dialer, host, logs)
+        self.lists = Lists(self._current, logs, hub)
+        self._connector = Connector(self._current, dialer, hub, logs)
         private_lists = PrivateLists(self._current, self.lists, logs)
-        dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, host)
-        max_private = hub.limits.private_sessions_per_server
-        self.pool = ConnectionPool(self._current, self._connector, dispatcher, host, self.restarts, starts, max_private)
-        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, host)
+        dispatcher = NotificationDispatcher(id, logs, self.lists, private_lists, hub)
+        max_private = hub_settings.limits.private_sessions_per_server
+        self.pool = ConnectionPool(self._current, self._connector, dispatcher, hub, self.restarts, starts, max_private)
+        self.audience_lists = AudienceLists(self._current, self._connector, self.pool, self.lists, starts, logs, hub)
         self.supervisor = supervisor = Supervisor(
             self, self._current, self.pool, self.lists, self.restarts, starts, logs
         )
         self.begin, self.command = supervisor.begin, supervisor.command
         self.want, self.try_again, self.down = supervisor.want, supervisor.try_again, supervisor.down
-        self.ask_client = host.ask_client
+        self.ask_client = hub.ask_client
         self.connections, self.private_connection = self.pool.connections, self.pool.private.get
         self.close_private_connection, self.set_log_level = self.pool.release, self.pool.set_log_level
 
@@ -203,8 +210,8 @@ class Upstream:
     def key_for(self, origin: Origin) -> ConnectionKey | None:
         """The private connection that a request or a session takes; None for the shared one."""
         by_address = self.settings.url is not None
-        modern = self.modern
-        back = modern and self.pool.may_take_handshake and prefers_handshake(origin.dialect, origin.session)
+        modern, takes_handshake = self.pool.modern, self.pool.handshake is not False
+        back = modern and takes_handshake and prefers_handshake(origin.dialect, origin.session)
         key = connection_key(self.share, modern and not back, by_address, origin.caller.owner, origin)
         return msgspec.structs.replace(key, handshake=True) if key is not None and back else key
 
@@ -261,4 +268,4 @@ class Upstream:
             self.health.on_connected()
         else:
             self.audience_lists.stop()
-        self._host.on_state(self, change)
+        self._hub.on_state(self, change)

@@ -69,7 +69,7 @@ def _judge_everyday(text: str, script: Script, rules: ShellRules, depth: int) ->
     for command in script.commands:
         if not command.words:
             continue
-        yield from _judge_words(command, known=everyday.is_known(command.words[0]))
+        yield from _judge_words(command, known=everyday.names_program(command.words[0]))
         span = (command.start, command.end)
         for argv in everyday.readings(command):
             yield from judge_argv(argv, rules, span, lambda inner, level: _judge_text(inner, rules, level), depth)

@@ -54,13 +54,16 @@ def judge_argv(
 
 
 def shell_text(name: str, arguments: Sequence[str]) -> str | None:
-    """The text that `bash -c` or `sh -lc` runs."""
+    """The text that `bash -c` or `sh -lc` runs now, and `trap` later."""
+    if name == "trap" and len(arguments) > 1 and all(map(_SIGNAL.fullmatch, arguments[1:])):
+        return arguments[0] if arguments[0].strip("- ") else ":"
     if "shell" not in known(name).kinds or len(arguments) < 2 or not _COMMAND_OPTION.fullmatch(arguments[0]):
         return None
     return arguments[1]
 
 
 _COMMAND_OPTION = re.compile(r"-[eluxo]*c")
+_SIGNAL = re.compile(r"[A-Z]{3,10}[12]?|\d{1,2}")
 
 
 def _is_harmless(program: Program, name: str, arguments: Sequence[str], rules: ShellRules) -> bool:
@@ -184,7 +187,9 @@ def _by_arguments(name: str, program: Program, arguments: Sequence[str]) -> Iter
         if len(argument) > 3:
             if lists_names and _SECRET_FOLDER.search(argument):
                 continue
-            verdict = _by_argument(argument, mentions)
+            # `:!folder` leaves a folder out for git, and calls a shell in editors.
+            said = argument.removeprefix(":!") if name == "git" else argument
+            verdict = _by_argument(said, mentions)
             if verdict is not None:
                 yield verdict
             target = argument.partition("=")[2] or argument

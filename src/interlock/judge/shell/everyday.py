@@ -22,6 +22,7 @@ _MOST_TOGETHER = 400
 """Readings of words with variables, of one text."""
 _LONGEST = 4_096
 _INSERTED = re.compile(r"\$\{(\w*)\}")
+_IN_HOME = re.compile(r"\$\{HOME\}(?:/[\w.-]+)+")
 _UNKNOWN = "_"
 """Stands for the value of an expansion that is not known before the command runs."""
 _DECODES = re.compile(
@@ -145,6 +146,10 @@ class Everyday:
     def is_known(self, word: Word) -> bool:
         """Whether all that a word may stand for is in the text itself."""
         return all(name in self.values and name not in self.unknown for name in _INSERTED.findall(word.template))
+
+    def names_program(self, word: Word) -> bool:
+        """Whether the text says which program a word is, by its name or by its path in the home folder."""
+        return self.is_known(word) or _IN_HOME.fullmatch(word.template) is not None
 
     def _input_of(self, command: Command) -> str:
         """The here-document that a command reads."""

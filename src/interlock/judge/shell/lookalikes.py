@@ -19,6 +19,10 @@ _ODD_QUOTE = re.compile("[\u2018-\u201f\u02bc\uff02\uff07\u2032\u2033]")
 _SYNTAX = frozenset(";&|<>$`()\\\"'/-*?~")
 _ENCODED = re.compile(r"%(?:25)*(?:0[0ad9]|20|22|24|26|27|28|29|3[bce]|5c|60|7[bcd])", re.IGNORECASE)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\`$]|\\.|\$(?!\())*\"""", re.DOTALL)
+_SYMBOL = "\u00a9\u00ae\u203c\u2049\u2100-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_EMOJI = re.compile(f"(?<=[{_SYMBOL}])(?:\ufe0f?\u200d(?=[{_SYMBOL}])|\ufe0f)")
+"""The marks that make an emoji of a symbol, or one of several."""
 _SPLIT_WORD = re.compile(r"[^\s\\]\\\r?\n[^\s]")
 
 
@@ -44,13 +48,15 @@ def find_lookalikes(text: str) -> Iterator[Finding]:
 
 
 def _find_odd(text: str) -> Iterator[Finding]:
-    for pattern, what in (
-        (_HIDDEN, "invisible character"),
-        (_ODD_SPACE, "space that the shell does not treat as one"),
-        (_ODD_DASH, "dash that no program reads as an option"),
-        (_ODD_QUOTE, "quote that the shell does not treat as one"),
+    visible = _EMOJI.sub(_blank, text)
+    bare = _QUOTED.sub(_blank, text)  # a dash or quote inside quotes is text, as in the message of a commit
+    for pattern, what, where in (
+        (_HIDDEN, "invisible character", visible),
+        (_ODD_SPACE, "space that the shell does not treat as one", text),
+        (_ODD_DASH, "dash that no program reads as an option", bare),
+        (_ODD_QUOTE, "quote that the shell does not treat as one", bare),
     ):
-        match = pattern.search(text)
+        match = pattern.search(where)
         if match:
             code = ord(match[0].strip(" \t\n") or match[0][0])
             yield Finding(
@@ -68,6 +74,10 @@ def _find_odd(text: str) -> Iterator[Finding]:
                     (index, index + 1),
                 )
                 return
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "_" * len(match[0])
 
 
 def _find_encoded(text: str) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ and "important". The signals are rows of the tables in this folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from interlock.judge.tables import Row, read_table
@@ -48,13 +47,6 @@ def read_signals() -> list[Signal]:
     fragments = {row.head[0]: row.one("=") for row in read_table(__name__, "fragments.txt")}
     signals = [_signal(rule, row, fragments) for rule in SAYS for row in read_table(__name__, f"{rule}.txt")]
     return sorted(signals, key=lambda signal: (signal.language == NAME, signal.language == RESULT))
-
-
-def read_examples() -> Iterator[tuple[str, str, str]]:
-    """For each signal its name, a text that it matches, and a text that it does not match."""
-    for rule in SAYS:
-        for row in read_table(__name__, f"{rule}.txt"):
-            yield row.head[0], row.one("+").replace("\\n", "\n"), row.one("-").replace("\\n", "\n")
 
 
 def _signal(rule: str, row: Row, fragments: dict[str, str]) -> Signal:

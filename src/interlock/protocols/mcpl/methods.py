@@ -158,10 +158,3 @@ def find(name: str, sender: Literal["host", "server"], dialect: Dialect, *, noti
 def read_params(row: Method, params: bytes) -> Value:
     """The params of a message. Raises INVALID_PARAMS naming the member."""
     return decode(row.params, params)
-
-
-def read_result(row: Method, result: bytes) -> Value:
-    """The result of a request. Raises INVALID_PARAMS naming the member."""
-    if row.result is None:
-        raise Fault("INVALID_REQUEST", f"{row.name} has no result")
-    return decode(row.result, result, "result")

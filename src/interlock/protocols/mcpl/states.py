@@ -98,7 +98,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 def decide(connection: Connection, policy: HostPolicy) -> Connection:
-    """The connection under a new policy: what narrows holds at once, the rest waits for the server to be told."""
+    """The connection under a new policy: narrower rights hold at once, wider ones once the server was told."""
     return _pending(connection, effective(connection.offer, policy))
 
 

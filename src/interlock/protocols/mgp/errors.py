@@ -12,7 +12,6 @@ import msgspec
 
 from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
 
-CATEGORIES: Final = ("security", "lifecycle", "resource", "validation", "external")
 MEMBER: Final = "_mgp"
 LONGEST_WAIT_MS: Final = 86_400_000
 """Upper bound for a server's `retry_after_ms`: a day."""

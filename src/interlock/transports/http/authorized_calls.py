@@ -1,7 +1,7 @@
 """Requests of a link that wait for an access token: before they are sent, or after the server refused them.
 
-A request that a server refused with 401 or 403 had no effect, so it may be sent again. The wait is silent: whoever must
-ask a person raises LOGIN_REQUIRED instead, and the request ends with it.
+A request that a server refused with 401 or 403 had no effect, so it may be sent again. The wait asks nobody: a login
+that needs a person raises LOGIN_REQUIRED, and the request ends with it.
 """
 
 from __future__ import annotations

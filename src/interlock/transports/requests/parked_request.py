@@ -1,7 +1,7 @@
 """A request of the stateless era that is answered with a question and goes on when the client repeats it.
 
-One open question or several make a round: whoever waits is answered `input_required`, and the work behind it stays what
-it is. The same retry again joins the first; another one to a round already answered is refused.
+One or more open questions make a round: the waiting request is answered with `input_required`, and its work goes on.
+The same retry again joins the first. A different retry of a round that was answered already is refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A process's own standard streams as transports. While they are open, nothing else can write to standard output:
-what a tool prints, or a child process of it, goes to standard error."""
+"""A process's own standard streams as transports. While they are open, nothing else can write to standard output: the
+output of tools and of their child processes goes to standard error."""
 
 from __future__ import annotations
 

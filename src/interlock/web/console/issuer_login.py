@@ -38,6 +38,8 @@ BEGIN: Final = f"{LOGIN}/issuer"
 LASTS: Final = timedelta(minutes=10)
 METADATA_S: Final = 300.0
 MAX_COOKIE: Final = 4096
+WAY: Final = " at an issuer"
+"""Failures here leave the other ways in open: the issuer may be down."""
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ class IssuerLogin:
     async def begin(self, request: Request, form: dict[str, str]) -> Response:
         """Send the browser to the issuer. A page does it, since the policy of pages forbids forms to other sites."""
         self._login.demand_https(request)
-        self._login.demand_attempt(request)
+        self._login.demand_attempt(request, WAY)
         oauth, issuer = self._issuer(form.get("issuer", ""))
         local = self._console.is_local(request)
         try:
@@ -70,7 +72,7 @@ class IssuerLogin:
             scopes = tuple(issuer.scopes)
             asked = authorization_request(metadata, client.client_id, back, oauth.resource.base, scopes)
         except Fault as fault:
-            return await self._login.refuse(request, fault)
+            return await self._login.refuse(request, fault, WAY)
         values: dict[str, object] = {"url": asked.url, "at": urlsplit(asked.url).netloc, "person": ""}
         response = HTMLResponse(await render("login_issuer.html", values))
         began = Began(msgspec.structs.replace(asked, url=""), self._console.hub_app.access.now() + LASTS)
@@ -88,17 +90,21 @@ class IssuerLogin:
 
     async def finish(self, request: Request, form: dict[str, str]) -> Response:
         """Redeem the code that the issuer gave to this browser."""
-        self._login.demand_attempt(request)
+        self._login.demand_attempt(request, WAY)
         local = self._console.is_local(request)
         try:
             began = self._opened(request.cookies.get(_cookie(local), ""), host_of(request))
+        except Fault as fault:
+            # Any site can send a browser here, and it costs little: it is neither counted nor recorded.
+            return await self._login.show_refusal(fault)
+        try:
             principal = await self._principal(began, f"{CALLBACK}?{request.url.query}")
         except Fault as fault:
-            response = await self._login.refuse(request, fault)
+            response = await self._login.refuse(request, fault, WAY)
         else:
             # A redirect from here would still count as one of the other site, and the new cookie would stay behind.
             page = HTMLResponse(await render("logged_in.html", {"home": HOME, "person": ""}))
-            response = self._login.open_session(request, principal, "token", page)
+            response = self._login.open_session(request, principal, "token", page, proven=True)
         response.delete_cookie(_cookie(local), path="/", secure=not local, httponly=True, samesite="lax")
         return response
 

@@ -35,10 +35,10 @@ class Login:
         self.demand_attempt(request)
         way = "code" if form.get("code") else "key"
         try:
-            principal = self._principal(form)
+            principal, proven = self._principal(form)
         except Fault as fault:
             return await self.refuse(request, fault)
-        return self.open_session(request, principal, way, RedirectResponse(HOME, 303))
+        return self.open_session(request, principal, way, RedirectResponse(HOME, 303), proven=proven)
 
     def demand_https(self, request: Request) -> None:
         """Refuse a login over plain HTTP from another machine. Raises ACCESS_DENIED."""
@@ -49,22 +49,28 @@ class Login:
                 "ACCESS_DENIED", message, hint="put a proxy with HTTPS before the hub, or use `interlock watch`"
             )
 
-    def demand_attempt(self, request: Request) -> None:
+    def demand_attempt(self, request: Request, way: str = "") -> None:
         """Raises RATE_LIMITED after too many failures of this address."""
-        self._console.attempts.demand(_address(request))
+        self._console.attempts.demand(_address(request) + way)
 
-    async def refuse(self, request: Request, fault: Fault) -> Response:
-        """Count and record a login that failed, and show the form again."""
-        self._console.attempts.failed(_address(request))
+    async def refuse(self, request: Request, fault: Fault, way: str = "") -> Response:
+        """Count and record a login that failed, and show the form again. Each `way` in has a count of its own."""
+        self._console.attempts.failed(_address(request) + way)
         self._journal.refused(NOBODY, "console.login", Fault("ACCESS_DENIED", fault.message), new_trace_id())
+        return await self.show_refusal(fault)
+
+    async def show_refusal(self, fault: Fault) -> Response:
+        """The form again, with the reason."""
         return await self._page(f"{fault.message}. {fault.hint}".strip(), 403)
 
-    def open_session(self, request: Request, principal: Principal, way: str, response: Response) -> Response:
+    def open_session(
+        self, request: Request, principal: Principal, way: str, response: Response, *, proven: bool
+    ) -> Response:
         """Begin a session, whose cookie the response brings."""
         self._journal.operated(principal, "console.login", "", f"with a {way}", new_trace_id())
         response.set_cookie(
             COOKIE,
-            self._console.sessions.open(principal),
+            self._console.sessions.open(principal, proven=proven),
             max_age=LIFE_S,
             path=HOME,
             secure=not self._console.is_local(request),
@@ -87,19 +93,20 @@ class Login:
         issuers = [issuer.issuer for issuer in every if issuer.console_client_id is not None]
         return HTMLResponse(await render("login.html", {"problem": problem, "person": "", "issuers": issuers}), status)
 
-    def _principal(self, form: dict[str, str]) -> Principal:
+    def _principal(self, form: dict[str, str]) -> tuple[Principal, bool]:
+        """Who logs in, and whether with a key or the passphrase."""
         operations = self._console.operations
         if code := form.get("code"):
-            if not operations.console.codes.redeem(code):
+            if (made := operations.console.codes.redeem(code)) is None:
                 hint = "Run `interlock console` for a new one."
                 raise Fault("ACCESS_DENIED", "This code is wrong, used or older than a minute", hint=hint)
-            return operations.owner
+            return operations.owner, made.proven
         principal = self._console.hub_app.keys.principal(form.get("key", "").strip())
         if principal is None:
             raise Fault("ACCESS_DENIED", "This key is not known")
         if principal.kind != "person":
             raise Fault("ACCESS_DENIED", "The console is for people, and this is the key of another kind of principal")
-        return principal
+        return principal, True
 
 
 def _address(request: Request) -> str:

@@ -60,7 +60,9 @@ class Visit(msgspec.Struct):
     async def perform(self, operation: str, kind: type[Result], /, **params: object) -> Result:
         """Perform an operation with the rights of the person. It returns a struct of this type."""
         principal = self.session.principal
-        result = await self.console.operations.perform(principal, operation, msgspec.json.encode(params))
+        result = await self.console.operations.perform(
+            principal, operation, msgspec.json.encode(params), logged_in=True
+        )
         if not isinstance(result, kind):
             raise TypeError(f"{operation} returned a {type(result).__name__}")
         return result
@@ -86,7 +88,7 @@ class Console:
     def __init__(self, hub_app: HubApp, operations: Operations) -> None:
         self.hub_app = hub_app
         self.operations = operations
-        self.sessions = ConsoleSessions(hub_app.access)
+        self.sessions = ConsoleSessions(hub_app.access, hub_app.passphrase)
         self.attempts = LoginAttempts()
 
     def demand_host(self, request: Request) -> None:

@@ -1,6 +1,7 @@
 """Sessions of people in the console, and the bound on login attempts. All of it is in memory and ends with the hub.
 
-A session belongs to the principal that logged in. It ends with the principal's key.
+A session belongs to the principal that logged in, and ends with its key. A session that began with a code for which
+nobody typed the passphrase ends when one is set.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.config.settings import Rate
+from interlock.hub.approvals.passphrase import Passphrase
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
 from interlock.hub.rate_meter import Meter
@@ -29,11 +31,13 @@ MAX_ADDRESSES: Final = 1000
 class ConsoleSession:
     """One login."""
 
-    __slots__ = ("digest", "form_token", "opened", "principal", "used")
+    __slots__ = ("digest", "form_token", "opened", "principal", "proven", "used")
 
-    def __init__(self, digest: bytes, principal: Principal, now: float) -> None:
+    def __init__(self, digest: bytes, principal: Principal, now: float, *, proven: bool) -> None:
         self.digest = digest
         self.principal = principal
+        self.proven = proven
+        """Whether it began with a key or the passphrase."""
         self.form_token = secrets.token_urlsafe(24)
         """In every form: another site cannot read it, so it cannot post one."""
         self.opened = self.used = now
@@ -42,19 +46,20 @@ class ConsoleSession:
 class ConsoleSessions:
     """The sessions of one hub, by the hash of their ids."""
 
-    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, access: Access, passphrase: Passphrase, clock: Callable[[], float] = time.monotonic) -> None:
         self._access = access
+        self._passphrase = passphrase
         self._clock = clock
         self._sessions: dict[bytes, ConsoleSession] = {}
 
-    def open(self, principal: Principal) -> str:
-        """Begin a session. Returns its id, which only the browser keeps."""
+    def open(self, principal: Principal, *, proven: bool) -> str:
+        """Begin a session. Returns its id, which only the browser keeps. `proven`: with a key or the passphrase."""
         for session in [session for session in self._sessions.values() if not self.holds(session)]:
             self.end(session)
         while len(self._sessions) >= MAX_SESSIONS:
             self.end(min(self._sessions.values(), key=lambda session: session.used))
         id_ = secrets.token_urlsafe(24)
-        session = ConsoleSession(_digest(id_), principal, self._clock())
+        session = ConsoleSession(_digest(id_), principal, self._clock(), proven=proven)
         self._sessions[session.digest] = session
         return id_
 
@@ -77,6 +82,7 @@ class ConsoleSessions:
             session.digest in self._sessions
             and now < session.used + IDLE_S
             and now < session.opened + LIFE_S
+            and (session.proven or not self._passphrase.needed)
             and self._access.rights(session.principal) is not None
         )
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-
 import msgspec
 from opentelemetry.trace import Span
 
@@ -12,115 +9,45 @@ from interlock.hub.audit.entries import Judged, Ticket
 from interlock.hub.audit.record import NOT_SENT, outcome_of
 from interlock.hub.audit.recorder import Answer
 from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
-from interlock.hub.calls.call import Call
-from interlock.hub.calls.call import Caller as HubCaller
+from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.recording import AuditLog, Recording
 from interlock.hub.catalog.target import TargetKind
-from interlock.hub.sessions.session import Exchange, Service, Session
-from interlock.protocols.mcp.dialect import Dialect
+from interlock.hub.sessions.middleware import Middleware, ObservedExchange
+from interlock.hub.sessions.session import Exchange, Service
 from interlock.protocols.mcp.intake import RequestMeta
-from interlock.transports.exchange import Caller, OpenExchange
-from interlock.transports.sessions.session import SessionChannel
-from interlock.transports.sessions.states import SessionEvent
-from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import Id, Notification
+from interlock.wire.errors import Fault
 
 
-class TracedService:
-    """Wraps the hub and gives each call a span, from its arrival to its answer."""
+class TracedService(Middleware):
+    """Gives each call a span, from its arrival to its answer."""
 
     def __init__(self, service: Service, spans: Spans) -> None:
-        self._service = service
+        super().__init__(service)
         self._spans = spans
-        self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
-
-    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
-        return self._service.open_session(channel, caller, dialect)
 
     def serve(self, exchange: Exchange) -> None:
         if exchange.request.method in CALLS:
             exchange = TracedExchange(exchange, self._spans.of_request(exchange))
         self._service.serve(exchange)
 
-    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
-        self._service.on_notification(caller, session, notification)
 
-    def check_rate(self, caller: Caller) -> None:
-        """Whether the caller's rate is used up."""
-        self._service.check_rate(caller)
+class TracedExchange(ObservedExchange):
+    """The answer ends the span, and the trace of the call is the span's."""
 
-    def count_malformed(self, caller: Caller) -> None:
-        """A request could not be read."""
-        self._service.count_malformed(caller)
-
-    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
-        return self._service.resume_session(channel, id, caller)
-
-    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
-        self._service.end_session(session, event, reason)
-
-
-class TracedExchange(Exchange):
-    """Wraps the real exchange: its answer ends the span, and its trace is the span's."""
-
-    __slots__ = ("_real", "span")
+    __slots__ = ("span",)
 
     def __init__(self, real: Exchange, span: Span) -> None:
-        self._real = real
+        super().__init__(real)
         self.span = span
-        super().__init__(real.request, real.preview, real.dialect, real.caller, real.session, real.headers)
         meta = real.preview.meta or RequestMeta()
         meta = msgspec.structs.replace(meta, traceparent=traceparent_of(span))
         self.preview = msgspec.structs.replace(real.preview, meta=meta)
-        real.on_cancel = self._cancelled
 
-    @property
-    def dialect(self) -> Dialect:
-        """That of the real exchange, which writes the answer."""
-        return self._real.dialect
-
-    @dialect.setter
-    def dialect(self, dialect: Dialect) -> None:
-        self._real.dialect = dialect
-
-    @property
-    def open(self) -> bool:
-        return self._real.open
-
-    def result(self, result: bytes) -> None:
-        self._real.result(result)
+    def on_result(self, result: bytes) -> None:
         end_with(self.span, outcome_of(result))
 
-    def fail(self, fault: Fault) -> None:
-        self._real.fail(fault)
-        failed(self.span, fault.name, fault.message)
-        self.span.end()
-
-    def pass_failure(self, error: ErrorObject) -> None:
-        self._real.pass_failure(error)
-        failed(self.span, str(error.code), error.message)
-        self.span.end()
-
-    def notify(self, method: str, params: bytes) -> None:
-        self._real.notify(method, params)
-
-    def drained(self) -> asyncio.Future[None] | None:
-        return self._real.drained()
-
-    @property
-    def conversation(self) -> object | None:
-        return self._real.conversation
-
-    def sibling(self, id: Id) -> OpenExchange | None:
-        return self._real.sibling(id)
-
-    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self._real.ask(method, params)
-
-    def _cancelled(self, reason: str) -> None:
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
-        failed(self.span, "cancelled")
+    def on_failure(self, name: str, message: str) -> None:
+        failed(self.span, name, message)
         self.span.end()
 
 
@@ -155,7 +82,7 @@ class TracedRecording(Recording):
             resolved(exchange.span, call)
             exchange.span.set_attributes({"interlock.gate": gate, "interlock.rule": rule})
 
-    def unresolved(self, exchange: Exchange, caller: HubCaller, kind: TargetKind, name: str, fault: Fault) -> None:
+    def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         super().unresolved(exchange, caller, kind, name, fault)
         if isinstance(exchange, TracedExchange):
             exchange.span.set_attribute("interlock.gate", "resolve")

@@ -1,8 +1,8 @@
 """Applies the result settings of a server to the chunks of one call.
 
-A chunk passes the same checks as a result. Text that is searched is searched across chunks: what is made visible is
-relayed word by word, so that nothing hides between two chunks, and secrets are masked as in one text. Chunks beyond
-the longest result are not relayed.
+A chunk passes the same checks as a result, and text is searched across chunks. Where hidden characters are made
+visible, text is relayed word by word, so that none hides between two chunks. Secrets are masked as in one text. Chunks
+beyond the longest result are not relayed.
 """
 
 from __future__ import annotations

@@ -260,8 +260,8 @@ class Dispatcher:
             if pool.modern and share == "auto" and exchange.dialect.log_level is None:
                 return None
             return upstream.key_for(exchange)
-        eras = (pool.modern, pool.may_take_handshake)
-        known, keys = (upstream.id, share, eras, session.log_level), session.connection_keys
+        known = (upstream.id, share, pool.modern, pool.handshake, session.log_level)
+        keys = session.connection_keys
         if known not in keys:
             if len(keys) >= MOST_KEYS:
                 keys.clear()

@@ -1,4 +1,4 @@
-"""The risk gate: what a tool may do decides whether a person is asked first, as far as the mode says so.
+"""The risk gate: the risk of a tool decides whether a person is asked first, as far as the mode says so.
 
 A server's declaration (MGP, Tool Security Metadata) is enforced in `guard`; an inference of the hub is only recorded
 there, and asked in `locked`; `observe` only records. MCP's hints count as inferred: silence means the same as they do.

@@ -17,10 +17,10 @@ from interlock.config.value_types import Mode
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller, Check, ChunkFilter, EveryChunk, ResultProcessor
 from interlock.hub.calls.gates.risk import Note
-from interlock.hub.calls.gates.taints import Taint, Taints
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.items import Tool
 from interlock.hub.catalog.target import Target
+from interlock.hub.taints import Taint, Taints
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
 from interlock.wire.errors import ErrorObject
@@ -66,19 +66,26 @@ class TaintPolicy:
             return inner
         return TaintingProcessor(caller, target, inner, self)
 
-    async def given(self, principal: Principal, servers: Iterable[str], method: str) -> None:
-        """A principal is about to be given text that servers add to its inference. Returns once that is stored."""
+    async def given(
+        self, principal: Principal, servers: Iterable[str], method: str, profile: str | None = None
+    ) -> None:
+        """A principal is about to be given text of servers that answers no call. Returns once that is stored.
+
+        `profile` is that of the address; an inference has none, and the principal's own counts.
+        """
         if not self.on or principal.kind == "person":
             return
-        recipient, asking = _Recipient(principal), principal.profile in self._asking
+        recipient, asking = _Recipient(principal), (profile or principal.profile) in self._asking
+        waiting: list[asyncio.Event] = []
         for server in sorted({server for server in servers if not self.trusts(server)}):
-            stored = asyncio.Event()
+            waiting.append(stored := asyncio.Event())
             self.taints.add(recipient, Target("server", server, method), asking=asking, then=stored.set)
+        for stored in waiting:
             await stored.wait()
 
 
 class _Recipient(msgspec.Struct, frozen=True):
-    """A principal in an inference, which has no address of the hub."""
+    """A principal without a call: in an inference, or with a subscription to events."""
 
     principal: Principal
 

@@ -77,7 +77,7 @@ def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
     fault = Fault(
         "VALIDATION_BLOCKED",
         f"{server} wants calls of {tool} checked by {validator[:60]!r}, which is not known here.",
-        hint="What cannot be checked is not let through: the server must name a standard validator.",
+        hint="The hub refuses arguments that it cannot check: the server must name a standard validator.",
         data={"validator": validator[:60], "origin": "declared"},
     )
     return Refuse(fault, "validator.unknown")

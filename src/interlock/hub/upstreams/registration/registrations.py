@@ -7,6 +7,7 @@ and runs contained. The store keeps its source, pinned by its hash: the hub neve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from interlock.config.settings import Config
 from interlock.config.value_types import TrustLevel
 from interlock.containment.installs import names_own_program, wanted
 from interlock.containment.policy import ContainmentRefused
-from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.decision import DECISIONS, Decision
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.entries import NOBODY
@@ -40,7 +41,7 @@ from interlock.hub.upstreams.registration.registration import (
     script_file,
 )
 from interlock.protocols.mgp.permissions import expand
-from interlock.store import Mirror, Store
+from interlock.store import Conflict, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
 
 MAX_REGISTRATIONS: Final = 1000
@@ -123,7 +124,13 @@ class Registrations:
             if not at_once:
                 decision = await self._inbox.ask(question(made, by, trace), view=view(made))
                 made = msgspec.structs.replace(made, approved=False, decision=decision.id)
-            await self._put(made, NOBODY)
+            try:
+                await self._put(made, NOBODY, version=0)
+            except Conflict:
+                # Another node registered that id first.
+                if made.decision:
+                    await self._inbox.void([self._inbox.get(made.decision)])
+                raise _taken(made.id) from None
         if at_once:
             return Registered(True, made.name, made.id, by.id, made.trust, "registered")
         hint = "a person must approve it: interlock approvals"
@@ -139,11 +146,16 @@ class Registrations:
         return found
 
     async def sweep(self) -> None:
-        """Remove the created tools whose time is over. Every node may: the outcome is the same."""
+        """Remove the created tools whose time is over. Every node may: the outcome is the same.
+
+        Act on answers too that the store did not let this node act on at once.
+        """
         now = datetime.now(UTC)
         for each in self.list():
             if each.expires is not None and each.expires <= now:
                 await self._remove(each, NOBODY)
+            elif not each.approved and not self._is_open(each.decision):
+                await self._settle(each)
 
     async def _remove(self, found: Registration, by: Principal) -> None:
         """Delete a registration with its grants: another server of that id must not inherit them."""
@@ -212,7 +224,7 @@ class Registrations:
     def _check_free(self, made: Registration) -> None:
         known = self.list()
         if made.id in self._config().servers or any(each.id == made.id for each in known):
-            raise Fault("INVALID_PARAMS", f"there is a server `{made.id}` already", hint="choose another id")
+            raise _taken(made.id)
         if len(known) >= MAX_REGISTRATIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"{MAX_REGISTRATIONS} servers are registered", hint="deregister some")
         if sum(each.created_by == made.created_by for each in known) >= MAX_PER_CREATOR:
@@ -224,28 +236,44 @@ class Registrations:
             return
         waiting = next((each for each in self.list() if each.decision == decision.id and not each.approved), None)
         if waiting is not None:
-            task = asyncio.ensure_future(self._settle(waiting))
+            task = asyncio.ensure_future(self._settle_now(waiting))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _settle(self, waiting: Registration) -> None:
-        """Act on the answer to a registration. Every node may: the outcome is the same."""
-        by = ""
-        try:
-            decision = self._inbox.get(waiting.decision)
-            state, by = decision.state, decision.answered_by
-        except Fault:
-            state = DecisionState.EXPIRED
-        if state is DecisionState.OPEN:
-            return
-        if state is DecisionState.APPROVED:
-            await self._put(msgspec.structs.replace(waiting, approved=True), Principal(by, "person"))
-        else:
-            async with self._ready().transaction() as change:
-                change.delete(REGISTRATIONS, waiting.id)
+    async def _settle_now(self, waiting: Registration) -> None:
+        with contextlib.suppress(StoreError):  # The next sweep repeats it.
+            await self._settle(waiting)
 
-    async def _put(self, registration: Registration, by: Principal) -> None:
+    def _is_open(self, decision: str) -> bool:
+        try:
+            return self._inbox.get(decision).state is DecisionState.OPEN
+        except Fault:
+            return False
+
+    async def _settle(self, waiting: Registration) -> None:
+        """Act on the answer to a registration, unless another node did, or the registration is gone by now."""
+        async with self._changing:
+            # The store itself is asked: a mirror may know a registration of another node before its decision.
+            asked = await self._ready().get(DECISIONS, waiting.decision)
+            decision = None if asked is None else asked.value
+            if decision is not None and decision.state is DecisionState.OPEN:
+                return
+            found = await self._ready().get(REGISTRATIONS, waiting.id)
+            if found is None or found.value != waiting:
+                return
+            with contextlib.suppress(Conflict):
+                if decision is not None and decision.state is DecisionState.APPROVED:
+                    approved = msgspec.structs.replace(waiting, approved=True)
+                    await self._put(approved, Principal(decision.answered_by, "person"), version=found.version)
+                else:
+                    async with self._ready().transaction() as change:
+                        change.expect(REGISTRATIONS, waiting.id, found.version)
+                        change.delete(REGISTRATIONS, waiting.id)
+
+    async def _put(self, registration: Registration, by: Principal, *, version: int) -> None:
+        """Store a registration in the place of that version; 0: of none. Raises Conflict."""
         async with self._ready().transaction() as change:
+            change.expect(REGISTRATIONS, registration.id, version)
             change.put(REGISTRATIONS, registration)
             if registration.approved and registration.is_created_tool:
                 grant = _creators_grant(registration, by)
@@ -260,6 +288,10 @@ class Registrations:
         if self._store is None:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         return self._store
+
+
+def _taken(id: str) -> Fault:
+    return Fault("INVALID_PARAMS", f"there is a server `{id}` already", hint="choose another id")
 
 
 def _creators_grant(made: Registration, by: Principal) -> Grant:

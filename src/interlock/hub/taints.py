@@ -19,7 +19,7 @@ from interlock.hub.calls.background_tasks import BackgroundTasks
 from interlock.hub.calls.call import Call
 from interlock.hub.catalog.target import Target
 from interlock.hub.journal import Journal
-from interlock.store import Collection, Mirror, Store, StoreError
+from interlock.store import Collection, Conflict, Mirror, Store, StoreError
 from interlock.wire.errors import Fault
 
 MOST: Final = 10_000
@@ -28,6 +28,8 @@ MOST_SOURCES: Final = 4
 RENEW_S: Final = 60.0
 """A further result of the same tool is stored again after this time."""
 LONGEST_ID: Final = 400
+MAX_CONFLICTS: Final = 16
+"""How often other nodes may change a taint between its reading and its commit."""
 
 
 class Recipient(Protocol):
@@ -168,25 +170,40 @@ class Taints:
 
     async def _keep(self, taint: Taint, record: Record | None, then: Callable[[], None] | None) -> None:
         try:
-            async with self._store.transaction() as transaction:
-                transaction.put(TAINTS, taint)
-                if record is not None:
-                    transaction.record(record)
+            for left in reversed(range(MAX_CONFLICTS)):
+                try:
+                    await self._store_with_others(taint, record)
+                    break
+                except Conflict:
+                    if not left:
+                        raise
         except StoreError as cause:
             # It counts in this process all the same, and the next result stores it.
             self._log("hub", f"the taint of {taint.owner} could not be stored: {cause}")
         if then is not None:
             then()
 
+    async def _store_with_others(self, taint: Taint, record: Record | None) -> None:
+        """Store a taint together with the sources that other nodes stored meanwhile. Raises Conflict."""
+        async with self._store.transaction() as transaction:
+            found = await transaction.get(TAINTS, taint.id)
+            counts = found is not None and time.time() < found.value.at + self._valid_s()
+            transaction.put(TAINTS, _merged(taint, found.value) if found is not None and counts else taint)
+            if record is not None:
+                transaction.record(record)
+
     def _changed(self, id_: str, taint: Taint | None) -> None:
-        """The store has another state of a taint. An older one does not replace what this process knows."""
+        """The store has another state of a taint. It replaces no part that this process has yet to store."""
         known = self._known.get(id_)
+        unstored = id_ in self._unstored
         if taint is None:
             # One that came while a person cleared another is stored next.
-            if id_ not in self._unstored:
+            if not unstored:
                 self._known.pop(id_, None)
-        elif known is None or known.at <= taint.at:
-            self._known[id_] = taint
+            return
+        merged = taint if known is None or not unstored else _merged(known, taint)
+        self._known[id_] = merged
+        if merged == taint:
             self._unstored.discard(id_)
 
     def _forget(self, taint: Taint) -> None:
@@ -198,8 +215,16 @@ class Taints:
 
 def _is_renewed(before: Taint, source: Source) -> bool:
     """Whether a taint needs no change for a further result of the same tool."""
-    last = before.sources[0]
-    return (last.server, last.name) == (source.server, source.name) and source.at < last.at + RENEW_S
+    same = (each for each in before.sources if (each.server, each.name) == (source.server, source.name))
+    return any(source.at < each.at + RENEW_S for each in same)
+
+
+def _merged(one: Taint, other: Taint) -> Taint:
+    """The sources of both, the newest first, each once. Both asked if one did."""
+    newest: dict[tuple[str, str], Source] = {}
+    for source in sorted((*one.sources, *other.sources), key=lambda source: -source.at):
+        newest.setdefault((source.server, source.name), source)
+    return Taint(one.id, one.owner, tuple(newest.values())[:MOST_SOURCES], one.asking or other.asking)
 
 
 def _id(owner: str) -> str:

@@ -14,7 +14,7 @@ from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.wire.messages import Request
 
 
-class Host(Protocol):
+class HubInterface(Protocol):
     """The hub as connections of servers see it. `server` is always the id of the server concerned."""
 
     async def prepare(self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool) -> None:

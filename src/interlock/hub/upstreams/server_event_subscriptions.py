@@ -43,7 +43,7 @@ RATE: Final = Rate(per_minute=6_000, per_hour=100_000)
 """Of one server."""
 
 
-class Feed:
+class ServerSubscription:
     """The subscription at one server."""
 
     def __init__(self) -> None:
@@ -63,14 +63,14 @@ class Feed:
         self.meter = Meter("server", RATE)
 
 
-class EventFeeds:
-    """The feeds of all servers."""
+class ServerEventSubscriptions:
+    """The subscriptions at all servers."""
 
     def __init__(self, upstreams: Upstreams, bus: Bus, log: Callable[[str, str], None]) -> None:
         self._upstreams = upstreams
         self._bus = bus
         self._log = log
-        self._feeds: dict[str, Feed] = {}
+        self._subscriptions: dict[str, ServerSubscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def servers(self) -> list[str]:
@@ -79,22 +79,22 @@ class EventFeeds:
 
     def settled(self, server: str) -> bool:
         """Whether the server has answered the present subscription."""
-        feed = self._feeds.get(server)
-        return feed is not None and bool(feed.id) and feed.asked == feed.wanted
+        subscription = self._subscriptions.get(server)
+        return subscription is not None and bool(subscription.id) and subscription.asked == subscription.wanted
 
     async def settle(self, wanted: frozenset[str]) -> Mapping[str, frozenset[str]]:
         """Subscribe at all servers to what clients want. Returns the channels and patterns of each server."""
         servers = self.servers()
         await asyncio.gather(*(self._renew(server, wanted) for server in servers))
-        return {server: self._feeds[server].channels for server in servers if server in self._feeds}
+        return {server: self._subscriptions[server].channels for server in servers if server in self._subscriptions}
 
     def want(self, wanted: frozenset[str], renew: str = "") -> None:
         """Subscribe at servers to what clients want, in the background. `renew`: a server with a new connection."""
-        if renew in self._feeds:
-            del self._feeds[renew]
+        if renew in self._subscriptions:
+            del self._subscriptions[renew]
         for server in self.servers():
-            feed = self._feeds.get(server)
-            if wanted != (frozenset() if feed is None else feed.wanted):
+            subscription = self._subscriptions.get(server)
+            if wanted != (frozenset() if subscription is None else subscription.wanted):
                 self._begin(self._renew(server, wanted))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -104,14 +104,21 @@ class EventFeeds:
 
     def on_event(self, server: str, params: bytes) -> None:
         """Publish an event of a server that we subscribed to, or drop it."""
-        feed = self._feeds.get(server)
-        if feed is None or not feed.id or len(params) > MAX_EVENT_BYTES or not self._bus.wants(ServerEmitted):
+        subscription = self._subscriptions.get(server)
+        if (
+            subscription is None
+            or not subscription.id
+            or len(params) > MAX_EVENT_BYTES
+            or not self._bus.wants(ServerEmitted)
+        ):
             return
-        if feed.meter.take_if_allowed(time.monotonic()) > 0:
+        if subscription.meter.take_if_allowed(time.monotonic()) > 0:
             return
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             event = msgspec.json.decode(params, type=ServerEvent)
-            if event.subscription_id == feed.id and any(p.matches(event.channel) for p in feed.patterns):
+            if event.subscription_id == subscription.id and any(
+                p.matches(event.channel) for p in subscription.patterns
+            ):
                 number, at = self._bus.next(), now_us()
                 severity = severity_of(event)
                 self._bus.publish(ServerEmitted(server, number, at, event.channel, severity, event.data))
@@ -121,7 +128,7 @@ class EventFeeds:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._feeds.clear()
+        self._subscriptions.clear()
 
     def _speaks(self, server: str) -> bool:
         upstream = self._upstreams.get(server)
@@ -130,42 +137,50 @@ class EventFeeds:
         return mgp is not None and "bidirectional" in mgp.extensions
 
     async def _renew(self, server: str, patterns: frozenset[str]) -> None:
-        feed = self._feeds.get(server)
-        if feed is None:
+        subscription = self._subscriptions.get(server)
+        if subscription is None:
             if not patterns:
                 return
-            feed = self._feeds[server] = Feed()
-        feed.wanted = patterns
-        async with feed.lock:
-            if feed.wanted == feed.asked or self._feeds.get(server) is not feed:
+            subscription = self._subscriptions[server] = ServerSubscription()
+        subscription.wanted = patterns
+        async with subscription.lock:
+            if subscription.wanted == subscription.asked or self._subscriptions.get(server) is not subscription:
                 return
-            wanted, before, stream = feed.wanted, feed.id, feed.stream
+            wanted, before, stream = subscription.wanted, subscription.id, subscription.stream
             try:
-                await self._subscribe(server, feed, wanted)
+                await self._subscribe(server, subscription, wanted)
                 if stream is not None:
                     stream.close()
-                elif before and before != feed.id:
+                elif before and before != subscription.id:
                     await self._request(server, UNSUBSCRIBE, {"subscription_id": before})
             except Fault as fault:
-                if feed.asked != wanted:
-                    feed.stream = stream  # the subscription so far goes on
+                if subscription.asked != wanted:
+                    subscription.stream = stream  # the subscription so far goes on
                 self._log(server, f"could not subscribe to its events: {fault.message}")
                 if fault.kind.retryable:
-                    self._begin(self._reopen(server, feed))
+                    self._begin(self._reopen(server, subscription))
             else:
-                feed.failures = 0
+                subscription.failures = 0
 
-    async def _subscribe(self, server: str, feed: Feed, wanted: frozenset[str]) -> None:
+    async def _subscribe(self, server: str, subscription: ServerSubscription, wanted: frozenset[str]) -> None:
         if not wanted:
-            feed.asked, feed.id, feed.channels, feed.patterns, feed.stream = wanted, "", frozenset(), [], None
+            subscription.asked, subscription.id, subscription.channels, subscription.patterns, subscription.stream = (
+                wanted,
+                "",
+                frozenset(),
+                [],
+                None,
+            )
             return
-        answer = await self._streamed(server, feed, wanted) or await self._asked(server, wanted)
+        answer = await self._streamed(server, subscription, wanted) or await self._asked(server, wanted)
         # A server cannot subscribe us to what nobody asked for.
-        feed.channels = wanted.intersection(answer.subscribed)
-        feed.patterns = [offered_pattern(channel) for channel in feed.channels]
-        feed.asked, feed.id = wanted, answer.subscription_id
+        subscription.channels = wanted.intersection(answer.subscribed)
+        subscription.patterns = [offered_pattern(channel) for channel in subscription.channels]
+        subscription.asked, subscription.id = wanted, answer.subscription_id
 
-    async def _streamed(self, server: str, feed: Feed, wanted: frozenset[str]) -> Subscribed | None:
+    async def _streamed(
+        self, server: str, subscription: ServerSubscription, wanted: frozenset[str]
+    ) -> Subscribed | None:
         """Subscribe on a stream, as the stateless era has it. None where the server has no events on streams."""
         connection = self._connection(server)
         if not connection.modern:
@@ -176,21 +191,21 @@ class EventFeeds:
                 self.on_event(server, params)
 
         def ended() -> None:
-            if feed.stream is stream and self._feeds.get(server) is feed:
-                feed.stream, feed.id, feed.asked = None, "", frozenset()
-                self._begin(self._reopen(server, feed))
+            if subscription.stream is stream and self._subscriptions.get(server) is subscription:
+                subscription.stream, subscription.id, subscription.asked = None, "", frozenset()
+                self._begin(self._reopen(server, subscription))
 
-        stream = feed.stream = EventStream(connection, notified, ended)
+        stream = subscription.stream = EventStream(connection, notified, ended)
         opened = await stream.open({"channels": sorted(wanted)}, ANSWER_S)
         if opened is None:
-            feed.stream = None
+            subscription.stream = None
         return opened
 
-    async def _reopen(self, server: str, feed: Feed) -> None:
-        feed.failures += 1
-        await asyncio.sleep(min(REOPEN_S * 2 ** min(feed.failures, 6), MAX_REOPEN_S))
-        if self._feeds.get(server) is feed and self._speaks(server):
-            await self._renew(server, feed.wanted)
+    async def _reopen(self, server: str, subscription: ServerSubscription) -> None:
+        subscription.failures += 1
+        await asyncio.sleep(min(REOPEN_S * 2 ** min(subscription.failures, 6), MAX_REOPEN_S))
+        if self._subscriptions.get(server) is subscription and self._speaks(server):
+            await self._renew(server, subscription.wanted)
 
     async def _asked(self, server: str, wanted: frozenset[str]) -> Subscribed:
         result = await self._request(server, SUBSCRIBE, {"channels": sorted(wanted)})

@@ -1,4 +1,4 @@
-"""`mgp/discovery/list`, `register` and `deregister` (MGP, Discovery). Operators use the same methods.
+"""MGP's discovery of servers: `mgp/discovery/list`, `register` and `deregister`. Operators use the same methods.
 
 The list has every server that the caller may see, also those that were never started. Nobody learns of others.
 """
@@ -104,7 +104,7 @@ class Trusts(Protocol):
         """The level."""
 
 
-class RegistrationMethods:
+class DiscoveryMethods:
     """Lists, registers and deregisters servers, for clients and for operators."""
 
     def __init__(

@@ -1,0 +1,120 @@
+"""A model whose answer is a stream of events: the parts that all such APIs have in common.
+
+An API has a class that writes requests (`StreamedModel`), and one that reads the events of an answer (`AnswerReader`).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.config.model_settings import Model as Settings
+from interlock.host.models.endpoint import Endpoint, cut_off
+from interlock.host.models.model import (
+    MOST_ARGUMENT_BYTES,
+    MOST_CALLS,
+    Chunk,
+    Finish,
+    Finished,
+    Prompt,
+    ToolUse,
+)
+from interlock.protocols.mcpl.inference import ModelInfo, Usage
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+from interlock.wire.sse import SseEvent
+
+MOST_NAME_CHARS: Final = 256
+"""The name of a tool in an answer."""
+
+
+class StreamedModel(abc.ABC):
+    """A model behind one endpoint."""
+
+    def __init__(
+        self, settings: Settings, vendor: str, url: str, headers: Mapping[str, str], resolver: Resolver
+    ) -> None:
+        self._settings = settings
+        self._endpoint = Endpoint(settings, url, headers, resolver)
+        self.info = ModelInfo(settings.model, settings.vendor or vendor, settings.context_window, settings.capabilities)
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[Chunk, None]:
+        """The answer in chunks. Raises a `Fault`."""
+        answer = self._reader()
+        async for event in self._endpoint.events(await self._body(prompt)):
+            for chunk in answer.take(event):
+                yield chunk
+            if answer.ended:
+                break
+        for chunk in answer.end():
+            yield chunk
+
+    async def drain(self) -> None:
+        await self._endpoint.drain()
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    @abc.abstractmethod
+    async def _body(self, prompt: Prompt) -> bytes:
+        """The request. Its stable parts stand first, and the messages last."""
+
+    @abc.abstractmethod
+    def _reader(self) -> AnswerReader:
+        """A reader for one answer."""
+
+    def _max_tokens(self, prompt: Prompt) -> int:
+        return min(prompt.max_tokens or self._settings.max_tokens, self._settings.max_tokens)
+
+    def _temperature(self, prompt: Prompt) -> float | None:
+        return self._settings.temperature if prompt.temperature is None else prompt.temperature
+
+
+class PartialCall(msgspec.Struct):
+    """A tool call as far as it has come."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def extend(self, arguments: str, name: str = "") -> None:
+        """Add a piece. Raises TOO_LARGE."""
+        self.name += name
+        self.arguments += arguments
+        if len(self.name) > MOST_NAME_CHARS or len(self.arguments) > MOST_ARGUMENT_BYTES:
+            raise Fault("TOO_LARGE", f"a tool call of the model is larger than {MOST_ARGUMENT_BYTES} bytes")
+
+
+class AnswerReader(abc.ABC):
+    """Reads one answer from its events."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        """Whether the API said that no further event comes."""
+        self._finish: Finish | None = None
+        self._usage: Usage | None = None
+        self._calls: dict[int, PartialCall] = {}
+        """The tool calls by their index."""
+
+    @abc.abstractmethod
+    def take(self, event: SseEvent) -> Iterator[Chunk]:
+        """The chunks of one event. Raises a `Fault`."""
+
+    def end(self) -> Iterator[Chunk]:
+        """The tool calls and the end. Raises a `Fault` for an answer that has none."""
+        if self._finish is None:
+            raise cut_off()
+        for index, call in sorted(self._calls.items()):
+            yield ToolUse(call.id or f"call_{index}", call.name, call.arguments)
+        # Some endpoints give another reason after tool calls.
+        yield Finished("tool_use" if self._calls else self._finish, self._usage)
+
+    def _begin_call(self, index: int, call: PartialCall) -> PartialCall:
+        """Begin a tool call. Raises TOO_LARGE."""
+        if len(self._calls) >= MOST_CALLS:
+            raise Fault("TOO_LARGE", f"the model asks for more than {MOST_CALLS} tool calls at once")
+        self._calls[index] = call
+        return call

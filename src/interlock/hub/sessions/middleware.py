@@ -1,0 +1,74 @@
+"""Middleware: a service that stands before the hub's own and sees requests and their answers."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+
+from interlock.hub.sessions.exchanges import WrappedExchange
+from interlock.hub.sessions.session import Exchange, Service, Session
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.transports.exchange import Caller
+from interlock.transports.sessions.session import SessionChannel
+from interlock.transports.sessions.states import SessionEvent
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Notification
+
+
+class Middleware:
+    """Passes everything to the service behind it. A subclass serves requests in its own way."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
+
+    def open_session(self, channel: SessionChannel, caller: Caller, dialect: Dialect) -> tuple[Session, bytes]:
+        return self._service.open_session(channel, caller, dialect)
+
+    def serve(self, exchange: Exchange) -> None:
+        self._service.serve(exchange)
+
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+        self._service.on_notification(caller, session, notification)
+
+    def check_rate(self, caller: Caller) -> None:
+        self._service.check_rate(caller)
+
+    def count_malformed(self, caller: Caller) -> None:
+        self._service.count_malformed(caller)
+
+    def resume_session(self, channel: SessionChannel, id: str, caller: Caller) -> Session | None:
+        return self._service.resume_session(channel, id, caller)
+
+    def end_session(self, session: Session, event: SessionEvent, reason: str) -> None:
+        self._service.end_session(session, event, reason)
+
+
+class ObservedExchange(WrappedExchange, abc.ABC):
+    """An exchange whose outcome a middleware sees, once the client has it."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def on_result(self, result: bytes) -> None:
+        """The client got a result."""
+
+    @abc.abstractmethod
+    def on_failure(self, name: str, message: str) -> None:
+        """The client got an error, or cancelled the request. `name` is that of a fault, or a server's error code."""
+
+    def result(self, result: bytes) -> None:
+        super().result(result)
+        self.on_result(result)
+
+    def fail(self, fault: Fault) -> None:
+        super().fail(fault)
+        self.on_failure(fault.name, fault.message)
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        super().pass_failure(error)
+        self.on_failure(str(error.code), error.message)
+
+    def on_cancelled(self, reason: str) -> None:
+        super().on_cancelled(reason)
+        self.on_failure("cancelled", "")
