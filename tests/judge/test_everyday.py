@@ -211,7 +211,7 @@ def test_an_address_counts_where_code_comes_from_it(command: str, rule: str) -> 
     assert {finding.rule for finding in judge_shell(command, EVERYDAY)} == ({rule} if rule else set())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "command",
     [
         # Dashes, quotes and emoji inside quotes are text.
@@ -237,7 +237,7 @@ def test_text_and_settings_that_agents_write_every_day_pass(command: str) -> Non
     assert judge_shell(command, EVERYDAY) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "rule"),
     [
         ("rm \u2014rf /", "shell.lookalike"),
