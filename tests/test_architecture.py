@@ -195,7 +195,7 @@ def test_modules_form_no_circle() -> None:
         if parts[:2] in ARGUED_CIRCLES or parts[-1] == "__init__.py":
             continue
         own = ".".join(("interlock", *parts)).removesuffix(".py")
-        graph[own] = {name for name in names if is_module(name) and name != own}
+        graph[own] = (names & OWN_NAMES) - {own}
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
